@@ -34,10 +34,14 @@ def main() -> None:
     here, path = machine(), options.out / "speed.json"
     runs = kept(path, here) if options.names else {}
     for name in options.names or NAMES:
-        for found in so_far(name, options.quick):  # one that is stopped keeps what it has
-            runs[name] = found
-            path.write_text(json.dumps({"machine": here, "runs": runs}, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            chart.write(runs, options.out)
+        try:
+            for found in so_far(name, options.quick):  # one that is stopped keeps what it has
+                runs[name] = found
+                text = json.dumps({"machine": here, "runs": runs}, indent=1, ensure_ascii=False)
+                path.write_text(f"{text}\n", "utf-8")
+                chart.write(runs, options.out)
+        except SystemExit as lacking:  # what this benchmark needs and this computer lacks
+            print(lacking)
     print(f"\nWritten: {path} and the chart beside it.")
 
 

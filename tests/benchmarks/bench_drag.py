@@ -5,29 +5,23 @@ choice of every question, a `st.metric`. Model (embedded, fp32), questions, orde
 no level was measured before.
 """
 
-import contextlib
 import json
 import re
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 from engine.demo import model_folder
 from engine.importance.rankings import random_order
 from engine.models.loading import LoadSpec, identify
 from engine.questions.requests import TaskSpec, get_requests, select
-from tests.benchmarks.measure import AS_GIVEN, REPOSITORY, Comparison
+from tests.benchmarks.browser import served, tab
+from tests.benchmarks.measure import REPOSITORY, Comparison
 
 TASK, SHOTS, N_QUESTIONS = "demo_outfit", 5, 200
 LEVELS = (65, 35, 85, 25, 45, 55, 15, 75)  # none of the tenths that are measured ahead while nothing else is
 FAMILY = "A slider let go against a plain Streamlit app"
-WAIT_MS = 180_000
 PLAIN = """
 import json
 import streamlit as st
@@ -89,34 +83,23 @@ MEASURED = """([at, text, mark], heads, questions) =>
 
 def compare(quick: bool) -> Iterator[Comparison]:
     """Seconds from release to the first figure and to that of all questions, level by level."""
-    from playwright.sync_api import sync_playwright
-
-    from tests.browser.conftest import CHROMIUM, FLAGS
-
-    if CHROMIUM is None:
-        print("no Chromium on this computer: the sliders are not compared")
-        return
     levels = LEVELS[:3] if quick else LEVELS
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        write_plain(Path(folder))
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
-        with served(
-            REPOSITORY / "app.py", REPOSITORY, HEADROOM_CACHE=f"{folder}/results", HEADROOM_IDLE_SECONDS="1000"
-        ) as address:
-            ours = headroom(browser.new_page(viewport={"width": 1280, "height": 900}), address, levels)
-        with served(Path(folder) / "plain.py", Path(folder)) as address:
-            usual = plain(browser.new_page(viewport={"width": 1280, "height": 900}), address, levels)
-        browser.close()
-    whole = tuple(seconds for _, seconds, _, _ in usual)
-    over, apart = f"{len(levels)} levels", max(abs(a[2] - b[2]) for a, b in zip(ours, usual, strict=True))
-    same = f"accuracies differ by {apart:.1f} points at most"
-    changes = [each[3] for each in ours]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_plain(folder)
+        environment = {"HEADROOM_CACHE": f"{name}/results", "HEADROOM_IDLE_SECONDS": "1000"}
+        with served(REPOSITORY / "app.py", REPOSITORY, **environment) as address, tab(1280, 900) as page:
+            ours = headroom(page, address, levels)
+        with served(folder / "plain.py", folder) as address, tab(1280, 900) as page:
+            usual = plain(page, address, levels)
+    firsts, wholes, _, changes = zip(*ours, strict=True)
+    theirs = tuple(each[1] for each in usual)
+    apart = max(abs(a[2] - b[2]) for a, b in zip(ours, usual, strict=True))
     hand = f"ours follows the hand at {min(changes):.1f} to {max(changes):.1f} figures a second, the other not at all"
-    name = f"demo model, fp32, {TASK}, {SHOTS} shots"
-    yield Comparison(FAMILY, f"{name}, first measured figure", "s", tuple(each[0] for each in ours), whole, over,
-                     difference=hand)  # fmt: skip
-    yield Comparison(FAMILY, f"{name}, all {N_QUESTIONS} questions", "s", tuple(each[1] for each in ours), whole, over,
-                     difference=same)  # fmt: skip
+    same = f"accuracies differ by {apart:.1f} points at most"
+    for what, mine, said in (("first measured figure", firsts, hand), (f"all {N_QUESTIONS} questions", wholes, same)):
+        name = f"demo model, fp32, {TASK}, {SHOTS} shots, {what}"
+        yield Comparison(FAMILY, name, "s", mine, theirs, f"{len(levels)} levels", difference=said)
 
 
 def write_plain(folder: Path) -> None:
@@ -143,7 +126,6 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
     from tests.browser.test_drag import grab
     from tests.embedded import n_at
 
-    page.set_default_timeout(WAIT_MS)
     asked = f"prune_task={TASK}&prune_shots={SHOTS}&prune_limit={N_QUESTIONS}"
     page.goto(f"{address}/?precision=fp32&prune_ranking=random&{asked}")
     await_mark(page, "figure", "measured", questions=N_QUESTIONS)
@@ -178,7 +160,6 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
 
 def plain(page: Any, address: str, levels: tuple[int, ...]) -> Times:
     """As `headroom`, where the first figure is that of all questions."""
-    page.set_default_timeout(WAIT_MS)
     page.goto(address)
     page.get_by_text("Right with 0 % pruned").wait_for()
     page.evaluate(WATCH)
@@ -208,24 +189,3 @@ def plain(page: Any, address: str, levels: tuple[int, ...]) -> Times:
 def figure(text: str) -> float:
     """The large figure, in percent."""
     return float(re.search(r"^([\d.]+) %$", text, re.MULTILINE)[1])
-
-
-@contextlib.contextmanager
-def served(app: Path, folder: Path, **environment: str) -> Iterator[str]:
-    """The address of a Streamlit app that runs while this is open."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true",
-               "--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]  # fmt: skip
-    process = subprocess.Popen(command, cwd=folder, env=AS_GIVEN | environment, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)  # fmt: skip
-    try:
-        for _ in range(300):
-            with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/_stcore/health"):
-                break
-            time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)

@@ -9,11 +9,8 @@ process takes that has imported the same and loaded nothing.
 """
 
 import contextlib
-import json
 import os
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -40,14 +37,14 @@ MEMORY = "Memory of head importance against llm-interpret's loop"
 def compare(quick: bool) -> Iterator[Comparison]:
     """Time and peak memory, precision by precision and task by task."""
     with tempfile.TemporaryDirectory() as folder:
-        alone(__name__, "make", folder)
+        alone(opt_125m, folder)
         for label, model in (("demo model", "demo"), ("OPT-125m shape", folder)):
             for precision in PRECISIONS:
                 tasks, data_dir, n = examples(model, precision, quick)
                 for task, shots in tasks:
                     name = f"{label}, {precision}, {task}, {shots} shots"
                     yield timed(name, LoadSpec(model, precision), TaskSpec(task, shots, split="train"), data_dir, n)
-                longest = (model, precision, *map(str, tasks[-1]), data_dir or "", str(CHUNK))
+                longest = (model, precision, *tasks[-1], data_dir, CHUNK)
                 yield memory(f"{label}, {precision}, {tasks[-1][0]}, {tasks[-1][1]} shots", longest)
 
 
@@ -72,35 +69,35 @@ def timed(name: str, spec: LoadSpec, task: TaskSpec, data_dir: str | None, n: in
         n_threads = torch.get_num_threads()
         plain = as_transformers_loads(loaded.identity.folder, spec.precision)
         scores(Session(next(left), session.models), spec, requests, n)  # both have run before
-        tried = {}
-        for threads in (1, os.cpu_count() or 1):
+
+        def side(threads, run):
             torch.set_num_threads(threads)
-            theirs(loaded.identity.shape, plain, loaded.tokenizer, requests, 1)
-            started = time.perf_counter()
-            theirs(loaded.identity.shape, plain, loaded.tokenizer, requests, 2)
-            tried[threads] = time.perf_counter() - started
-        fastest = min(tried, key=tried.__getitem__)
+            return run()
+
+        def usual(threads, some=n):
+            return side(threads, lambda: theirs(loaded.identity.shape, plain, loaded.tokenizer, requests, some))
 
         def ours():
-            torch.set_num_threads(n_threads)
-            return scores(Session(next(left), session.models), spec, requests, n)
+            return side(n_threads, lambda: scores(Session(next(left), session.models), spec, requests, n))
 
-        def usual():
-            torch.set_num_threads(fastest)
-            return theirs(loaded.identity.shape, plain, loaded.tokenizer, requests, n)
-
-        ours_s, usual_s, found, expected = in_turn(ours, usual, N_ROUNDS)
+        counts = (1, os.cpu_count() or 1)
+        for threads in counts:
+            usual(threads, 1)
+        tried = in_turn([lambda threads=threads: usual(threads, 2) for threads in counts], 1)
+        fastest = counts[min(range(len(counts)), key=lambda at: tried[at].seconds)]
+        mine, plain_loop = in_turn([ours, lambda: usual(fastest)], N_ROUNDS)
         torch.set_num_threads(n_threads)
-    costs = [tuple(1000 * seconds / n for seconds in side) for side in (ours_s, usual_s)]
+    costs = [each.per(n, 1000) for each in (mine, plain_loop)]
+    found, expected = mine.found, plain_loop.found
     apart = np.abs(found - expected).max() / expected.max()
     alike = np.corrcoef(found.ravel(), expected.ravel())[0, 1]
     same = f"scores differ by {apart:.0e} of the largest, r = {alike:.4f}"
     return Comparison(FAMILY, name, "ms an example", *costs, f"{N_ROUNDS} rounds", 3.0, same)
 
 
-def memory(name: str, arguments: tuple[str, ...]) -> Comparison:
+def memory(name: str, arguments: tuple[object, ...]) -> Comparison:
     """Peak memory of both, each in a process of its own."""
-    idle, ours, usual = (alone(__name__, side, *arguments) / 1e6 for side in ("idle", "ours", "theirs"))
+    idle, ours, usual = (alone(peak, side, *arguments) / 1e6 for side in ("idle", "ours", "theirs"))
     whole = f"whole process {ours:,.0f} against {usual:,.0f} MB"
     return Comparison(MEMORY, name, "MB over an idle process", (ours - idle,), (usual - idle,), "1 run", 1 / 0.6, whole)
 
@@ -156,22 +153,18 @@ def theirs(shape: ModelShape, model, tokenizer, requests: Requests, n: int) -> n
     return sums.numpy()
 
 
-def peak(side: str, model: str, precision: str, task: str, shots: str, data_dir: str, n: str) -> int:
+def peak(side: str, model: str, precision: str, task: str, shots: int, data_dir: str | None, n: int) -> int:
     """Bytes at the highest point of this process, which does one side's work, or imports alone."""
     import bitsandbytes  # noqa: F401
     from transformers import AutoTokenizer, OPTForCausalLM  # noqa: F401
 
     spec = LoadSpec(model, precision)
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(open_store(folder)) as store:
-        requests = get_requests(TaskSpec(task, int(shots), split="train"), data_dir or None, store)
+        requests = get_requests(TaskSpec(task, shots, split="train"), data_dir, store)
         identity = identify(spec)
         if side == "ours":
-            scores(Session(store), spec, requests, int(n))
+            scores(Session(store), spec, requests, n)
         elif side == "theirs":
             tokenizer = AutoTokenizer.from_pretrained(identity.folder)
-            theirs(identity.shape, as_transformers_loads(identity.folder, precision), tokenizer, requests, int(n))
+            theirs(identity.shape, as_transformers_loads(identity.folder, precision), tokenizer, requests, n)
     return peak_bytes()
-
-
-if __name__ == "__main__":
-    print(json.dumps(opt_125m(sys.argv[2]) if sys.argv[1] == "make" else peak(*sys.argv[1:])))

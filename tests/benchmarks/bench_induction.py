@@ -23,9 +23,9 @@ def compare(quick: bool) -> Iterator[Comparison]:
         model = load(LoadSpec(opt_125m(folder), "fp32"))
         ours(model)
         n_rounds = 1 if quick else N_ROUNDS
-        ours_s, usual_s, *_ = in_turn(lambda: ours(model), lambda: theirs(model), n_rounds)
+        mine, usual = in_turn([lambda: ours(model), lambda: theirs(model)], n_rounds)
     name = f"OPT-125m shape, fp32, {N_EXAMPLES} examples"
-    yield Comparison(FAMILY, name, "s", ours_s, usual_s, f"{n_rounds} rounds")
+    yield Comparison(FAMILY, name, "s", mine.seconds, usual.seconds, f"{n_rounds} rounds")
 
 
 def generators():

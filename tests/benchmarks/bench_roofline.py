@@ -11,16 +11,15 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.accuracy.scoring import score
 from engine.models.loading import LoadSpec, load
-from engine.questions.encoding import encode_questions
 from engine.questions.requests import CHUNK, TaskSpec, get_requests
 from engine.questions.tasks import embedded_tasks
-from tests.benchmarks.measure import Comparison, finished, opt_125m, task_data
+from tests.benchmarks.measure import Comparison, encoded, finished, in_turn, opt_125m, task_data
 
 FAMILY = "The matrix products' own time, over scoring's"
 TASKS = ("piqa", "arc_easy", "hellaswag", "boolq", "lambada_openai", "winogrande")
@@ -34,34 +33,32 @@ Shapes = Counter[tuple[int, int, int, bool]]  # rows, inputs, outputs, whether i
 
 def compare(quick: bool) -> Iterator[Comparison]:
     """One comparison for each model and precision; the ratio is the share."""
+    names = (TASKS[:2] if quick else TASKS) if task_data() else tuple(embedded_tasks())[:2]
     with tempfile.TemporaryDirectory() as folder:
         models = {"OPT-125m shape": opt_125m(folder), **({Path(LLAMA).name: LLAMA} if LLAMA and not quick else {})}
         for title, model in models.items():
-            for precision in ("bf16", "int8", "fp32"):
-                yield _compared(title, LoadSpec(model, precision), quick)
+            for precision, bar in BARS.items():
+                loaded, costs = load(LoadSpec(model, precision)), []
+                for name in names:
+                    costs.append(_costs(loaded, f"{title}, {precision}, {name}", name))
+                whole, alone = zip(*costs, strict=True)
+                yield Comparison(
+                    FAMILY, f"{title}, {precision}, 0 shots", UNIT, whole, alone, f"{len(names)} tasks", bar
+                )
 
 
-def _compared(title: str, spec: LoadSpec, quick: bool) -> Comparison:
-    loaded, costs = load(spec), ([], [])
-    names = (TASKS[:2] if quick else TASKS) if task_data() else tuple(embedded_tasks())[:2]
-    for name in names:
-        questions = get_requests(TaskSpec(name), task_data()).questions[:CHUNK]
+def _costs(loaded: Any, title: str, name: str) -> tuple[float, float]:
+    """Milliseconds a question of scoring, and of its products alone."""
+    questions = get_requests(TaskSpec(name), task_data()).questions[:CHUNK]
 
-        def whole(questions: Any = questions) -> None:
-            bos, n_ctx = loaded.identity.default_bos, loaded.identity.shape.n_ctx
-            finished(score(loaded, encode_questions(questions, loaded.tokenizer, bos, n_ctx)))
+    def whole() -> None:
+        finished(score(loaded, encoded(loaded, questions)))
 
-        shapes = asked_for(loaded.model, whole)
-        (took,), alone = least_s([whole]), products_s(shapes, spec.precision)
-        costs[0].append(1000 * took / len(questions))
-        costs[1].append(1000 * alone / len(questions))
-        operations = sum(2 * rows * n_in * n_out * n for (rows, n_in, n_out, _), n in shapes.items())
-        print(f"  {title}, {spec.precision}, {name}: {costs[1][-1] / costs[0][-1]:.2f}, "
-              f"{operations / alone / 1e9:,.0f} G operations a second", flush=True)  # fmt: skip
-    return Comparison(
-        FAMILY, f"{title}, {spec.precision}, 0 shots", UNIT, tuple(costs[0]), tuple(costs[1]), f"{len(names)} tasks",
-        BARS[spec.precision],
-    )  # fmt: skip
+    shapes = asked_for(loaded.model, whole)
+    (took,), alone = least_s([whole]), products_s(shapes, loaded.spec.precision)
+    operations = sum(2 * rows * n_in * n_out * n for (rows, n_in, n_out, _), n in shapes.items())
+    print(f"  {title}: {alone / took:.2f}, {operations / alone / 1e9:,.0f} G operations a second", flush=True)
+    return 1000 * took / len(questions), 1000 * alone / len(questions)
 
 
 def asked_for(model: Any, run: Callable[[], None]) -> Shapes:
@@ -89,8 +86,8 @@ def products_s(shapes: Shapes, precision: str) -> float:
 
     from engine.kernels.cpu_kernels import exact_product
 
-    runs, numbers = [], []
-    for (rows, n_in, n_out, in_int8), n in shapes.items():
+    runs = []
+    for rows, n_in, n_out, in_int8 in shapes:
         x, weight = torch.randn(rows, n_in), torch.randn(n_out, n_in)
         if in_int8:
             x, weight = ((10 * each).to(torch.int8) for each in (x, weight))
@@ -98,19 +95,10 @@ def products_s(shapes: Shapes, precision: str) -> float:
         else:
             x, weight = (each.to(torch.float32 if precision == "fp32" else torch.bfloat16) for each in (x, weight))
             runs.append(lambda x=x, weight=weight: torch.nn.functional.linear(x, weight))
-        numbers.append(n)
     with torch.inference_mode():
-        return sum(n * taken for n, taken in zip(numbers, least_s(runs), strict=True))
+        return sum(n * taken for n, taken in zip(shapes.values(), least_s(runs), strict=True))
 
 
-def least_s(runs: list[Callable[[], Any]]) -> list[float]:
+def least_s(runs: Sequence[Callable[[], Any]]) -> list[float]:
     """Processor seconds of each, the least of some rounds in turn."""
-    for run in runs:
-        run()
-    taken = [float("inf")] * len(runs)
-    for _ in range(ROUNDS):
-        for index, run in enumerate(runs):
-            started = time.process_time()
-            run()
-            taken[index] = min(taken[index], time.process_time() - started)
-    return taken
+    return [min(each.seconds) for each in in_turn(runs, ROUNDS, time.process_time, warm_up=True)]

@@ -23,10 +23,18 @@ import numpy as np
 
 from engine.accuracy.scoring import score
 from engine.models.loading import LoadSpec, load
-from engine.questions.encoding import encode_questions
 from engine.questions.requests import CHUNK, Question, TaskSpec, get_requests
 from engine.questions.tasks import embedded_tasks
-from tests.benchmarks.measure import Comparison, as_transformers_loads, finished, opt_125m, processor_flags, task_data
+from tests.benchmarks.measure import (
+    Comparison,
+    as_transformers_loads,
+    encoded,
+    finished,
+    in_turn,
+    opt_125m,
+    processor_flags,
+    task_data,
+)
 
 FAMILY = "Questions a second, against lm-eval's HFLM"
 N_QUESTIONS, BATCH_SIZES, N_ROUNDS = 40, (1, 8, 16, 32), 2
@@ -51,7 +59,7 @@ def compare(quick: bool) -> Iterator[Comparison]:
             "embedded model": "demo", "OPT-125m shape": opt_125m(folder),
             **({Path(LLAMA).name: LLAMA} if LLAMA else {})}  # fmt: skip
         for title, model in models.items():
-            for precision in ("fp32", "bf16", "int8"):
+            for precision in BARS:
                 yield _compared(title, LoadSpec(model, precision), quick)
 
 
@@ -60,44 +68,36 @@ def _precisions(quick: bool) -> Iterator[Comparison]:
     n_questions, n_rounds, bars = AT_ONCE
     task = "piqa" if task_data() else next(iter(embedded_tasks()))
     with tempfile.TemporaryDirectory() as folder:
-        specs = {each: LoadSpec(opt_125m(folder), each) for each in ("int8", *bars)}
-        models = {each: load(spec) for each, spec in specs.items()}
+        models = [load(LoadSpec(opt_125m(folder), each)) for each in ("int8", *bars)]
         questions = get_requests(TaskSpec(task, 0), task_data()).questions[: n_questions // (QUICKER if quick else 1)]
-        encoded = _encoded(models["int8"], list(questions))
-        n_tokens = sum(len(choice.inputs) for choices in encoded for choice in choices)
-        taken: dict[str, list[float]] = {each: [] for each in models}
-        for number in range(n_rounds + 1):
-            for each, loaded in models.items():
-                seconds, _ = _timed(lambda loaded=loaded: finished(score(loaded, encoded)))
-                if number:  # all have run before
-                    taken[each].append(1e6 * seconds / n_tokens)
-        ways = models["int8"].products
-    for each, bar in bars.items():
+        asked = encoded(models[0], questions)
+        n_tokens = sum(len(choice.inputs) for choices in asked for choice in choices)
+        ways = [lambda model=model: finished(score(model, asked)) for model in models]
+        int8, *others = (each.per(n_tokens, 1e6) for each in in_turn(ways, n_rounds, time.process_time, warm_up=True))
+    for (precision, bar), other in zip(bars.items(), others, strict=True):
         yield Comparison(
-            PRECISIONS, f"OPT-125m shape, int8 against {each}, {task}", "processor µs a token", tuple(taken["int8"]),
-            tuple(taken[each]), f"{n_rounds} rounds", bar if "vnni" in processor_flags() else None,
-            f"int8 by {ways.int8} products",
+            PRECISIONS, f"OPT-125m shape, int8 against {precision}, {task}", "processor µs a token", int8, other,
+            f"{n_rounds} rounds", bar if "vnni" in processor_flags() else None,
+            f"int8 by {models[0].products.int8} products",
         )  # fmt: skip
 
 
 def _compared(title: str, spec: LoadSpec, quick: bool) -> Comparison:
     ours = load(spec)
     plain = as_transformers_loads(ours.identity.folder, spec.precision)
-    costs, differences = ([], []), []
-    cells = CELLS if task_data() else DEMO_CELLS
-    for name, shots in cells:
+    found = []
+    for name, shots in CELLS if task_data() else DEMO_CELLS:
         questions = _questions(ours, name, shots, spec, quick)
-        mine, usual, difference = _cell(ours, plain, questions)
-        costs[0].append(1000 * mine / len(questions))
-        costs[1].append(1000 * usual / len(questions))
-        differences.append(difference)
+        found.append(_cell(ours, plain, questions))
+        mine, usual, _ = found[-1]
         cell = f"{title}, {spec.precision}, {name}, {shots} shots, {len(questions)} questions"
         print(f"  {cell}: {usual / mine:.2f}", flush=True)
     del ours, plain
     gc.collect()
+    mine, usual, differences = zip(*found, strict=True)
     return Comparison(
-        FAMILY, f"{title}, {spec.precision}", UNIT, tuple(costs[0]), tuple(costs[1]), f"{len(cells)} cells",
-        BARS[spec.precision], f"log-likelihoods differ by at most {max(differences):.1e} nats",
+        FAMILY, f"{title}, {spec.precision}", UNIT, mine, usual, f"{len(found)} cells", BARS[spec.precision],
+        f"log-likelihoods differ by at most {max(differences):.1e} nats",
     )  # fmt: skip
 
 
@@ -105,40 +105,34 @@ def _questions(loaded: Any, name: str, shots: int, spec: LoadSpec, quick: bool) 
     """The first questions, as many as the tokens allow."""
     questions = list(get_requests(TaskSpec(name, shots), task_data()).questions[:N_QUESTIONS])
     budget = TOKENS.get(spec.model, TOKENS[""])[spec.precision] // (QUICKER if quick else 1)
-    encoded = _encoded(loaded, questions)
-    n_tokens = np.cumsum([sum(len(choice.inputs) for choice in choices) for choices in encoded])
+    n_tokens = np.cumsum([sum(len(choice.inputs) for choice in choices) for choices in encoded(loaded, questions)])
     few = N_QUESTIONS if EVERYTHING else max(2, int((n_tokens <= budget).sum()))
     return questions[:few]
 
 
-def _encoded(loaded: Any, questions: list[Question]) -> Any:
-    bos = loaded.identity.default_bos
-    return encode_questions(questions, loaded.tokenizer, bos, loaded.identity.shape.n_ctx)
-
-
 def _cell(ours: Any, plain: Any, questions: list[Question]) -> tuple[float, float, float]:
-    """(seconds of ours, of HFLM, largest difference in nats)."""
+    """(milliseconds a question of ours, of HFLM, largest difference in nats)."""
     from lm_eval.models.huggingface import HFLM
 
-    bos = ours.identity.default_bos
-    harness = {
-        size: HFLM(pretrained=plain, tokenizer=ours.tokenizer, add_bos_token=bos, batch_size=size)
-        for size in BATCH_SIZES
-    }
-    some = questions[: max(2, len(questions) // 3)]
-    tried = {size: _timed(_theirs, lm, some)[0] for size, lm in harness.items()}
-    best = harness[min(tried, key=tried.__getitem__)]
+    bos, some = ours.identity.default_bos, questions[: max(2, len(questions) // 3)]
+    harness = [
+        HFLM(pretrained=plain, tokenizer=ours.tokenizer, add_bos_token=bos, batch_size=size) for size in BATCH_SIZES
+    ]
+    tried = in_turn([lambda lm=lm: _theirs(lm, some) for lm in harness], 1, time.process_time)
+    best = harness[min(range(len(tried)), key=lambda at: tried[at].seconds)]
     _ours(ours, some)  # both have run before
-    rounds = [(_timed(_ours, ours, questions), _timed(_theirs, best, questions)) for _ in range(N_ROUNDS)]
-    mine, usual = (min(each[side][0] for each in rounds) for side in (0, 1))
-    (_, found), (_, expected) = rounds[0]
-    flat = [value for question, row in zip(questions, found, strict=True) for value in row[: len(question.contexts)]]
-    return mine, usual, max(abs(a - b) for a, b in zip(flat, expected, strict=True))
+    sides = [lambda: _ours(ours, questions), lambda: _theirs(best, questions)]
+    mine, usual = in_turn(sides, N_ROUNDS, time.process_time)
+    flat = [
+        value for question, row in zip(questions, mine.found, strict=True) for value in row[: len(question.contexts)]
+    ]
+    apart = max(abs(a - b) for a, b in zip(flat, usual.found, strict=True))
+    return *(min(each.per(len(questions), 1000)) for each in (mine, usual)), apart
 
 
 def _ours(loaded: Any, questions: list[Question]) -> Any:
-    encoded = _encoded(loaded, questions)
-    chunks = [encoded[start : start + CHUNK] for start in range(0, len(encoded), CHUNK)]  # as they are stored
+    asked = encoded(loaded, questions)
+    chunks = [asked[start : start + CHUNK] for start in range(0, len(asked), CHUNK)]  # as they are stored
     return [row for chunk in chunks for row in finished(score(loaded, chunk))[0]]
 
 
@@ -147,9 +141,3 @@ def _theirs(lm: Any, questions: list[Question]) -> list[float]:
 
     pairs = [pair for each in questions for pair in zip(each.contexts, each.continuations, strict=True)]
     return [value for value, _ in lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs], True)]
-
-
-def _timed(run: Any, *arguments: Any) -> tuple[float, Any]:
-    started = time.process_time()
-    found = run(*arguments)
-    return time.process_time() - started, found

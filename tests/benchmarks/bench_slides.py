@@ -6,7 +6,6 @@ All ten are in the store. Each is waited for until nothing on the page has chang
 with the last change. It also tells the smallest type on each slide, and every error that the console heard.
 """
 
-import argparse
 import statistics
 import tempfile
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 from cache import Store
 from pages.ui.page import saved_views as views
 from pages.ui.page.saved_views import SavedView
-from tests.benchmarks.bench_drag import served
-from tests.benchmarks.measure import REPOSITORY
+from tests.benchmarks.browser import served, tab
+from tests.benchmarks.measure import REPOSITORY, options
 
-QUIET_MS, WAIT_MS, BAR_S = 700, 300_000, 0.7
+QUIET_MS, BAR_S = 700, 0.7
 FERRY = "passage_text=The+ferry&passage_ranking=random"
 VIEWS = (
     SavedView("The full model", "/"),
@@ -69,26 +68,13 @@ SMALLEST = """() => {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--shots", type=Path, help="a folder for pictures of each slide, light and dark")
-    options = parser.parse_args()
-    from playwright.sync_api import sync_playwright
-
-    from tests.browser.conftest import CHROMIUM, FLAGS
-
-    if CHROMIUM is None:
-        print("left out: it takes Chromium")
-        return
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    given = options(__doc__, rounds=3, shots=None)
+    with tempfile.TemporaryDirectory() as folder:
         store = Store(f"{folder}/results")
         views.save(VIEWS, store)
         store.close()
         environment = {"HEADROOM_CACHE": f"{folder}/results", "HEADROOM_IDLE_SECONDS": "0"}
-        with served(REPOSITORY / "app.py", REPOSITORY, **environment) as address:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
-            page = browser.new_context(viewport={"width": 1920, "height": 1080}, color_scheme="light").new_page()
-            page.set_default_timeout(WAIT_MS)
+        with served(REPOSITORY / "app.py", REPOSITORY, **environment) as address, tab(1920, 1080) as page:
             heard: list[str] = []
             page.on("console", lambda message: heard.append(message.text) if message.type == "error" else None)
             page.on("pageerror", lambda error: heard.append(str(error)))
@@ -97,15 +83,14 @@ def main() -> None:
             page.evaluate(WATCH)
             taken = [step(page) for _ in VIEWS]  # what is not in the store is measured now
             print(f"first time through, measured: {sum(taken):.1f} s", flush=True)
-            times = rounds(page, options.rounds)
+            times = rounds(page, given.rounds)
             for view, each in zip((*VIEWS[1:], VIEWS[-2]), zip(*times, strict=True), strict=True):
                 print(f"  {view.name:<32} {' '.join(f'{seconds:.2f}' for seconds in each)} s")
             every = sorted(seconds for each in times for seconds in each)
             p95 = every[max(0, round(0.95 * len(every)) - 1)]
             print(f"p50 {statistics.median(every):.2f} s, p95 {p95:.2f} s (bar {BAR_S} s), {len(every)} steps")
-            look(page, options.shots)
+            look(page, given.shots and Path(given.shots))
             print("console:", heard or "no error")
-            browser.close()
 
 
 def rounds(page: Any, n: int) -> list[list[float]]:

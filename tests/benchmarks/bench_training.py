@@ -30,11 +30,11 @@ def compare(quick: bool) -> Iterator[Comparison]:
         recipe = RECIPES[name].recipe
         recipe = replace(recipe, tokens=N_STEPS * recipe.step_tokens, warm_up=0)
         million = N_STEPS * recipe.step_tokens / 1e6
-        ours_s, usual_s, loss, plain_loss = in_turn(lambda r=recipe: ours(r), lambda r=recipe: plain(r), rounds)
-        costs = [tuple(seconds / million for seconds in each) for each in (ours_s, usual_s)]
+        sides = in_turn([lambda r=recipe: ours(r), lambda r=recipe: plain(r)], rounds)
+        costs = [each.per(million) for each in sides]
         rate = f"{1e6 / min(costs[0]):,.0f} against {1e6 / min(costs[1]):,.0f} tokens a second at best"
         about = f"{recipe.in_words}, {recipe.batch} rows of {recipe.n_ctx}"
-        said = f"{rate}; loss {loss:.2f} and {plain_loss:.2f}"
+        said = f"{rate}; loss {sides[0].found:.2f} and {sides[1].found:.2f}"
         yield Comparison(FAMILY, about, "s a million tokens", *costs, f"{rounds} rounds", 1.0, said)
 
 

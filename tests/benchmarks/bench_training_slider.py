@@ -7,11 +7,9 @@ import statistics
 import sys
 import time
 
-from playwright.sync_api import sync_playwright
+from tests.benchmarks.browser import tab
 
-from tests.browser.conftest import CHROMIUM, FLAGS
-
-N_MOVES, WAIT_MS = 60, 60_000
+N_MOVES = 60
 # a move by hand, as far as the frame that shows it: charts draw in a microtask or the next frame
 MOVE = """async share => {
   const input = [...document.querySelectorAll("*")].flatMap(each => each.shadowRoot ? [each.shadowRoot] : [])
@@ -28,12 +26,9 @@ MOVE = """async share => {
 }"""
 
 
-def measured(address: str, runs: str) -> tuple[float, list[float]]:
-    """Seconds to the first chart, and the milliseconds of each move."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(WAIT_MS)
+def main() -> None:
+    address, runs = sys.argv[1].rstrip("/"), "".join(sys.argv[2:3])
+    with tab(1280, 800) as page:
         since_s = time.monotonic()
         page.goto(f"{address}/training" + (f"?training_runs={runs}" if runs else ""))
         page.wait_for_selector("[data-testid=stVegaLiteChart] .mark-line")
@@ -42,12 +37,6 @@ def measured(address: str, runs: str) -> tuple[float, list[float]]:
         page.wait_for_load_state("networkidle")
         page.wait_for_timeout(3000)  # the parts below are drawn
         moves = [float(page.evaluate(MOVE, (number * 7 % N_MOVES + 1) / (N_MOVES + 1))) for number in range(N_MOVES)]
-        browser.close()
-    return first_s, moves
-
-
-def main() -> None:
-    first_s, moves = measured(sys.argv[1].rstrip("/"), sys.argv[2] if len(sys.argv) > 2 else "")
     p50, p95 = statistics.median(moves), statistics.quantiles(moves, n=20)[-1]
     print(f"first chart after {first_s:.2f} s; {len(moves)} moves: p50 {p50:.0f} ms, p95 {p95:.0f} ms")
 

@@ -9,7 +9,6 @@ of a turn is compared with that model's first turn, which comes after all screen
 At last every browser is closed, and the process is weighed once more.
 """
 
-import argparse
 import os
 import re
 import tempfile
@@ -20,63 +19,60 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from playwright.sync_api import Error, Page, sync_playwright
+from playwright.sync_api import Error, Page
 
-from tests.benchmarks.measure import task_data
-from tests.browser.conftest import CHROMIUM, FLAGS, await_mark
+from tests.benchmarks.browser import tab
+from tests.benchmarks.measure import options, task_data
+from tests.browser.conftest import await_mark
 from tests.browser.monkey import OTHERS, SCREENS, act
 from tests.browser.weighed import Server
 
-TURN_S, CLOSED_S, WAIT_MS, REST_MS = 60, 30, 600_000, 3000
+TURN_S, CLOSED_S, REST_MS = 60, 30, 3000
 BAR = 1.1
 UNSEEN = Random("home")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.hours_of_use", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600, help="of random actions, over all turns")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--verbose", action="store_true", help="prints each action")
-    options = parser.parse_args()
+    given = options(__doc__, seconds=600.0, seed=1)
     models = [model for model in (os.environ.get("HEADROOM_BENCH_LLAMA"), "demo") if model]
     data = {"HEADROOM_TASK_DATA": folder} if (folder := task_data()) else {}
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder), **data)
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
         try:
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
-            page.set_default_timeout(WAIT_MS)
-            turns = used(page, server, models, options)
-            browser.close()
+            with tab(1280, 800) as page:
+                turns = used(page, server, models, given.seconds, Random(given.seed))
             time.sleep(CLOSED_S)
             print(f"every browser closed for {CLOSED_S} s: {in_words(server.weigh())}")
         finally:
             server.end()
-    report(turns)
+    for model in dict.fromkeys(model for model, _ in turns):
+        home = [mb for each, mb in turns if each == model]
+        first, last = home[0], home[-1]
+        verdict = "within" if last <= BAR * first else "beyond"
+        print(f"{Path(model).name}: {first:.0f} MB after its first of {len(home)} turns, {max(home):.0f} at most, "
+              f"{last:.0f} after its last: {last / first:.3f} of the first, {verdict} {BAR}")  # fmt: skip
 
 
-def used(page: Page, server: Server, models: list[str], options: argparse.Namespace) -> list[tuple[str, float, float]]:
-    """(model, resident MB at home, MB at the end of the actions) of each turn."""
+def used(page: Page, server: Server, models: list[str], seconds: float, rng: Random) -> list[tuple[str, float]]:
+    """(model, resident MB at home) of each turn."""
     for model in models:
         come_home(page, server, model)
         warm_up(page)
         print(f"{Path(model).name}: every screen visited: {in_words(come_home(page, server, model))}", flush=True)
-    rng, spent, turns = Random(options.seed), 0.0, []
-    while spent < options.seconds:
+    spent, turns = 0.0, []
+    while spent < seconds:
         model, turn_s, n = models[len(turns) % len(models)], 0.0, 0
         come_home(page, server, model)
         while turn_s < TURN_S:
             began = time.monotonic()
-            words, n = act(page, rng, [model]), n + 1
-            turn_s += time.monotonic() - began
-            if options.verbose:
-                print(f"{spent + turn_s:4.0f} s: {words}", flush=True)
+            act(page, rng, [model])
+            turn_s, n = turn_s + time.monotonic() - began, n + 1
         spent += turn_s
-        busy = server.weigh()
+        busy = server.megabytes()
         home = come_home(page, server, model)
-        turns.append((model, home["resident"], busy["resident"]))
+        turns.append((model, home["resident"]))
         name = Path(model).name
-        print(f"{spent:4.0f} s, {n} actions on {name}: {busy['resident']:.0f} MB; at home {in_words(home)}", flush=True)
+        print(f"{spent:4.0f} s, {n} actions on {name}: {busy:.0f} MB; at home {in_words(home)}", flush=True)
     return turns
 
 
@@ -113,16 +109,6 @@ def warm_up(page: Page) -> None:
 
 def in_words(held: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value if isinstance(value, str) else round(value)}" for name, value in held.items())
-
-
-def report(turns: list[tuple[str, float, float]]) -> None:
-    """Prints by how much memory has changed since the first turn of each model."""
-    for model in dict.fromkeys(model for model, _, _ in turns):
-        home = [mb for each, mb, _ in turns if each == model]
-        first, last = home[0], home[-1]
-        verdict = "within" if last <= BAR * first else "beyond"
-        print(f"{Path(model).name}: {first:.0f} MB after its first of {len(home)} turns, {max(home):.0f} at most, "
-              f"{last:.0f} after its last: {last / first:.3f} of the first, {verdict} {BAR}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ way (`kill -9`); their cells are taken over after a lease (an actor's at once), 
 line of percentiles holds it all the same. Then it is counted whether each cell was measured, and how often.
 """
 
-import argparse
 import json
 import os
 import random
@@ -36,33 +35,27 @@ from engine.plans.worker import work
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
+from tests.benchmarks.measure import options
 from tests.benchmarks.sleeping import Sleeper
 
 BAR_MS, N_NEEDED, LEASE_S = 20, 200, 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.many_workers", description=__doc__)
-    parser.add_argument("--workers", type=int, default=200)
-    parser.add_argument("--ray", type=int, default=0, help="in place of processes so many actors of Ray")
-    parser.add_argument("--cells", type=int, help="100 a worker")
-    parser.add_argument("--seconds", type=float, help="mean of what a cell sleeps (5; with --ray 0.5)")
-    parser.add_argument("--folder", type=Path, help="where the claims are made (default: a temporary folder)")
-    parser.add_argument("--killed", type=int, default=5, help="workers that are killed on the way")
-    options = parser.parse_args()
-    n = options.ray or options.workers
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+    given = options(__doc__, workers=200, ray=0, cells=0, seconds=0.0, folder=None, killed=5)
+    n = given.ray or given.workers
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
-        plan = plan_of(options.cells or 100 * n, options.seconds or (0.5 if options.ray else 5.0))
+        plan = plan_of(given.cells or 100 * n, given.seconds or (0.5 if given.ray else 5.0))
         ideal_s = sum(cell.cost_s for cell in plan.cells) / n
         began_s = time.monotonic()
-        if options.ray:
-            on_ray(plan, folder, n, min(options.killed, n), ideal_s)
+        if given.ray:
+            on_ray(plan, folder, n, min(given.killed, n), ideal_s)
             report(plan, folder, time.monotonic() - began_s, ideal_s)
             return
         children = [forked(plan, folder) for _ in range(n)]
-        for child in children[: options.killed]:
-            time.sleep(0.5 * ideal_s / options.killed)
+        for child in children[: given.killed]:
+            time.sleep(0.5 * ideal_s / given.killed)
             os.kill(child, signal.SIGKILL)
         codes = Counter(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
         report(plan, folder, time.monotonic() - began_s, ideal_s)
@@ -124,7 +117,7 @@ def kill(folder: Path, n: int, within_s: float) -> None:
             time.sleep(0.1)
             claims.refresh()
         time.sleep(within_s / n)
-        os.kill(int(claims.workers[number]["pid"]), signal.SIGKILL)
+        os.kill(claims.workers[number].pid, signal.SIGKILL)
 
 
 def print_aside(line: str) -> None:

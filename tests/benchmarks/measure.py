@@ -1,5 +1,6 @@
-"""What all comparisons share: `Comparison`, timing in turn, peak memory of another process, a model of OPT's size."""
+"""What all comparisons share: `Comparison`, timing in turn, processes of their own, and models of OPT's size."""
 
+import argparse
 import json
 import logging
 import os
@@ -10,9 +11,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,16 +66,35 @@ class Comparison:
         return asdict(self) | {"ratio": {"min": low, "mean": middle, "max": high}}
 
 
-def in_turn(ours: Callable[[], Any], usual: Callable[[], Any], n_rounds: int) -> tuple[Any, Any, Any, Any]:
-    """(seconds of ours, of the usual, a tuple each; what ours gave the last time, what the usual did)."""
-    taken: tuple[list[float], list[float]] = [], []
-    found: list[Any] = [None, None]
-    for _ in range(n_rounds):
-        for side, run in enumerate((ours, usual)):
-            started = time.perf_counter()
-            found[side] = run()
-            taken[side].append(time.perf_counter() - started)
-    return tuple(taken[0]), tuple(taken[1]), *found
+@dataclass(frozen=True)
+class Timed:
+    """What one of several ways took, round by round, and what it gave the last time."""
+
+    seconds: tuple[float, ...]
+    found: Any
+
+    def per(self, amount: float, scale: float = 1.0) -> tuple[float, ...]:
+        """What it costs of each unit of an amount: seconds, or a `scale`-th of one."""
+        return tuple(scale * seconds / amount for seconds in self.seconds)
+
+
+def in_turn(
+    ways: Sequence[Callable[[], Any]],
+    n_rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+    warm_up: bool = False,
+) -> list[Timed]:
+    """What each way takes in so many rounds, one after the other in each; with `warm_up` behind one that is not timed.
+    `time.process_time` is the clock that other work on the computer lengthens least."""
+    taken: list[list[float]] = [[] for _ in ways]
+    found: list[Any] = [None] * len(ways)
+    for number in range(n_rounds + warm_up):
+        for at, way in enumerate(ways):
+            started = clock()
+            found[at] = way()
+            if number >= warm_up:
+                taken[at].append(clock() - started)
+    return [Timed(tuple(seconds), each) for seconds, each in zip(taken, found, strict=True)]
 
 
 def finished(
@@ -86,6 +107,24 @@ def finished(
                 next(steps)
         except StopIteration as end:
             return end.value
+
+
+def alone(run: Callable[..., Any], *arguments: Any, **environment: str) -> Any:
+    """What a function of a benchmark gives in a process of its own, with this environment besides; its arguments and
+    what it gives go over as JSON."""
+    wanted = json.dumps([sys.modules[run.__module__].__spec__.name, run.__name__, arguments])
+    command = [sys.executable, "-m", "tests.benchmarks.measure", wanted]
+    env = os.environ | environment
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True, env=env)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def options(doc: str | None, **defaults: Any) -> argparse.Namespace:
+    """What the command line says of these, each by its name and of the type of its default; None is a text."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in defaults.items():
+        parser.add_argument(f"--{name}", default=value, type=str if value is None else type(value))
+    return parser.parse_args()
 
 
 def opt_125m(folder: str | Path, **sizes: Any) -> str:
@@ -125,6 +164,13 @@ def as_transformers_loads(folder: str | Path, precision: str) -> Any:
     ).eval()
 
 
+def encoded(model: Any, questions: Sequence[Any]) -> Any:
+    """Questions as a loaded model reads them."""
+    from engine.questions.encoding import encode_questions
+
+    return encode_questions(questions, model.tokenizer, model.identity.default_bos, model.identity.shape.n_ctx)
+
+
 def task_data() -> str | None:
     """The folder of real tasks' rows, where there is one."""
     folder = os.environ.get("HEADROOM_TASK_DATA") or SHARED / "task_data"
@@ -136,13 +182,6 @@ def processor_flags() -> str:
     path = Path("/proc/cpuinfo")
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
-
-
-def alone(module: str, *arguments: str) -> Any:
-    """What `module`, run in a process of its own with these arguments, printed as JSON in its last line."""
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def peak_bytes() -> int:
@@ -164,3 +203,8 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
     } | {name: version(name) for name in PACKAGES}
+
+
+if __name__ == "__main__":  # a process of `alone`
+    module, name, given = json.loads(sys.argv[1])
+    print(f"\n{json.dumps(getattr(import_module(module), name)(*given))}")

@@ -6,9 +6,7 @@ gradient passes. Seconds of each shape are scaled from what the *other* one took
 which other work on the machine lengthens least; the best of a few rounds.
 """
 
-import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +26,7 @@ from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.timing import observed_timings
 from engine.timing.scaled_timings import scaled_timing
 from engine.timing.workload import characters, gradient_characters
-from tests.benchmarks.measure import alone, opt_125m, peak_bytes, processor_flags, task_data
+from tests.benchmarks.measure import alone, in_turn, opt_125m, peak_bytes, processor_flags, task_data
 from tests.engine.fixtures import held_bytes
 
 SIZES, PRECISIONS = ("125m", "1.3b"), ("bf16", "int8")
@@ -36,7 +34,6 @@ REAL = (TaskSpec("arc_easy", 0), TaskSpec("arc_easy", 5), TaskSpec("winogrande",
 EMBEDDED = (TaskSpec("demo_sort", 0), TaskSpec("demo_sort", 5), TaskSpec("demo_cloze", 5))
 N_QUESTIONS, N_GRADIENTS, N_ROUNDS = 8, 6, 2
 KINDS = ("forward", "gradient")
-MODULE = "tests.benchmarks.plan_arithmetic"
 Line = tuple[str, str, float, float]  # what, unit, forecast, measured
 
 
@@ -45,9 +42,9 @@ def compare() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         folders = {size: str(Path(place) / size) for size in SIZES}
         for size, folder in folders.items():
-            alone(MODULE, "make", folder, size)
+            alone(make, folder, size)
         for precision in PRECISIONS:
-            found = {size: alone(MODULE, "measure", folder, precision) for size, folder in folders.items()}
+            found = {size: alone(measure, folder, precision) for size, folder in folders.items()}
             for size, other in (SIZES, SIZES[::-1]):
                 model = read_model_config(folders[size])
                 lines = [*_bytes(model, precision, found[size]),
@@ -139,24 +136,10 @@ def _questions(task: TaskSpec, session: Session) -> Questions:
 
 def _best_s(run: Callable[[], Any]) -> float:
     """Processor seconds of the shortest of some rounds."""
-    taken = []
-    for _ in range(N_ROUNDS):
-        began = time.process_time()
-        run()
-        taken.append(time.process_time() - began)
-    return min(taken)
-
-
-def main(what: str = "", *arguments: str) -> int:
-    """Exit code 0. With arguments, what runs in a process of its own."""
-    if what:
-        print(f"\n{json.dumps({'make': make, 'measure': measure}[what](*arguments))}")
-        return 0
-    os.environ["OMP_NUM_THREADS"] = "1"
-    print(f"one thread; {'AMX' if 'amx' in processor_flags() else 'no AMX'}")
-    compare()
-    return 0
+    return min(in_turn([run], N_ROUNDS, time.process_time)[0].seconds)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    os.environ["OMP_NUM_THREADS"] = "1"
+    print(f"one thread; {'AMX' if 'amx' in processor_flags() else 'no AMX'}")
+    compare()

@@ -7,16 +7,16 @@ other ways of matrix products (`HEADROOM_PRODUCTS`). One line for each: values t
 difference in nats, and questions whose answer changed.
 """
 
-import argparse
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from engine.kernels.kernel_choice import processor
+from tests.benchmarks.measure import alone, options
 
 PRECISIONS = ("fp32", "bf16", "int8")
 COMPANY = 4  # questions scored together, in place of 16
@@ -25,44 +25,30 @@ RUNS |= {f"products: {way}": {"HEADROOM_PRODUCTS": way} for way in ("own", "fp32
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.repeats", description=__doc__)
-    parser.add_argument("--model", default="demo")
-    parser.add_argument("--task", default="demo_outfit")
-    parser.add_argument("--questions", type=int, default=48)
-    parser.add_argument("--threads", default=str(os.cpu_count()), help="of the first run (default: all)")
-    parser.add_argument("--child", help="writes what it measures to this file")
-    options = parser.parse_args()
-    if options.child:
-        np.savez(options.child, **dict(measured(options)))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        first = child(options, Path(folder), "first", {})
-        print(f"{options.model}, {options.task}, {options.questions} questions, {options.threads} threads, {cpu()}\n")
-        print("| precision | number | against | bits differ | largest, nats | answers changed |")
-        print("|---|---|---|--:|--:|--:|")
+    given = options(__doc__, model="demo", task="demo_outfit", questions=48, threads=str(os.cpu_count()))
+    os.environ.pop("HEADROOM_PRODUCTS", None)
+
+    def child(**more: str) -> dict[str, np.ndarray]:
+        """What another process measures."""
+        found = alone(measured, given.model, given.task, given.questions, **{"OMP_NUM_THREADS": given.threads} | more)
+        return {name: np.array(values) for name, values in found.items()}
+
+    first = child()
+    print(f"{given.model}, {given.task}, {given.questions} questions, {given.threads} threads, {processor()}\n")
+    print("| precision | number | against | bits differ | largest, nats | answers changed |")
+    print("|---|---|---|--:|--:|--:|")
+    for precision in PRECISIONS:
+        compare(precision, "again in the process", first, first, " again")
+        compare(precision, f"{COMPANY} questions together, not 16", first, first, " company")
+    for name, more in RUNS.items():
+        other = child(**more)
         for precision in PRECISIONS:
-            for what in ("again in the process", f"{COMPANY} questions together, not 16"):
-                compare(precision, what, first, first, {"again in the process": " again"}.get(what, " company"))
-        for name, more in RUNS.items():
-            other = child(options, Path(folder), name.replace(" ", "-"), more)
-            for precision in PRECISIONS:
-                if not (name.startswith("products") and precision == "fp32"):
-                    compare(precision, name, first, other, "")
+            if not (name.startswith("products") and precision == "fp32"):
+                compare(precision, name, first, other, "")
 
 
-def child(options: argparse.Namespace, folder: Path, name: str, more: dict[str, str]) -> dict[str, np.ndarray]:
-    """What another process measures."""
-    file = folder / f"{name}.npz"
-    words = ["--model", options.model, "--task", options.task, "--questions", str(options.questions)]
-    clean = {key: value for key, value in os.environ.items() if key != "HEADROOM_PRODUCTS"}
-    command = [sys.executable, "-m", "tests.benchmarks.repeats", "--child", str(file), *words]
-    subprocess.run(command, env={**clean, "OMP_NUM_THREADS": options.threads, **more}, check=True)
-    with np.load(file) as found:
-        return dict(found)
-
-
-def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
-    """(name, values) of every number, in each precision."""
+def measured(model: str, task: str, n: int) -> dict[str, list[Any]]:
+    """Values of every number by its name, in each precision."""
     from cache import open_store
     from engine.accuracy.evaluation import answers_of, chunk_pieces, evaluation
     from engine.demo import story
@@ -76,14 +62,14 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
     from engine.questions.requests import TaskSpec, get_requests, select
     from engine.texts.perplexity import perplexity
 
-    data_dir = os.environ.get("HEADROOM_TASK_DATA")
+    data_dir, every = os.environ.get("HEADROOM_TASK_DATA"), {}
     with tempfile.TemporaryDirectory() as folder:
         for precision in PRECISIONS:
             session = Session(open_store(Path(folder) / precision))
-            target = session.target(LoadSpec(options.model, precision))
-            requests = get_requests(TaskSpec(options.task, 5), data_dir, session.store)
-            questions, full = select(requests, options.questions, "stratified"), Mask.full(target.shape)
-            train = select(get_requests(TaskSpec(options.task, 5, "train"), data_dir, session.store), 16)
+            target = session.target(LoadSpec(model, precision))
+            requests = get_requests(TaskSpec(task, 5), data_dir, session.store)
+            questions, full = select(requests, n, "stratified"), Mask.full(target.shape)
+            train = select(get_requests(TaskSpec(task, 5, "train"), data_dir, session.store), 16)
             half = parse_mask(f"L0-{target.shape.n_layers - 1}H0-{target.shape.n_heads // 2}", target.shape)
             for again in ("", " again"):
                 said = [final(evaluation(target, questions, mask).run(session)) for mask in (full, half)]
@@ -91,7 +77,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
                 named["losses"] = final(perplexity(target, story(), half).run(session)).loss_nats
                 named["importance"] = final(importance(target, train, "heads").run(session)).scores
                 named["induction"] = final(induction(target, "olsson", 0).run(session)).mean["copying"]
-                yield from ((f"{precision} {name}{again}", value) for name, value in named.items())
+                every |= {f"{precision} {name}{again}": value.tolist() for name, value in named.items()}
                 session.store.clear()
             apart = []
             for mask in (full, half):
@@ -101,8 +87,9 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
                     final(of_records(target, ("few",), lambda session, records, few=few: few, value).run(session))
                 )
             answers = np.stack([each.log_likelihood_nats for each in apart])
-            yield f"{precision} answers company", answers[:, : options.questions]
+            every[f"{precision} answers company"] = answers[:, :n].tolist()
             session.store.close()
+    return every
 
 
 def compare(precision: str, what: str, a: dict[str, np.ndarray], b: dict[str, np.ndarray], of: str) -> None:
@@ -119,13 +106,6 @@ def compare(precision: str, what: str, a: dict[str, np.ndarray], b: dict[str, np
         print(
             f"| {precision} | {name} | {what} | {differ.sum():,} of {x.size:,} | {largest}{unit} | {last} |", flush=True
         )
-
-
-def cpu() -> str:
-    """The processor's name."""
-    from engine.kernels.kernel_choice import processor
-
-    return processor()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Each figure is printed with the time of this process's own work beside it, which
 The shared folder is a temporary one unless another is given (of an NFS disk, say): it is filled first, and kept then.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -23,7 +22,7 @@ from cache import Store, behind
 from cache.addresses import shared_folder
 from cache.opening import ResultCache
 from cache.shared import SharedFolder, name_of
-from tests.benchmarks.measure import REPOSITORY
+from tests.benchmarks.measure import REPOSITORY, options
 from tests.store.sharing import key
 
 N_BYTES = 4000  # of one result: log-likelihoods of a chunk, and the receipt
@@ -33,22 +32,18 @@ SLOW_S = 0.05  # of a look-up in a store of objects
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.shared_results", description=__doc__)
-    parser.add_argument("--results", type=int, default=100_000, help="in the shared folder")
-    parser.add_argument("--new", type=int, default=1000, help="of them, which the store lacks")
-    parser.add_argument("--shared", help="the shared folder (default: a temporary one)")
-    options = parser.parse_args()
+    given = options(__doc__, results=100_000, new=1000, shared=None)
     with tempfile.TemporaryDirectory() as folder:
-        where = options.shared or f"{folder}/shared"
+        where = given.shared or f"{folder}/shared"
         shared = shared_folder(where, make=True)
         began = time.perf_counter()
         have = shared.names()
-        for number in range(options.results):
+        for number in range(given.results):
             if name_of(key(number)) not in have:
                 shared.put(key(number), content(number))
-        print(f"{options.results:,} results of {N_BYTES:,} bytes in {time.perf_counter() - began:.0f} s: {where}")
-        look_ups(Path(folder), where, options.results)
-        pull(Path(folder), where, options.results, options.new)
+        print(f"{given.results:,} results of {N_BYTES:,} bytes in {time.perf_counter() - began:.0f} s: {where}")
+        look_ups(Path(folder), where, given.results)
+        pull(Path(folder), where, given.results, given.new)
         slow_misses(Path(folder), where)
 
 

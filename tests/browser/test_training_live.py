@@ -1,6 +1,6 @@
 """A tiny run is trained live: its charts grow while it runs, and a click stops it."""
 
-from tests.benchmarks.bench_drag import served
+from tests.benchmarks.browser import served
 from tests.browser.conftest import await_mark, keyed
 from tests.conftest import REPOSITORY
 

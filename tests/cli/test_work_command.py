@@ -261,9 +261,7 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
     monkeypatch.setattr(measuring, "sweep", moved)
     where = ("--cache", tmp_path / "store", "--claims", tmp_path / "claims")
     code, out, lines = cli("work", plan, *where)
-    assert (
-        code == 1 and out == "" and any("results of this worker are only in its own store" in each for each in lines)
-    )
+    assert code == 1 and out == "" and any("results of this worker are only in its own store" in each for each in lines)
 
     def back(seconds):
         waits.append(seconds)

@@ -1,19 +1,27 @@
 """What the engine's tests share: questions in a file, small models of every family, and a measured run."""
 
 import json
+import os
 import random
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
+import pytest
+
 from engine.accuracy.evaluation import evaluation
 from engine.architecture import families
+from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.session import Session
+from engine.progress import returned as finished  # noqa: F401
 from engine.questions.requests import TaskSpec, get_requests, select
-from tests.conftest import IS_THOROUGH
+from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
 
 
 def has_anothers_modules(kind: str) -> bool:
@@ -54,8 +62,6 @@ def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
 
 def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
     """A random tiny checkpoint of `family`, one of TINY, with the tiny tokenizer; `changes` go into its config."""
-    import shutil
-
     import torch
     import transformers
 
@@ -71,10 +77,70 @@ def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
         for name, parameter in model.named_parameters():
             if name.endswith(("bias", "smear")):
                 parameter.normal_(std=0.3)
+    return saved(model, folder, tiny_opt)
+
+
+def saved(model, folder: Path, tiny_opt: Path) -> Path:
+    """The folder with that model in it, and the tiny tokenizer."""
+    import shutil
+
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(tiny_opt / name, folder)
     return folder
+
+
+def zeroed(model, mask):
+    """A copy of the model whose pruned parts are gone from its weights."""
+    import copy
+
+    import torch
+
+    changed = copy.deepcopy(model.model)
+    d_head = model.identity.shape.d_head
+    with torch.no_grad():
+        for layer, (attention_out, ffn_out) in enumerate(model.family.layer_modules(changed)):
+            for head, kept in enumerate(mask.heads[layer]):
+                span = slice(head * d_head, (head + 1) * d_head)
+                if not kept and type(attention_out).__name__ == "Conv1D":  # GPT-2 stores the transpose
+                    attention_out.weight[span] = 0
+                elif not kept:
+                    attention_out.weight[:, span] = 0
+            if not mask.ffns[layer]:
+                last = [m for m in ffn_out.modules() if hasattr(m, "weight")][-1]
+                last.weight.zero_()
+                if getattr(last, "bias", None) is not None:
+                    last.bias.zero_()
+    return changed
+
+
+def configured(folder: Path, **changes) -> Path:
+    """The folder, with these changes in its config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    return folder
+
+
+def bare(folder: Path, to: Path) -> Path:
+    """A copy of a model's folder without its weights."""
+    import shutil
+
+    return Path(shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors")))
+
+
+@contextmanager
+def caught(*modules, outputs=False):
+    """A table that fills, while this is open, with what went into each of these modules last, or came out of it."""
+
+    def note(module, args, kwargs, *output):
+        seen[module] = output[0] if output else args[0] if args else kwargs["hidden_states"]
+
+    seen = {}
+    with ExitStack() as stack:
+        for module in modules:
+            register = module.register_forward_hook if outputs else module.register_forward_pre_hook
+            stack.callback(register(note, with_kwargs=True).remove)
+        yield seen
 
 
 def loaded(folder: Path, precision: str = "fp32"):
@@ -110,6 +176,30 @@ def run(session: Session, folder, precision: str, file: Path, text: str, limit: 
     return last(evaluation(target, questions_in(file, session, limit), parse_mask(text, target.shape)).run(session))
 
 
+def python(code: str, *arguments, **environment: str) -> str:
+    """What a program prints in a process of its own that does not have the libraries in memory."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    env = os.environ | environment
+    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused_by(error: type[HeadroomError], match: str, call) -> str:
+    """The one line by which a call is refused, in which `match` is found."""
+    with pytest.raises(error, match=match) as refusal:
+        call()
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+def left_when(steps, condition=lambda step: step.value is not None):
+    """The first step of which that holds, which is by default that it has a value; the steps are closed behind it."""
+    found = next(step for step in steps if condition(step))
+    steps.close()
+    return found
+
+
 def last(steps):
     """The last Progress."""
     return list(steps)[-1]
@@ -119,15 +209,6 @@ def masks_of(shape):
     """A few masks that touch the first and the last layer."""
     texts = ("L0H0", "L0H* F0", "L1H2-3 F1", f"L{shape.n_layers - 1}H* F{shape.n_layers - 1}", "L*H1", "F*")
     return [parse_mask(text, shape) for text in texts]
-
-
-def finished(steps):
-    """What a generator returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def small_run(folder: Path, tokens: int = 8192, **of_recipe):

@@ -10,13 +10,12 @@ from scipy import stats
 from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, HeadAblations, head_ablations, mean_outputs, patterns_of
 from engine.measurement import Workload
-from engine.models.loading import Models
 from engine.models.masks import Mask, Means, parse_edits, parse_mask, pruned
 from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, last, target_in
+from tests.engine.fixtures import FAMILIES, caught, refused_by, target_in
 
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
 
@@ -30,16 +29,9 @@ def logits(model, mask, forced=None):
 @contextmanager
 def frozen(model, norms, mask):
     """While open, these norms divide by what they divide by under `mask`."""
-    scales, hooks = {}, []
-    for norm in norms:
-        hooks.append(
-            norm.register_forward_pre_hook(
-                lambda module, args: scales.__setitem__(module, ablation_scale(module, args[0]))
-            )
-        )
-    logits(model, mask)
-    for hook in hooks:
-        hook.remove()
+    with caught(*norms) as seen:
+        logits(model, mask)
+    scales = {norm: ablation_scale(norm, x) for norm, x in seen.items()}
 
     def apply(module, args, output):
         x = args[0]
@@ -76,23 +68,6 @@ def test_recorded_patterns_reproduce_the_logits(family, text, model_of):
     assert torch.equal(logits(model, mask, forced), logits(model, mask, {}))  # the same function without forcing
     # transformers' own attention; its rounding grows with the logits
     torch.testing.assert_close(logits(model, mask, forced), plain, atol=1e-5 * plain.abs().max().item(), rtol=0)
-
-
-@pytest.mark.parametrize("family", ["opt", "llama"])
-def test_heads_of_the_last_layer_add_up_behind_a_frozen_final_norm(family, model_of):
-    """f(all) - f(no head of the last layer) is the sum of what each of them adds: nothing but the final norm is behind
-    them, and frozen it is linear. In an attention-only model, patterns forced."""
-    model = model_of(family)
-    shape = model.identity.shape
-    whole = keeping(shape, np.ndindex(shape.n_layers, shape.n_heads))
-    at, forced = shape.n_layers - 1, patterns_of(model, IDS, whole)
-    with frozen(model, [model.family.final_norm(model.model)], whole):
-        full = logits(model, whole, forced)
-        none = logits(model, parse_edits(f"L{at}H*", shape).on(whole), forced)
-        alone = [parse_mask(f"L{at}H{head}", shape) for head in range(shape.n_heads)]
-        each = [full - logits(model, parse_edits(mask.text(), shape).on(whole), forced) for mask in alone]
-    torch.testing.assert_close(sum(each), full - none, atol=1e-4, rtol=1e-4)
-    assert (full - none).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
@@ -151,12 +126,9 @@ def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_o
         out = model.family.layer_modules(model.model)[layer][0]
         where = slice(head * shape.d_head, (head + 1) * shape.d_head)
         if fill == "mean":
-            seen = []
-            hook = out.register_forward_pre_hook(lambda module, args, seen=seen: seen.append(args[0]))
-            with torch.no_grad():
+            with torch.no_grad(), caught(out) as seen:
                 model.model(input_ids=torch.tensor([ids[:-1]]))
-            hook.remove()
-            z_mean = seen[0].reshape(-1, out.in_features).mean(0)[where]
+            z_mean = seen[out].reshape(-1, out.in_features).mean(0)[where]
 
         def replace(module, args, where=where, z_mean=z_mean):
             z = args[0].clone()
@@ -184,18 +156,11 @@ def test_means_are_the_means(family, model_of):
     means = mean_outputs(model, IDS, mask)
     whole = IDS.shape[1]
     for layer, (out, ffn) in enumerate(model.family.layer_modules(model.model)):
-        seen = {}
-        with torch.inference_mode(), pruned(model, mask):
-            hooks = [
-                out.register_forward_hook(lambda m, a, o, seen=seen: seen.update(z=a[0])),
-                ffn.register_forward_hook(lambda m, a, o, seen=seen: seen.update(m=o)),
-            ]
+        with torch.inference_mode(), pruned(model, mask), caught(out) as inputs, caught(ffn, outputs=True) as given:
             model.model(input_ids=IDS)
-        for hook in hooks:
-            hook.remove()
-        z = seen["z"].reshape(whole, shape.n_heads, shape.d_head)
+        z = inputs[out].reshape(whole, shape.n_heads, shape.d_head)
         np.testing.assert_allclose(means.heads[layer], sum(z) / whole, atol=1e-5)
-        np.testing.assert_allclose(means.ffns[layer], sum(seen["m"].reshape(whole, -1)) / whole, atol=1e-5)
+        np.testing.assert_allclose(means.ffns[layer], sum(given[ffn].reshape(whole, -1)) / whole, atol=1e-5)
     assert not means.heads[0, 1].any() and means.heads[0, 0].any()
 
 
@@ -205,19 +170,11 @@ def test_components_give_their_means_in_place_of_zero(family, model_of):
     model = model_of(family)
     shape = model.identity.shape
     nothing = Mask.from_arrays(np.zeros((shape.n_layers, shape.n_heads), bool), np.zeros(shape.n_layers, bool))
-    means, seen = mean_outputs(model, IDS, Mask.full(shape)), {}
+    means = mean_outputs(model, IDS, Mask.full(shape))
     first, final = model.family.layer_list(model.model)[0], model.family.final_norm(model.model)
-    hooks = [
-        first.register_forward_pre_hook(
-            lambda m, a, k: seen.update(first=a[0] if a else k["hidden_states"]), with_kwargs=True
-        ),
-        final.register_forward_pre_hook(lambda m, a: seen.update(final=a[0])),
-    ]
-    with torch.inference_mode(), pruned(model, nothing, means):
+    with torch.inference_mode(), pruned(model, nothing, means), caught(first, final) as seen:
         model.model(input_ids=IDS)
-    for hook in hooks:
-        hook.remove()
-    added = (seen["final"] - seen["first"]).reshape(IDS.shape[1], -1)
+    added = (seen[final] - seen[first]).reshape(IDS.shape[1], -1)
     torch.testing.assert_close(added, added[:1].expand_as(added), atol=1e-4, rtol=1e-4)
     assert added.abs().max() > 0.1
 
@@ -239,8 +196,7 @@ def test_attribution_to_the_score_by_hand():
         assert mean[layer, head] == pytest.approx(np.mean(moved), abs=1e-6)
         ends = stats.t.interval(0.95, 2, np.mean(moved), stats.sem(moved))
         assert (low[layer, head], high[layer, head]) == pytest.approx(ends, abs=1e-5)
-    with pytest.raises(HeadroomError, match="512 tokens"):
-        attribution(n=511).icl()
+    refused_by(HeadroomError, "512 tokens", lambda: attribution(n=511).icl())
 
 
 def test_attribution_to_a_before_and_after_vector_by_hand():
@@ -259,23 +215,14 @@ def test_attribution_to_a_before_and_after_vector_by_hand():
         assert given[layer, head] == pytest.approx(vector @ moved, abs=1e-6)
 
 
-def test_finished_texts_are_kept(folder_of, session, monkeypatch):
+def test_each_head_takes_a_pass_and_one_is_that_of_none(folder_of, session):
     target, texts = target_in(session, folder_of("opt")), [TEXT, TEXT.upper()]
-    full = Mask.full(target.shape)
-    how = Ablating(full, "full", "zero")
-    steps = head_ablations(target, texts, how).run(session)
-    next(step for step in steps if step.value is not None)
-    steps.close()
-    assert head_ablations(target, texts[:1], how).stored(session) is not None
-    assert head_ablations(target, texts, how).stored(session) is None
+    how = Ablating(Mask.full(target.shape), "full", "zero")
+    final(head_ablations(target, texts[:1], how).run(session))
     n_passes = target.shape.n_heads_total + 1
     assert head_ablations(target, texts, how).left(session) == Workload({"forward": n_passes * len(texts[1])})
     for other in (("pattern-preserving", "zero"), ("full", "mean")):
-        assert head_ablations(target, texts[:1], Ablating(full, *other)).stored(session) is None
-    list(head_ablations(target, texts, how).run(session))
-    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = last(head_ablations(target, texts, how).run(session))
-    assert again.cached and len(again.value.base) == 2
+        assert head_ablations(target, texts[:1], Ablating(how.mask, *other)).stored(session) is None
 
 
 def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model_of, session):
@@ -300,5 +247,4 @@ def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model
 
 @pytest.mark.parametrize(("kind", "fill"), [("half", "zero"), ("full", "median")])
 def test_unknown_ablations(kind, fill, model_of):
-    with pytest.raises(UsageError, match="choose one of"):
-        Ablating(Mask.full(model_of("opt").identity.shape), kind, fill)
+    refused_by(UsageError, "choose one of", lambda: Ablating(Mask.full(model_of("opt").identity.shape), kind, fill))

@@ -8,36 +8,31 @@ import torch
 from engine.heads import probes
 from engine.heads.circuits import ov_copying_eigenvalues, qk_trace
 from engine.models.loading import LoadSpec, load
-from tests.engine.fixtures import loaded
+from tests.engine.fixtures import family_folder, loaded, saved
 
 D_MODEL, N_HEADS = 512, 8
 D_HEAD = D_MODEL // N_HEADS
 
 
-def built(tiny_opt, folder, change, n_layers=1, d_model=D_MODEL, n_heads=N_HEADS):
+def built(tiny_opt, folder, change, n_layers=1, n_ctx=128):
     """An OPT folder with near-orthogonal embeddings, no positions, silent FFNs and heads, then changed by `change`."""
-    import shutil
-
     from transformers import OPTConfig, OPTForCausalLM
 
     torch.manual_seed(0)
     config = OPTConfig(
-        vocab_size=512, hidden_size=d_model, word_embed_proj_dim=d_model, ffn_dim=8, num_hidden_layers=n_layers,
-        num_attention_heads=n_heads, max_position_embeddings=128, bos_token_id=2, eos_token_id=2,
+        vocab_size=512, hidden_size=D_MODEL, word_embed_proj_dim=D_MODEL, ffn_dim=8, num_hidden_layers=n_layers,
+        num_attention_heads=N_HEADS, max_position_embeddings=n_ctx, bos_token_id=2, eos_token_id=2,
     )  # fmt: skip
     model = OPTForCausalLM(config).eval()
     with torch.no_grad():
         decoder = model.model.decoder
-        decoder.embed_tokens.weight.copy_(torch.randn(512, d_model) / d_model**0.5)
+        decoder.embed_tokens.weight.copy_(torch.randn(512, D_MODEL) / D_MODEL**0.5)
         decoder.embed_positions.weight.zero_()
         for layer in decoder.layers:
             for module in (layer.fc1, layer.fc2, layer.self_attn.out_proj):
                 module.weight.zero_()
         change(decoder)
-    model.save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tiny_opt / name, folder)
-    return loaded(folder)
+    return loaded(saved(model, folder, tiny_opt))
 
 
 def test_copying_and_eigenvalues_of_a_copying_an_anti_copying_and_a_random_head(tiny_opt, tmp_path):
@@ -110,9 +105,11 @@ def test_weight_scores_equal_the_full_matrices_over_the_vocabulary(tiny_opt):
         written = torch.zeros_like(tokens)
         for number, layer in enumerate(decoder.layers):
             attention, norm = layer.self_attn.double(), layer.self_attn_layer_norm.double()
+            outs = []
             for head in range(shape.n_heads):
                 rows = slice(head * shape.d_head, (head + 1) * shape.d_head)
                 out = plain_norm(tokens, norm) @ attention.v_proj.weight[rows].T @ attention.out_proj.weight[:, rows].T
+                outs.append(previous[number, head] * out)
                 full = plain_norm(out, decoder.final_layer_norm.double()) @ tokens.T
                 found = torch.linalg.eigvals(full)
                 assert eigen[number, head] == pytest.approx(float(found.real.sum() / found.abs().sum()), abs=2e-3)
@@ -121,10 +118,7 @@ def test_weight_scores_equal_the_full_matrices_over_the_vocabulary(tiny_opt):
                 if number:
                     expected = float((query * key).sum())  # trace of query @ key.T
                     assert trace[number, head] == pytest.approx(expected, rel=1e-3, abs=1e-3)
-            for head in range(shape.n_heads):
-                rows = slice(head * shape.d_head, (head + 1) * shape.d_head)
-                out = plain_norm(tokens, norm) @ attention.v_proj.weight[rows].T @ attention.out_proj.weight[:, rows].T
-                written = written + previous[number, head] * out
+            written = written + sum(outs)
 
 
 def test_transformer_lens_detects_the_same_heads(tiny_opt, tmp_path):
@@ -137,7 +131,6 @@ def test_transformer_lens_detects_the_same_heads(tiny_opt, tmp_path):
 
     from transformer_lens.head_detector import detect_head
 
-    from tests.engine.fixtures import family_folder
     from tests.engine.test_induction_equals_plain_loops import attentions
 
     model = loaded(family_folder("opt", tiny_opt, tmp_path))

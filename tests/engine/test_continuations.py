@@ -9,7 +9,7 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.texts.continuation import How, chosen, continuation, next_tokens
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, loaded, target_in
+from tests.engine.fixtures import FAMILIES, loaded, refused_by, target_in
 
 PROMPT, MASK = TEXT[:120], "L0H1 L1H2 F1"
 
@@ -38,7 +38,6 @@ def test_greedy_is_generates_own(family, bos, folder_of, session):
         assert front + found.text == whole
         log_p = [logits[ids.shape[1] - 1 + at, token].item() for at, token in enumerate(said)]
         np.testing.assert_allclose(found.log_p, log_p, atol=1e-4)
-        assert continuation(target, PROMPT, mask, How(12)).stored(session).pieces == found.pieces, "stored"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -58,7 +57,6 @@ def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, session):
         np.testing.assert_allclose(np.exp(row), p[found.token_ids].numpy(), atol=1e-5)
     assert (np.diff(found.log_p[0]) <= 0).all(), "the full model's order"
     assert [model.tokenizer.decode([token]) for token in found.token_ids] == list(found.strings)
-    assert next_tokens(target, PROMPT, masks).stored(session).strings == found.strings
 
 
 def test_draws_are_seeded_and_follow_the_softmax():
@@ -102,13 +100,10 @@ def test_the_window_ends_a_continuation_and_a_long_prompt_is_refused(folder_of, 
     room = n_ctx - len(prompt_ids(model, prompt, target.bos))
     found = final(continuation(target, prompt, full, How(32)).run(session))
     assert len(found.token_ids) == room < 32 and found.ended == "its window"
-    with pytest.raises(HeadroomError, match="shorten it"):
-        final(continuation(target, TEXT * 9, full, How(1)).run(session))
-    with pytest.raises(HeadroomError, match="empty"):
-        final(next_tokens(target, " ", [full]).run(session))
+    refused_by(HeadroomError, "shorten it", lambda: final(continuation(target, TEXT * 9, full, How(1)).run(session)))
+    refused_by(HeadroomError, "empty", lambda: final(next_tokens(target, " ", [full]).run(session)))
 
 
 @pytest.mark.parametrize("wrong", [(0, 0), (257, 0), (1, -1), (1, 2001)])
 def test_what_cannot_be_is_said(wrong):
-    with pytest.raises(UsageError, match="cannot be had"):
-        How(*wrong)
+    refused_by(UsageError, "cannot be had", lambda: How(*wrong))

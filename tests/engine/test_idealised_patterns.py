@@ -2,7 +2,6 @@
 whose heads were built to be what the patterns say."""
 
 import math
-import shutil
 
 import numpy as np
 import pytest
@@ -23,7 +22,8 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import Encoded, Row, encode_questions, pack
 from tests.conftest import TEXT
-from tests.engine.fixtures import STOCK, loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import STOCK, loaded, questions_in, refused_by, target_in, write_questions
+from tests.engine.test_circuits_of_hand_built_models import built
 
 
 def plain_pattern(kind, tokens):
@@ -70,13 +70,6 @@ def row_of(tokens):
 
 
 @pytest.mark.parametrize("kind", PATTERNS)
-def test_patterns_equal_a_plain_loop(kind):
-    tokens = [9, 1, 2, 3, 1, 2, 2, 4, 3, 1, 9]
-    found = ideal_pattern(kind, row_of(tokens))
-    assert np.allclose(found, plain_pattern(kind, tokens)) and np.allclose(found.sum(1), 1)
-
-
-@pytest.mark.parametrize("kind", PATTERNS)
 def test_in_a_packed_row_each_choice_sees_what_it_would_see_alone(kind):
     choices = [Encoded(0, 0, (9, 1, 2, 3, 1, 7, 2), (7, 2), 0), Encoded(0, 1, (9, 1, 2, 3, 1, 2, 3, 3), (2, 3, 3), 0)]
     (row,) = pack(choices)
@@ -93,7 +86,6 @@ def test_losses_equal_a_plain_loop(folder_of, session):
     ideal = Ideal(((0, 1), (1, 3)), parse_mask("L0H2 F1", target.shape))
     losses = final(ideal_losses(target, [TEXT], ideal).run(session))
     tokens = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][: len(losses["full"][0])]
-    assert ideal_losses(target, [TEXT], ideal).stored(session)["prefix"][0].tolist() == losses["prefix"][0].tolist()
     with torch.no_grad():  # a pruned FFN gives exactly nothing
         for part in (model.model.model.decoder.layers[1].fc2.weight, model.model.model.decoder.layers[1].fc2.bias):
             part.zero_()
@@ -113,7 +105,6 @@ def test_a_text_is_read_whole_window_by_window(bos, folder_of, model_of, session
     for n in (2 * 256 + 40, 2 * 256 + 10):
         text = tokenizer.decode(tokens[:n])
         assert tokenizer(text, add_special_tokens=False).input_ids == tokens[:n]
-        assert ideal_losses(target, [text], ideal).stored(session) is None
         losses = final(ideal_losses(target, [text], ideal).run(session))
         again = ideal_losses(target, [text, text], ideal).stored(session)
         for side in SIDES:
@@ -134,7 +125,6 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, session):
     target, model = target_in(session, folder), loaded(folder)
     questions = questions_in(write_questions(tmp_path / "task.jsonl", n=6), session)
     ideal = Ideal(((1, 0), (2, 2)), Mask.full(target.shape))
-    assert ideal_answers(target, questions, ideal).stored(session) is None
     answers = final(ideal_answers(target, questions, ideal).run(session))
     encoded = encode_questions(questions.at(questions.order), model.tokenizer, target.bos, target.shape.n_ctx)
     for side in SIDES:
@@ -145,8 +135,6 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, session):
                 places = range(len(choice.inputs) - len(choice.targets), len(choice.inputs))
                 expected = float(log_p[places, choice.targets].sum())
                 assert answers[side].log_likelihood_nats[row, choice.choice] == pytest.approx(expected, abs=2e-4)
-    again = ideal_answers(target, questions, ideal).stored(session)
-    assert all((again[side].correct == answers[side].correct).all() for side in SIDES)
 
 
 @pytest.mark.parametrize("family", STOCK)
@@ -180,19 +168,9 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
 def built_to_induce(tiny_opt, folder):
     """An attention-only OPT: L0H3 looks at the token before by its positions' phases and writes it down, L1H5 looks for
     its own token among what was written and raises what it finds; where it finds nothing it rests on BOS."""
-    from transformers import OPTConfig, OPTForCausalLM
+    d_head, at = 64, slice(256, 320)  # 0 to 255 the tokens, then phases, then what is written
 
-    d_model, n_heads, d_head, at = 512, 8, 64, slice(256, 320)  # 0 to 255 the tokens, then phases, then what is written
-    torch.manual_seed(0)
-    model = OPTForCausalLM(OPTConfig(
-        vocab_size=512, hidden_size=d_model, word_embed_proj_dim=d_model, ffn_dim=8, num_hidden_layers=2,
-        num_attention_heads=n_heads, max_position_embeddings=256, bos_token_id=2, eos_token_id=2,
-    )).eval()  # fmt: skip
-    decoder = model.model.decoder
-    with torch.no_grad():
-        for layer in decoder.layers:
-            for module in (layer.fc1, layer.fc2, layer.self_attn.out_proj):
-                module.weight.zero_()
+    def change(decoder):
         tokens, positions = decoder.embed_tokens.weight, decoder.embed_positions.weight
         tokens.zero_()
         tokens[:, :256] = torch.randn(512, 256) / 16
@@ -224,9 +202,8 @@ def built_to_induce(tiny_opt, folder):
         second.k_proj.weight[6 * d_head - 1, 384] = 25
         second.v_proj.weight[rows, :256] = basis.T
         second.out_proj.weight[:256, rows] = 2 * basis
-    model.save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tiny_opt / name, folder)
+
+    built(tiny_opt, folder, change, n_layers=2, n_ctx=256)
     return folder
 
 
@@ -278,7 +255,5 @@ def test_bootstrap_of_questions_equals_a_plain_loop(tiny_opt, tmp_path, session)
 
 def test_heads_that_are_pruned_or_none_at_all_are_refused(tiny_opt, session):
     shape = target_in(session, tiny_opt).shape
-    with pytest.raises(UsageError, match="L0H1 is pruned already"):
-        Ideal(((0, 1),), parse_mask("L0H1", shape))
-    with pytest.raises(UsageError, match="no head is named"):
-        Ideal((), Mask.full(shape))
+    refused_by(UsageError, "L0H1 is pruned already", lambda: Ideal(((0, 1),), parse_mask("L0H1", shape)))
+    refused_by(UsageError, "no head is named", lambda: Ideal((), Mask.full(shape)))

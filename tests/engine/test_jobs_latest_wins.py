@@ -1,8 +1,6 @@
 """Jobs: one worker, latest wins per slot, cancel leaves nothing behind, urgent work goes first. No test sleeps."""
 
 import logging
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -11,42 +9,7 @@ from engine.errors import Cancelled, HeadroomError
 from engine.jobs import Job, Jobs
 from engine.progress import Progress
 from tests.conftest import HANG_S as WAIT_S
-
-
-class Work:
-    """A job of several chunks that goes on only when the test lets it, and records what happened to it."""
-
-    def __init__(self, chunks=1, error=None):
-        self.chunks, self.error = chunks, error
-        self.started = threading.Semaphore(0)
-        self.go_on = threading.Semaphore(0)
-        self.starts = self.closes = 0
-
-    def __call__(self):
-        self.starts += 1
-        try:
-            for i in range(self.chunks):
-                self.started.release()
-                assert self.go_on.acquire(timeout=WAIT_S)
-                yield Progress(i + 1, self.chunks, value=i)
-            if self.error:
-                raise self.error
-        finally:
-            self.closes += 1
-
-    def wait_started(self):
-        assert self.started.acquire(timeout=WAIT_S)
-
-    def release(self, n=1):
-        for _ in range(n):
-            self.go_on.release()
-
-
-@pytest.fixture
-def jobs():
-    jobs = Jobs()
-    yield jobs
-    jobs.close(WAIT_S)
+from tests.engine.jobs_work import Work, done_at_once
 
 
 def test_a_job_runs_to_its_end_and_keeps_its_last_value(jobs):
@@ -135,23 +98,13 @@ def test_a_queued_job_is_cancelled_at_once(jobs):
 
 
 def test_slots_run_one_at_a_time_in_order_of_submission(jobs):
-    order = []
-
-    def job(name):
-        def run():
-            order.append(name)
-            yield Progress(1, 1, name)
-
-        return run
-
-    gate = Work(1)
+    order, gate, names = [], Work(1), ["accuracy", "importance", "curve"]
     jobs.put("gate", Job("g", gate))
     gate.wait_started()
-    for name in ("accuracy", "importance", "curve"):
-        jobs.put(name, Job(name, job(name)))
+    for name in names:
+        jobs.put(name, Job(name, lambda name=name: iter([Progress(1, 1, order.append(name) or name)])))
     gate.release()
-    assert jobs.join("curve", WAIT_S).value == "curve"
-    assert order == ["accuracy", "importance", "curve"]
+    assert jobs.join("curve", WAIT_S).value == "curve" and order == names
 
 
 def test_background_work_gives_way_and_comes_back(jobs):
@@ -181,75 +134,49 @@ def test_equal_priority_does_not_give_way(jobs):
     assert first.starts == 1
 
 
-def test_our_own_errors_are_shown_as_they_are(jobs):
-    work = Work(1, HeadroomError("no such folder: /x; give another"))
-    work.release()
-    jobs.put("accuracy", Job("a", work))
-    end = jobs.join("accuracy", WAIT_S)
-    assert (end.state, end.error, end.value) == ("failed", "no such folder: /x; give another", 0)
-    assert jobs.put("accuracy", Job("a", work)).state == "failed", (
-        "a failing job is not repeated by a rerun of the page"
-    )
-    assert work.starts == 1
-
-
-def test_unexpected_errors_are_named_and_logged_and_the_worker_lives_on(jobs, caplog):
-    work = Work(0, ZeroDivisionError("by nothing"))
-    with caplog.at_level(logging.ERROR):
-        jobs.put("accuracy", Job("a", work))
-        end = jobs.join("accuracy", WAIT_S)
-    assert end.state == "failed" and end.error.startswith("unexpected: ZeroDivisionError: by nothing; ")
-    assert "Traceback" in caplog.text
-    after = Work(1)
-    after.release()
-    jobs.put("accuracy", Job("b", after))
-    assert jobs.join("accuracy", WAIT_S).state == "done"
-
-
 class Panic(BaseException):
     """What a panic in Rust code looks like from Python: not an Exception."""
 
 
-@pytest.mark.parametrize("error", [Panic("index out of bounds"), SystemExit(3)])
-def test_not_even_a_panic_ends_the_worker(jobs, error):
-    jobs.put("accuracy", Job("a", Work(0, error)))
-    assert jobs.join("accuracy", WAIT_S).state == "failed"
-    after = Work(1)
-    after.release()
-    jobs.put("accuracy", Job("b", after))
+def fails_at_once():
+    raise HeadroomError("level 120 %: give 0 to 100")
+
+
+@pytest.mark.parametrize("work, state, error", [
+    (done_at_once(error=HeadroomError("no such folder: /x")), "failed", "no such folder: /x"),
+    (fails_at_once, "failed", "level 120 %: give 0 to 100"),
+    (Work(0, ZeroDivisionError("by nothing")), "failed", "unexpected: ZeroDivisionError: by nothing; "),
+    (Work(0, Panic("index out of bounds")), "failed", "unexpected: Panic: index out of bounds"),
+    (Work(0, SystemExit(3)), "failed", "unexpected: SystemExit: 3"),
+    (Work(0, Cancelled("stopped")), "cancelled", None),
+])  # fmt: skip
+def test_how_a_job_ends_is_told_and_the_worker_lives_on(work, state, error, jobs, caplog):
+    with caplog.at_level(logging.ERROR):
+        jobs.put("accuracy", Job("a", work))
+        end = jobs.join("accuracy", WAIT_S)
+    is_ours = not (error or "").startswith("unexpected: ")
+    assert end.state == state and (end.error == error if is_ours else end.error.startswith(error))
+    assert ("Traceback" in caplog.text) == (not is_ours)
+    assert jobs.put("accuracy", Job("a", work)).state == state, "it is not repeated by a rerun of the page"
+    if isinstance(work, Work):
+        assert work.starts == 1 and end.value == (0 if work.chunks else None)
+    jobs.put("accuracy", Job("b", done_at_once()))
     assert jobs.join("accuracy", WAIT_S).state == "done"
 
 
-def test_cancelled_raised_inside_is_a_cancel_and_not_a_failure(jobs):
-    jobs.put("accuracy", Job("a", Work(0, Cancelled("stopped"))))
-    end = jobs.join("accuracy", WAIT_S)
-    assert (end.state, end.error) == ("cancelled", None)
-
-
-def test_a_start_that_raises_at_once_is_a_failure(jobs):
-    def start():
-        raise HeadroomError("level 120 %: give 0 to 100")
-
-    jobs.put("accuracy", Job("a", start))
-    assert jobs.join("accuracy", WAIT_S).error == "level 120 %: give 0 to 100"
-
-
 def test_a_failing_clean_up_is_a_failure(jobs):
-    in_hand, go_on = threading.Event(), threading.Event()
+    work = Work(2)
 
     def start():
         try:
-            in_hand.set()
-            assert go_on.wait(WAIT_S)
-            yield Progress(1, 2)
-            yield Progress(2, 2)
+            yield from work()
         finally:
             raise OSError("disk gone")
 
     jobs.put("accuracy", Job("a", start))
-    assert in_hand.wait(WAIT_S)
+    work.wait_started()
     jobs.cancel("accuracy")
-    go_on.set()
+    work.release()
     assert jobs.join("accuracy", WAIT_S).error.startswith("unexpected: OSError: disk gone; ")
 
 
@@ -275,9 +202,7 @@ def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch)
     second.release()
     assert rests.acquire(timeout=WAIT_S)
     monkeypatch.setattr("engine.jobs.LONG_S", 1000.0)
-    short = Work(1)
-    jobs.put("a", Job("c", short))
-    short.release()
+    jobs.put("a", Job("c", done_at_once()))
     assert jobs.join("a", WAIT_S).state == "done"
     jobs.close(WAIT_S)
     assert not rests.acquire(blocking=False), "nor after short work"
@@ -293,9 +218,7 @@ def test_tidying_up_that_fails_does_not_end_the_worker(monkeypatch, caplog):
 
     jobs = Jobs(at_rest)
     for key in ("a", "b"):
-        work = Work(1)
-        work.release()
-        jobs.put("accuracy", Job(key, work))
+        jobs.put("accuracy", Job(key, done_at_once()))
         assert jobs.join("accuracy", WAIT_S).state == "done"
         assert tried.acquire(timeout=WAIT_S)
     jobs.close(WAIT_S)
@@ -304,8 +227,8 @@ def test_tidying_up_that_fails_does_not_end_the_worker(monkeypatch, caplog):
 
 
 def test_close_stops_everything_and_takes_no_more():
-    jobs = Jobs()
-    in_hand, closed, waiting = threading.Event(), threading.Event(), Work(1)
+    jobs, waiting = Jobs(), Work(1)
+    in_hand, closed = threading.Event(), threading.Event()
 
     def run():
         try:
@@ -318,17 +241,10 @@ def test_close_stops_everything_and_takes_no_more():
             closed.set()
 
     jobs.put("a", Job("a", run))
-    assert in_hand.wait(WAIT_S)
     jobs.put("b", Job("b", waiting))
+    assert in_hand.wait(WAIT_S)
     jobs.close(WAIT_S)
     assert closed.is_set() and waiting.starts == 0
     assert jobs.snapshot("a").state == jobs.snapshot("b").state == "cancelled"
     with pytest.raises(HeadroomError):
         jobs.put("a", Job("c", Work(1)))
-
-
-def test_the_module_is_light():
-    code = "import engine.jobs, sys; print(sorted({'torch', 'streamlit', 'numpy'} & set(sys.modules)))"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-    )

@@ -1,12 +1,10 @@
-"""A result is found again by what it is of and never by anything else, with its receipt (promise P6)."""
+"""A result is found again by what it is of and never by anything else, with its receipt (promise P6); none lies under
+another model's key."""
 
 import dataclasses
 import json
-import os
+import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,15 +13,23 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from engine import records as results
+from engine.accuracy.costs import cost
 from engine.accuracy.evaluation import chunk_pieces, evaluation
+from engine.errors import HeadroomError
+from engine.heads.ablation import Ablating, head_ablations
+from engine.heads.attention import head_views, overview
+from engine.heads.induction import induction
+from engine.importance.importance import WHAT, importance
 from engine.models import session as sessions
 from engine.models.loading import LoadSpec, identify
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import target_of
 from engine.questions.requests import Questions, TaskSpec, get_requests
 from engine.records import Record, canonical_key, decode, encode
-from tests.conftest import REPOSITORY
-from tests.engine.fixtures import last, questions_in, target_in, write_questions
+from engine.texts.sources import Source, texts_of
+from engine.texts.tokenloss import token_losses
+from tests.conftest import TEXT
+from tests.engine.fixtures import finished, python, questions_in, target_in, write_questions
 
 DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8])
 ARRAYS = DTYPES.flatmap(
@@ -62,17 +68,7 @@ print(canonical_key("answers", {"b": [1, 2], "a": {"y": None, "x": "ü"}, "c": T
 
 
 def test_keys_are_the_same_in_every_process():
-    keys = {
-        subprocess.run(
-            [sys.executable, "-c", KEY_PROGRAM],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout  # fmt: skip
-        for seed in ("0", "1", "77")
-    }
+    keys = {python(KEY_PROGRAM, PYTHONHASHSEED=seed) for seed in ("0", "1", "77")}
     assert keys == {canonical_key("answers", {"c": True, "a": {"x": "ü", "y": None}, "b": [1, 2]}) + "\n"}
 
 
@@ -108,49 +104,70 @@ def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
         key(mask=parse_mask("L1H1", identity.shape)),
         key(bos=False),
     ]
-    monkeypatch.setattr(sessions, "version", lambda name: "0.0")
-    found.append(key())
-    monkeypatch.undo()
-    monkeypatch.setattr(sessions, "device_class", lambda: "cuda")
-    found.append(key())
-    monkeypatch.undo()
-    monkeypatch.setattr(results, "SCHEMA", "another")
-    found.append(key())
-    monkeypatch.undo()
+    here = (sessions, "version", lambda name: "0.0"), (sessions, "device_class", lambda: "cuda")
+    for module, name, value in (*here, (results, "SCHEMA", "another")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, value)
+            found.append(key())
     assert len(set(found)) == len(found)
     assert key(bos=None) == key() == key(mask=parse_mask(" , ", identity.shape)), "the same meaning, typed differently"
     assert key(spec=dataclasses.replace(spec, model="elsewhere")) == key(), "a path is not part of a model"
+    fp32 = dataclasses.replace(spec, precision="fp32")
+    assert key(spec=dataclasses.replace(fp32, int8_threshold=0.0)) == key(spec=fp32), "only int8 has outliers"
+    targets = [target_of(each, identity, bos) for each in (spec, fp32) for bos in (True, False)]
+    assert len({str(each) for each in targets}) == 4, "each says in words what it is"
 
 
-def test_a_changed_model_folder_is_another_model(tiny_opt, tmp_path):
-    folder = Path(shutil.copytree(tiny_opt, tmp_path / "copy"))
-    assert identify(LoadSpec(str(folder))).digest == identify(LoadSpec(str(tiny_opt))).digest
+HOW = {"name", "measured_at", "python", "machine", "seconds", "kind", "model", "versions", "precision", "device", "bos"}
+NOT_MEASURED = ("requests", "tuning", "rates")  # of no model, or of its pace alone
+
+
+def test_every_record_says_what_it_is_of_and_how_it_was_measured(session, tiny_opt, tmp_path):
+    target = target_in(session, tiny_opt)
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), session)
+    mask = parse_mask("L0H1", target.shape)
+    runs = [importance(target, questions, what).run(session) for what in WHAT]
+    runs += [evaluation(target, questions, mask).run(session), cost(target, questions, mask).run(session)]
+    runs += [induction(target, "olsson").run(session), token_losses(target, TEXT, mask).run(session)]
+    runs += [texts_of(target, Source("text", "mine", TEXT * 6, n_texts=1)).run(session)]
+    runs += [head_ablations(target, [TEXT], Ablating(mask)).run(session)]
+    runs += [overview(target, TEXT, mask).run(session), head_views(target, TEXT, mask, [(1, 0)]).run(session)]
+    for run in runs:
+        list(run)
+    kinds, masks = set(), set()
+    for key in session.store.keys():
+        record, kind = decode(session.store.get(key)), key.split("/")[1] if key.count("/") > 1 else ""
+        if record is None or kind in NOT_MEASURED:
+            continue
+        kinds.add(kind)
+        receipt = record.receipt
+        assert receipt.keys() >= HOW, f"{kind} lacks {HOW - receipt.keys()}"
+        assert receipt["name"] == target.identity.name and receipt["model"] == target.identity.digest
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", receipt["measured_at"])
+        assert receipt["python"] and receipt["machine"] and receipt["seconds"] >= 0 and receipt["versions"]["torch"]
+        if "/answers/" in key and kind == "answers":
+            assert receipt["task"]["name"] == questions.task.name and receipt["bos"] is True
+            masks.add(receipt["mask"])
+    of_texts = {"induction", "tokenloss", "texts", "attribution", "attention"}
+    assert "L0H1" in masks
+    assert kinds == {"answers", "importance", "activity", "magnitudes", "cost"} | of_texts
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["not loaded yet", "loaded before"])
+def test_a_model_whose_files_have_changed_is_refused_in_one_plain_line(held, session, tiny_opt, tmp_path):
+    folder = shutil.copytree(tiny_opt, tmp_path / "model")
+    target = target_in(session, folder)
+    mask, questions = parse_mask("F1", target.shape), questions_in(write_questions(tmp_path / "own.jsonl", 4), session)
+    if held:
+        assert finished(session.loaded(target)).identity == target.identity
     weights = folder / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-3] ^= 1
     weights.write_bytes(content)
-    assert identify(LoadSpec(str(folder))).digest != identify(LoadSpec(str(tiny_opt))).digest
-
-
-def test_the_receipt_travels_with_the_result(tiny_opt, tmp_path, session):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), session)
-    target = target_in(session, tiny_opt)
-    mask = parse_mask("L0H1", target.shape)
-    list(evaluation(target, questions, mask).run(session))
-    (piece,) = chunk_pieces(target, questions, mask)
-    receipt = decode(session.store.get(piece.key)).receipt
-    assert receipt["mask"] == "L0H1" and receipt["model"] == target.identity.digest and receipt["bos"] is True
-    assert receipt["versions"]["torch"] and receipt["task"]["name"] == questions.task.name and receipt["seconds"] > 0
-
-
-def test_a_damaged_record_is_computed_again(tiny_opt, tmp_path, session):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), session)
-    target = target_in(session, tiny_opt)
-    mask = Mask.full(target.shape)
-    good = last(evaluation(target, questions, mask).run(session)).value
-    (piece,) = chunk_pieces(target, questions, mask)
-    for bad in (b"", b"nonsense", encode(Record({"log_likelihood_nats": np.zeros((3, 2))}, {}))):
-        session.store.put(piece.key, bad)
-        again = last(evaluation(target, questions, mask).run(session))
-        assert not again.cached
-        np.testing.assert_array_equal(again.value.log_likelihood_nats, good.log_likelihood_nats)
+    with pytest.raises(HeadroomError, match="have changed since they were read; start it once more") as refused:
+        list(evaluation(target, questions, mask).run(session))
+    assert str(folder) in str(refused.value) and "\n" not in str(refused.value)
+    assert not [key for key in session.store.keys() if "/answers/" in key], "nothing lies under a wrong key"
+    again = target_in(session, folder)
+    assert again.identity.digest != target.identity.digest
+    assert len(list(evaluation(again, questions, mask).run(session))[-1].value) == 4

@@ -30,7 +30,7 @@ from engine.placement.needs import load_needs
 from engine.placement.offload import is_offloaded, onloaded
 from engine.placement.placement import Placement, places, plan_placement
 from tests.conftest import HANG_S, TEXT
-from tests.engine.fixtures import family_folder, last, target_in
+from tests.engine.fixtures import family_folder, last, refused_by, target_in
 
 IDS = torch.tensor([[2, *range(40, 70)]])
 GB = 10**9
@@ -111,19 +111,15 @@ def test_places_are_typed_in_order(text, found):
 )
 def test_nonsense_is_refused_in_one_line(text, folder, placed):
     placed(text)
-    with pytest.raises(UsageError, match="HEADROOM_PLACE") as refused:
-        load(LoadSpec(str(folder), "fp32"))
-    assert "\n" not in str(refused.value)
+    refused_by(UsageError, "HEADROOM_PLACE", lambda: load(LoadSpec(str(folder), "fp32")))
 
 
 def test_places_that_this_computer_or_model_lacks_are_refused(folder, placed, machine):
     machine(cpu=GB * 10, disk=GB * 10)
     placed("gpu3:1,cpu")
-    with pytest.raises(UsageError, match="names gpu3, and this computer has cpu, disk"):
-        load(LoadSpec(str(folder), "fp32"))
+    refused_by(UsageError, "names gpu3, and this computer has cpu, disk", lambda: load(LoadSpec(str(folder), "fp32")))
     placed("cpu:1,disk:1")
-    with pytest.raises(UsageError, match="places for 2 layers, and .* has 3"):
-        load(LoadSpec(str(folder), "fp32"))
+    refused_by(UsageError, "places for 2 layers, and .* has 3", lambda: load(LoadSpec(str(folder), "fp32")))
     placed("cpu:99,disk")
     assert load(LoadSpec(str(folder), "fp32")).placing.is_whole
 
@@ -161,29 +157,28 @@ def test_gpus_are_filled_in_order_then_memory_then_the_disk(large, machine, tmp_
     assert "brings" in said and "to GPU 0" in said and " s at" not in said.partition("brings")[2]
 
 
-def test_int8_layers_stay_on_gpus(large, machine, placed, tmp_path):
-    """bitsandbytes has no int8 layers that are brought to a GPU for a pass."""
+def test_int8_layers_stay_on_gpus(large, machine, tmp_path):
     machine(gpu0=GB * 24, gpu1=GB * 24, cpu=GB * 100, disk=GB * 400)
     assert set(where(large, "int8", tmp_path).layers) == {"gpu0", "gpu1"}
-    machine(gpu0=GB * 24, cpu=GB * 100, disk=GB * 400)
-    with pytest.raises(HeadroomError, match="in int8 needs about .*; in bf16 or fp32 layers may lie in main memory"):
-        where(large, "int8", tmp_path)
-    placed("gpu0:40,cpu")
-    with pytest.raises(HeadroomError, match="choose bf16 or fp32"):
-        where(large, "int8", tmp_path)
 
 
-def test_no_room_is_said_with_what_is_lacking(large, machine, placed, tmp_path):
-    machine(cpu=GB * 20, disk=GB * 30)
-    with pytest.raises(HeadroomError, match=r"needs about 7\d.* is free on cpu.* more in .* of its layers would lie"):
-        where(large, "bf16", tmp_path)
-    machine(cpu=GB, disk=GB * 400)
-    with pytest.raises(HeadroomError, match="without its layers it needs .* layers on disk do not help"):
-        where(large, "bf16", tmp_path)
-    machine(cpu=GB * 20, disk=GB * 400)
-    placed("cpu:40,disk")
-    with pytest.raises(HeadroomError, match=r"sets layers 0-39 in main memory, 40-47 on disk of .* do not fit"):
-        where(large, "bf16", tmp_path)
+ONE_GPU = {"gpu0": GB * 24, "cpu": GB * 100, "disk": GB * 400}
+
+
+@pytest.mark.parametrize("rooms, place, precision, said", [
+    # bitsandbytes has no int8 layers that are brought to a GPU for a pass
+    (ONE_GPU, "", "int8", "in int8 needs about .*; in bf16 or fp32 layers may lie in main memory"),
+    (ONE_GPU, "gpu0:40,cpu", "int8", "choose bf16 or fp32"),
+    ({"cpu": GB * 20, "disk": GB * 30}, "", "bf16",
+     r"needs about 7\d.* is free on cpu.* more in .* of its layers would lie"),
+    ({"cpu": GB, "disk": GB * 400}, "", "bf16", "without its layers it needs .* layers on disk do not help"),
+    ({"cpu": GB * 20, "disk": GB * 400}, "cpu:40,disk", "bf16",
+     r"sets layers 0-39 in main memory, 40-47 on disk of .* do not fit"),
+])  # fmt: skip
+def test_no_room_is_said_with_what_is_lacking(rooms, place, precision, said, large, machine, placed, tmp_path):
+    machine(**rooms)
+    placed(place)
+    refused_by(HeadroomError, said, lambda: where(large, precision, tmp_path))
 
 
 def test_each_layer_runs_on_the_first_device_or_where_it_lies(folder):

@@ -30,11 +30,17 @@ def ours(model, questions, bos, by_greedy=False):
 
 
 def harness(model, questions, bos):
-    from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
     n_ctx = model.identity.shape.n_ctx  # Mistral's window ends it before its last position
     lm = HFLM(pretrained=model.model, tokenizer=model.tokenizer, add_bos_token=bos, batch_size=4, max_length=n_ctx)
+    return answered(lm, questions)
+
+
+def answered(lm, questions):
+    """(log-likelihood, whether it is greedy) of every choice, question by question, as the harness has them."""
+    from lm_eval.api.instance import Instance
+
     pairs = [(c, d) for q in questions for c, d in zip(q.contexts, q.continuations, strict=True)]
     answers = iter(lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True))
     return [[next(answers) for _ in q.contexts] for q in questions]

@@ -10,15 +10,32 @@ from engine.heads import attention as attributions
 from engine.heads.attention import head_views, overview
 from engine.heads.direct_paths import decomposed, run
 from engine.measurement import Workload
-from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.session import Session
 from engine.progress import final
 from engine.records import Record, decode, encode
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, STOCK, target_in
+from tests.engine.fixtures import FAMILIES, STOCK, caught, refused_by, target_in
 
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
+
+
+def head_alone(model, ids, head: tuple[int, int]):
+    """(T, vocabulary) by hand: the head's z through W_O, divided by the final norm's scale, through its weights and the
+    unembedding, less the mean. For OPT with its norms in front, and Llama."""
+    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[head[0]][0]
+    with torch.inference_mode():
+        with caught(norm, out) as seen:
+            model.model(input_ids=torch.tensor([list(map(int, ids))]))
+        x, d_head = seen[norm][0], model.identity.shape.d_head
+        where = slice(head[1] * d_head, (head[1] + 1) * d_head)
+        written = seen[out][0][:, where] @ out.weight[:, where].T
+        if isinstance(norm, torch.nn.LayerNorm):
+            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
+        eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+        logits = logits @ model.model.get_output_embeddings().weight.T
+    return logits - logits.mean(-1, keepdim=True)
 
 
 def decomposition(model, mask):
@@ -45,31 +62,9 @@ def test_parts_add_up_to_the_true_logit(family, text, model_of):
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
 def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
-    """By hand: the head's z through W_O, divided by the final norm's scale, through its weights and the unembedding."""
     model = model_of(family)
-    shape = model.identity.shape
-    found = decomposition(model, Mask.full(shape))
-    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[1][0]
-    seen = {}
-    hooks = [
-        norm.register_forward_pre_hook(lambda m, a: seen.update(x=a[0][0])),
-        out.register_forward_pre_hook(lambda m, a: seen.update(z=a[0][0])),
-    ]
-    with torch.inference_mode():
-        model.model(input_ids=torch.tensor(IDS)[None])
-        for hook in hooks:
-            hook.remove()
-        z = torch.zeros_like(seen["z"])
-        where = slice(2 * shape.d_head, 3 * shape.d_head)
-        z[:, where] = seen["z"][:, where]
-        written, x = z @ out.weight.T, seen["x"]
-        if family == "opt":
-            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
-        eps = norm.eps if family == "opt" else norm.variance_epsilon
-        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
-        logits = logits @ model.model.get_output_embeddings().weight.T
-    logits = logits - logits.mean(-1, keepdim=True)
-    expected = logits[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])]
+    found = decomposition(model, Mask.full(model.identity.shape))
+    expected = head_alone(model, IDS, (1, 2))[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])]
     np.testing.assert_allclose(found["heads"][1, 2], expected, atol=1e-4)
 
 
@@ -122,32 +117,21 @@ def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, ses
     assert seen.thumbnails.shape == (3, 4, 32, 32) and seen.thumbnails.max() == 255
 
 
-def test_what_is_stored_costs_no_forward_pass(folder_of, session, monkeypatch):
+def test_the_pass_for_one_head_gives_all_of_its_layer(folder_of, session):
     target = target_in(session, folder_of("opt"))
     full = Mask.full(target.shape)
-    assert overview(target, TEXT, full).stored(session) is None
-    assert head_views(target, TEXT, full, [(1, 0)]).stored(session) is None
-    first = final(overview(target, TEXT, full).run(session))
     final(head_views(target, TEXT, full, [(1, 0)]).run(session))
-    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = overview(target, TEXT, full).stored(session)
-    assert again is not None and again.pieces == first.pieces
-    np.testing.assert_array_equal(again.raised_nats, first.raised_nats)
-    # the pass for one head gave all of its layer
-    assert set(final(head_views(target, TEXT, full, [(1, 0), (1, 3)]).run(session))) == {(1, 0), (1, 3)}
+    assert set(head_views(target, TEXT, full, [(1, 0), (1, 3)]).stored(session)) == {(1, 0), (1, 3)}
     some = head_views(target, TEXT, full, [(1, 0), (0, 0)])
     assert some.stored(session) is None and set(some.so_far(session)) == {(1, 0)}
     assert some.left(session) == Workload({"patterns": len(TEXT)}), "a pass over the text"
-    assert overview(target, TEXT, parse_mask("F0", target.shape)).stored(session) is None
 
 
 def test_what_cannot_be_shown_says_so(folder_of, session):
     target = target_in(session, folder_of("opt"), bos=False)
     full = Mask.full(target.shape)
-    with pytest.raises(UsageError, match="L9H0"):
-        final(head_views(target, TEXT, full, [(9, 0)]).run(session))
-    with pytest.raises(HeadroomError, match="single token"):
-        final(overview(target, "a", full).run(session))
+    refused_by(UsageError, "L9H0", lambda: final(head_views(target, TEXT, full, [(9, 0)]).run(session)))
+    refused_by(HeadroomError, "single token", lambda: final(overview(target, "a", full).run(session)))
 
 
 def test_a_stored_view_with_positions_outside_the_text_is_computed_again(session, folder_of):

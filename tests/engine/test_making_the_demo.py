@@ -1,4 +1,5 @@
-"""The embedded model's training: its forward pass is OPT's, a step's rows are what the recipe says, a run goes on."""
+"""The embedded model's training: its forward pass is OPT's, a step's rows are what the recipe says, a run goes on, and
+what is said of it is what its log and its weights say."""
 
 from dataclasses import replace
 
@@ -6,18 +7,23 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
 from engine import demo
 from engine.demo.making import corpus, recipe, rows, runs
 from engine.demo.making.corpus import BEGINNING, build_tokenizer
 from engine.demo.making.network import EmbeddedModel
-from engine.demo.making.recipe import STAGES, DemoRecipe, Stage
+from engine.demo.making.recipe import DemoRecipe, Stage
 from engine.demo.making.runs import EMBEDDED
 from engine.errors import HeadroomError
+from engine.models.masks import Mask
+from engine.progress import final
+from engine.texts.tokenloss import token_losses
 from engine.training import running
 from engine.training.folders import Foreign, opened
 from engine.training.running import begin, train
 from engine.training.trajectory import decode
+from tests.engine.fixtures import foreign_run, refused_by, target_in
 
 SMALL = DemoRecipe(n_layers=2, n_heads=2, d_model=16, n_vocab=700, batch=1, tokens=4096, warm_up=2)
 WORDS = "the old man went down to the river and the river was low that summer\n\nin the house a lamp was lit "
@@ -55,19 +61,6 @@ def test_the_loss_is_the_weighted_mean_of_each_token_s():
             logits = model.opt(input_ids=torch.from_numpy(row[None, :-1])).logits[0].log_softmax(-1)
             total -= sum(weight * float(logits[at, row[at + 1]]) for at, weight in enumerate(each[1:]))
     assert float(found) == pytest.approx(total / weights[:, 1:].sum(), rel=0.01)  # bf16
-
-
-def test_only_the_positions_start_as_something():
-    model = EmbeddedModel(DemoRecipe()).opt
-    weights = {name: value.detach() for name, value in model.named_parameters() if value.dim() == 2}
-    for name, value in weights.items():
-        spread = 0.005 if name.endswith(("out_proj.weight", "fc2.weight")) else 0.02
-        if "embed_positions" in name:
-            spread = 0.04
-        elif "embed_tokens" not in name:
-            assert float(value.mean().abs()) < 1e-3 and float((value @ value.T).fill_diagonal_(0).mean().abs()) < 1e-3
-        assert float(value.std()) == pytest.approx(spread, rel=0.1), name
-    assert len(model.model.decoder.layers) == 8
 
 
 def test_an_answer_carries_the_weight_and_nothing_else(tokenizer):
@@ -110,14 +103,6 @@ def test_a_step_is_a_function_of_recipe_and_step(tokenizer, text, monkeypatch):
     is_text, is_episodes = (weights == 1).all(1), np.isin(weights, (0, rows.ANSWER_WEIGHT)).all(1)
     assert 5 < (~is_text & ~is_episodes).sum() < 35 and 10 < is_episodes.sum() < 45
     assert 0.1 < (tokens[is_text, 0] == BEGINNING).mean() < 0.9
-
-
-def test_the_repeats_fade_and_the_rates_fall():
-    assert [stage.repeats for stage in STAGES] == sorted((stage.repeats for stage in STAGES), reverse=True)
-    whole = DemoRecipe()
-    assert whole.rates(0) == pytest.approx((1e-5, 2e-7, 1e-5)) and whole.rates(100) == (1e-3, 2e-5, 1e-3)
-    assert whole.rates(whole.n_steps - 1) == pytest.approx((2e-5, 4e-7, 2e-5))
-    assert {0, whole.n_steps} <= {*whole.snapshot_steps()} and len(whole.snapshot_steps()) >= 30
 
 
 def test_the_recipe_is_the_one_that_the_embedded_model_was_made_by():
@@ -176,6 +161,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp
     assert ends[0].keys() == ends[1].keys() == due.keys() - {"lm_head.weight"}  # tied
     for name, weights in ends[0].items():
         assert torch.equal(weights, ends[1][name]) and torch.equal(weights, due[name]), name
+    opened_there = AutoModelForCausalLM.from_pretrained(whole.snapshot(8))
+    assert isinstance(opened_there, OPTForCausalLM), "as transformers opens it"
+    assert AutoTokenizer.from_pretrained(whole.snapshot(8))("a small model").input_ids[0] == 2
     logs = [[{**line, "seconds": 0} for line in run.log()] for run in (whole, stopped)]
     assert logs[0] == logs[1] and [line["step"] for line in logs[0]] == [0, 8]
     assert whole.held_out().shape[1] == SMALL.n_ctx and whole.held_out().min() >= 4
@@ -186,8 +174,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp
 
 
 def test_a_folder_without_text_is_one_line(tmp_path):
-    with pytest.raises(HeadroomError, match="no .txt"):
-        corpus.documents(tmp_path)
+    refused_by(HeadroomError, "no .txt", lambda: corpus.documents(tmp_path))
 
 
 def test_the_look_knows_a_copier():
@@ -195,3 +182,28 @@ def test_the_look_knows_a_copier():
     found = EMBEDDED.look(EmbeddedModel(SMALL), SMALL, np.random.default_rng(0).integers(4, 700, (70, 512)))
     assert np.max(found["prefix_matching"]) < 0.1 and found["loss"] == pytest.approx(np.log(700), abs=0.2)
     assert found["first_copy"] == pytest.approx(found["second_copy"], abs=0.2)
+
+
+RECORD = demo.runs_folder() / f"{demo.RUN}.safetensors"
+
+
+def test_a_run_becomes_the_record_that_is_shipped(tiny_opt, tmp_path, monkeypatch):
+    run = foreign_run(tmp_path / "run", tiny_opt, (0, 8))
+    monkeypatch.setattr(runs, "runs_folder", lambda: tmp_path / "shipped")
+    monkeypatch.setattr("sys.argv", ["runs", "--work", str(tmp_path / "work"), "--embedded", str(run.folder)])
+    runs.main()
+    [file] = (tmp_path / "shipped").iterdir()
+    found = decode(file.read_bytes())
+    assert (file.name, found.name, found.label) == ("embedded.safetensors", demo.RUN, run.label)
+    assert list(found.tokens) == [0, 800] and list(found.ablated) == [0, 1] and found.by_index.dtype == np.float16
+    assert len(found.passages) == len(demo.passages()) and str(tmp_path).encode() not in file.read_bytes()
+
+
+@pytest.mark.skipif(not RECORD.is_file(), reason="the record of the embedded model's run is not made yet")
+def test_the_last_snapshot_of_the_record_is_the_embedded_model(session):
+    found, passage = decode(RECORD.read_bytes()), min(demo.passages(), key=lambda each: len(each.text))
+    target = target_in(session, demo.model_folder())
+    losses = final(token_losses(target, passage.text, Mask.full(target.shape)).run(session))
+    assert found.passages[passage.title].losses[-1] == pytest.approx(losses.loss_nats, abs=1e-3, nan_ok=True)
+    assert found.heads["prefix_matching"].shape[1:] == (target.shape.n_layers, target.shape.n_heads)
+    assert found.name == demo.RUN and RECORD.stat().st_size < 1.5e6

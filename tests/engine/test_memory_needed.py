@@ -12,8 +12,7 @@ from engine.checkpoints.identity import identify_folder
 from engine.models.loading import LoadSpec, load
 from engine.placement import free_memory
 from engine.placement.free_memory import LIBRARY_BYTES, free_bytes, left_in_container
-from tests.conftest import REPOSITORY
-from tests.engine.fixtures import STOCK, TINY, family_folder
+from tests.engine.fixtures import STOCK, TINY, bare, family_folder, python
 
 GB = 10**9
 V2 = "0::/user.slice/job\n"
@@ -161,13 +160,11 @@ def test_a_config_that_does_not_say_whether_it_is_tied(kind):
 @pytest.mark.parametrize("is_old", [True, False], ids=["before torch 1.6", "zip"])
 def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path):
     """With the unembedding and the buffers of older files in it, whatever its values take."""
-    import shutil
-
     import torch
     from safetensors.torch import load_file
 
     plain = family_folder(family, tiny_opt, tmp_path / "plain")
-    folder = shutil.copytree(plain, tmp_path / "bin", ignore=shutil.ignore_patterns("*.safetensors"))
+    folder = bare(plain, tmp_path / "bin")
     state = {name: value.float() for name, value in load_file(plain / "model.safetensors").items()}
     for name in list(state):
         if name.endswith("attn.c_attn.weight"):
@@ -193,16 +190,11 @@ def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path
 
 
 def test_a_models_files_are_read_without_torch(tiny_opt, tmp_path):
-    import shutil
-    import subprocess
-    import sys
-
     import torch
     from safetensors.torch import load_file
 
-    folder = shutil.copytree(tiny_opt, tmp_path / "bin", ignore=shutil.ignore_patterns("*.safetensors"))
+    folder = bare(tiny_opt, tmp_path / "bin")
     torch.save(load_file(tiny_opt / "model.safetensors"), folder / "pytorch_model.bin")
     code = "import sys\nfrom engine.models.loading import LoadSpec, identify\n"
     code += "print(identify(LoadSpec(sys.argv[1])).n_params, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=REPOSITORY)
-    assert done.stdout.split() == [str(identify_folder("m", tiny_opt, None).n_params), "False"], done.stderr
+    assert python(code, folder).split() == [str(identify_folder("m", tiny_opt, None).n_params), "False"]

@@ -13,7 +13,7 @@ from engine.models.loading import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import FAMILIES, finished, questions_in, target_in, write_questions
+from tests.engine.fixtures import FAMILIES, caught, finished, questions_in, refused_by, target_in, write_questions
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +29,17 @@ def asked(session, folder, file, n=18, precision="fp32"):
 def plain_influence(model, questions):
     """1 - mean cosine over the hidden states that transformers itself gives, question by question: (L,)."""
     base = model.model.base_model
-    turned = []
-    last = []  # transformers gives the last state behind the final norm: what leaves the last layer is caught
-    hook = model.family.layer_list(model.model)[-1].register_forward_hook(lambda m, a, out: last.append(out))
+    turned, end = [], model.family.layer_list(model.model)[-1]
     for question, choices in zip(questions, encode_questions(questions, model.tokenizer, True, 256), strict=True):
         tokens = torch.tensor([choices[question.golds[0]].inputs])
-        with torch.no_grad():
+        with torch.no_grad(), caught(end, outputs=True) as seen:
             states = base(tokens, output_hidden_states=True, use_cache=False).hidden_states
-        states = [*states[:-1], last.pop()]
+        states = [*states[:-1], seen[end]]  # transformers gives the last state behind the final norm
         cosines = []
         for before, behind in zip(states[:-1], states[1:], strict=True):
             a, b = before[0].numpy().astype(float), behind[0].numpy().astype(float)
             cosines.append((a * b).sum(1) / np.sqrt((a**2).sum(1) * (b**2).sum(1)))
         turned.append(1 - np.array(cosines))
-    hook.remove()
     return np.concatenate(turned, axis=1).mean(1)
 
 
@@ -55,7 +52,6 @@ def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, s
     assert not any(hooks)
     expected = plain_influence(model, about[2].at(about[2].order[:18]))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_array_equal(block_influence(*about[1:]).stored(about[0]), found)
     np.testing.assert_array_equal(layer_order(*about[1:], "influence", 1).stored(about[0]), np.argsort(expected))
 
 
@@ -81,7 +77,7 @@ def plain_greedy(about):
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, session, monkeypatch):
+def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, session):
     about = asked(session, folder_of(family), file)
     steps = greedy(*about[1:], 3).run(about[0])
     counts = []
@@ -96,12 +92,8 @@ def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder
     counts += [(6 * 18, 6 * 18)]
     assert counts == sorted(counts) and n_passes(about[1].shape, "greedy", 3) == 6
     assert [step.layer for step in found] == plain_greedy(about)
-    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    assert final(greedy(*about[1:], 3).run(about[0])) == greedy(*about[1:], 3).stored(about[0]) == found
     first_two = final(layer_order(*about[1:], "greedy", 2).run(session))
     np.testing.assert_array_equal(first_two, [step.layer for step in found[:2]])
-    other = about[0], about[1], questions_in(file, session, 17, split="train")
-    assert greedy(*other[1:], 3).so_far(session) == [], "of other questions nothing is known"
 
 
 def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, session):
@@ -110,7 +102,6 @@ def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, session)
     left = [final(evaluation(*about[1:], parse_mask(f"B{layer}", about[1].shape)).run(about[0])) for layer in range(3)]
     kept = [(each.correct.mean(), each.gold_log_likelihood_nats.mean()) for each in left]
     assert found.tolist() == sorted(range(3), key=lambda layer: kept[layer], reverse=True)
-    np.testing.assert_array_equal(layer_order(*about[1:], "oracle", 1).stored(about[0]), found)
 
 
 @pytest.mark.parametrize("by", LAYERS_BY)
@@ -149,5 +140,4 @@ def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, 
 
 
 def test_an_unknown_order_of_layers_is_named():
-    with pytest.raises(UsageError, match="magic"):
-        Ranking(layers_by="magic")
+    refused_by(UsageError, "magic", lambda: Ranking(layers_by="magic"))

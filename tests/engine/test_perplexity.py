@@ -9,13 +9,12 @@ import torch
 from scipy import stats
 
 from engine.errors import HeadroomError, UsageError
-from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
 from engine.timing.workload import kept_share
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, target_in
+from tests.engine.fixtures import FAMILIES, left_when, refused_by, target_in
 
 LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
@@ -56,41 +55,25 @@ def test_it_is_that_of_a_plain_loop(family, bos, mask, folder_of, model_of, sess
     assert math.log(found.a_byte) == pytest.approx(nats * n / len(LONG.encode()), rel=1e-4)
 
 
-@pytest.mark.parametrize("length", [16, 100, 200])
-def test_shorter_windows(length, folder_of, model_of, session):
-    found, model = measured(folder_of("llama"), session, bos=True, window=length), model_of("llama")
-    ids = torch.tensor([[2, *model.tokenizer(LONG, add_special_tokens=False).input_ids]])
-    assert found.a_token == pytest.approx(gptq(model.model, ids, length), rel=1e-4) and found.window == length
-
-
-def test_a_text_shorter_than_a_window_is_one_window(folder_of, model_of, session):
-    found, model = measured(folder_of("opt"), session, bos=True, text=TEXT[:200]), model_of("opt")
-    ids = torch.tensor([[2, *model.tokenizer(TEXT[:200], add_special_tokens=False).input_ids]])
-    assert found.a_token == pytest.approx(gptq(model.model, ids, ids.shape[1]), rel=1e-4)
-    assert len(found) == found.n_tokens == ids.shape[1] - 1
+@pytest.mark.parametrize("family, text, window", [
+    ("llama", LONG, 16), ("llama", LONG, 100), ("llama", LONG, 200), ("opt", TEXT[:200], 0)
+])  # fmt: skip
+def test_shorter_windows_and_a_text_shorter_than_one(family, text, window, folder_of, model_of, session):
+    found, model = measured(folder_of(family), session, bos=True, window=window, text=text), model_of(family)
+    ids = torch.tensor([[2, *model.tokenizer(text, add_special_tokens=False).input_ids]])
+    length = window or ids.shape[1]
+    assert found.a_token == pytest.approx(gptq(model.model, ids, length), rel=1e-4)
+    assert len(found) == ids.shape[1] // length * (length - 1) and (found.window == window or not window)
     assert windows(np.arange(7), 3).tolist() == [[0, 1, 2], [3, 4, 5]] and windows(np.arange(2), 3).tolist() == [[0, 1]]
 
 
-def test_what_was_measured_is_stored_by_windows_and_found_again(folder_of, session, monkeypatch):
-    from engine.texts import perplexity as module
-
-    monkeypatch.setattr(module, "BATCH_TOKENS", 256)  # a window a piece
+def test_other_windows_are_another_measurement_and_the_first_is_told_at_once(folder_of, session, monkeypatch):
+    monkeypatch.setattr("engine.texts.perplexity.BATCH_TOKENS", 256)  # a window a piece
     target = target_in(session, folder_of("gpt2"))
     mask = parse_mask("L0H0", target.shape)
-    assert perplexity(target, LONG, mask).stored(session) is None
-    steps = perplexity(target, LONG, mask).run(session)
-    first = next(step for step in steps if step.value is not None)
+    first = left_when(perplexity(target, LONG, mask).run(session))
     assert 0 < first.done == len(first.value) < first.total == first.value.n_total
-    steps.close()  # killed here: the first window is kept
-    read = []
-    monkeypatch.setattr(module, "_losses", lambda *given, real=module._losses: read.append(0) or real(*given))
-    found = final(perplexity(target, LONG, mask).run(session))
-    assert len(found) == found.n_total and len(read) == found.n_total // 255 - 1
-    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = perplexity(target, LONG, mask).stored(session)
-    assert again is not None and again.loss_nats.tolist() == found.loss_nats.tolist()
-    assert perplexity(target, LONG, Mask.full(target.shape)).stored(session) is None
-    assert perplexity(target, LONG, mask, 100).stored(session) is None
+    assert perplexity(target, LONG, mask, 100).so_far(session) is None
 
 
 def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, session):
@@ -145,7 +128,5 @@ def test_what_cannot_be_measured(folder_of, session):
     for window in (1, 257, -3):
         with pytest.raises(UsageError, match=re.escape("choose 2 to 256")):
             perplexity(target, TEXT, Mask.full(target.shape), window)
-    with pytest.raises(HeadroomError, match="empty"):
-        perplexity(target, " \n", Mask.full(target.shape))
-    with pytest.raises(HeadroomError, match="one token"):
-        measured(folder_of("opt"), session, text="a", bos=False)
+    refused_by(HeadroomError, "empty", lambda: perplexity(target, " \n", Mask.full(target.shape)))
+    refused_by(HeadroomError, "one token", lambda: measured(folder_of("opt"), session, text="a", bos=False))

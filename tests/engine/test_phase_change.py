@@ -1,4 +1,5 @@
-"""The window, vector, slopes and components of hand-made runs whose answers are known."""
+"""The window, vector, slopes and components of hand-made runs whose answers are known, and what the statements of the
+paper say of them."""
 
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 
 from engine.errors import HeadroomError
 from engine.heads.induction import SCORES
+from engine.training.findings import findings, turns
 from engine.training.phase_change import (
     WEIGHTS,
     _slopes,
@@ -19,7 +21,9 @@ from engine.training.phase_change import (
     slope_indices,
     window,
 )
+from engine.training.recipe import Recipe
 from engine.training.trajectory import PassageTrajectory, Trajectory, decode, encode
+from tests.engine.fixtures import refused_by
 
 EVEN = np.linspace(0, 4e6, 41)  # tokens: one snapshot every 100,000
 
@@ -45,17 +49,30 @@ def fall(tokens, start, end, depth):
     return -depth * np.clip((tokens - start) / (end - start), 0, 1)
 
 
-def test_a_straight_fall_is_the_window():
-    found = window(EVEN, fall(EVEN, 1e6, 2e6, 0.4))
+FEW = np.array([0, 512, 1000, 2000, 3000, 8000, 143000]) * 2e6
+DENSE = np.concatenate([np.arange(0, 6e6, 0.25e6), np.arange(6e6, 101e6, 2e6)])
+LASTING = 0.05 - 0.3 / (1 + np.exp(-(EVEN / 1e6 - 1) / 0.08))
+NOISE = np.random.default_rng(0).normal(0, 0.02, 41)
+
+
+@pytest.mark.parametrize("tokens, icl, expected", [
     # at either end half of the intervals around, by weight, lie in the fall
-    assert (found.start, found.end) == (1.0e6, 2.0e6)
-    assert (found.first, found.last, found.smoothed) == (10, 20, 5)
-    assert found.share == pytest.approx(1)
-
-
-def test_a_step_is_widened_by_the_smoothing_alone():
-    found = window(EVEN, np.where(EVEN > 1.95e6, -0.5, 0))
-    assert (found.first, found.last, found.share) == (18, 21, 1.0)
+    (EVEN, fall(EVEN, 1e6, 2e6, 0.4), {"start": 1e6, "end": 2e6, "first": 10, "last": 20, "smoothed": 5, "share": 1}),
+    (EVEN, np.where(EVEN > 1.95e6, -0.5, 0), {"first": 18, "last": 21, "share": 1}),  # widened by the smoothing alone
+    # the fall that training begins with is passed over
+    (EVEN, np.where(EVEN > 0, -0.15, 0) + fall(EVEN, 2e6, 3e6, 0.3), {"start": 2e6, "end": 3e6, "share": 0.3 / 0.45}),
+    (FEW, np.array([0, 0.01, -0.1, -0.3, -0.35, -0.38, -0.4]), {"smoothed": 3, "start": 2e9, "end": 4e9}),
+    (EVEN, NOISE + fall(EVEN, 1e6, 2e6, 0.4), {}), (EVEN, LASTING, {}),
+    (EVEN, np.where(EVEN > 0, -0.5, 0), None), (EVEN, NOISE, None), (EVEN, fall(EVEN, 1e6, 2e6, 0.09), None),
+    (EVEN, -fall(EVEN, 1e6, 2e6, 0.4), None),  # it rises
+    (EVEN, LASTING + 0.28 / (1 + np.exp(-(EVEN / 1e6 - 3) / 0.3)), None),  # it does not last
+    (EVEN, np.full(41, np.nan), None), (EVEN, np.random.default_rng(1).normal(0, 0.5, 41), None),  # all noise
+    (EVEN[:3], np.array([0, -1.0, -1.0]), None),
+])  # fmt: skip
+def test_the_window_is_where_the_score_falls_for_good(tokens, icl, expected):
+    found = window(tokens, icl)
+    assert (found is None) == (expected is None)
+    assert expected is None or {name: getattr(found, name) for name in expected} == pytest.approx(expected)
 
 
 def test_the_derivative_is_the_slope_of_the_line_through_five_snapshots():
@@ -73,14 +90,6 @@ def test_the_share_is_of_the_whole_change():
     assert 0.75 < found.share < 0.9
 
 
-def test_the_fall_that_training_begins_with_is_passed_over():
-    icl = np.where(EVEN > 0, -0.15, 0) + fall(EVEN, 2e6, 3e6, 0.3)
-    found = window(EVEN, icl)
-    assert (found.start, found.end) == (2e6, 3e6)
-    assert found.share == pytest.approx(0.3 / 0.45)
-    assert window(EVEN, np.where(EVEN > 0, -0.5, 0)) is None
-
-
 def test_early_snapshots_that_lie_close_do_not_count():
     tokens = np.sort(np.concatenate([EVEN, [12_500, 25_000, 50_000]]))
     icl = fall(tokens, 1e6, 2e6, 0.4)
@@ -88,24 +97,6 @@ def test_early_snapshots_that_lie_close_do_not_count():
     found = window(tokens, icl)
     assert (found.start, found.end, found.share) == (1e6, 2e6, 1)
     assert tokens[found.first] == 1e6 and tokens[found.last] == 2e6
-
-
-def test_what_never_falls_has_no_window():
-    noise = np.random.default_rng(0).normal(0, 0.02, 41)
-    assert window(EVEN, noise) is None
-    assert window(EVEN, fall(EVEN, 1e6, 2e6, 0.09)) is None
-    assert window(EVEN, -fall(EVEN, 1e6, 2e6, 0.4)) is None  # it rises
-    assert window(EVEN, np.full(41, np.nan)) is None
-    assert window(EVEN, np.random.default_rng(1).normal(0, 0.5, 41)) is None  # over 0.1 nats, all noise
-    assert window(EVEN[:3], np.array([0, -1.0, -1.0])) is None
-    assert window(EVEN, noise + fall(EVEN, 1e6, 2e6, 0.4)) is not None
-
-
-def test_few_snapshots_are_smoothed_over_three():
-    tokens = np.array([0, 512, 1000, 2000, 3000, 8000, 143000]) * 2e6
-    found = window(tokens, np.array([0, 0.01, -0.1, -0.3, -0.35, -0.38, -0.4]))
-    assert found.smoothed == 3
-    assert (found.start, found.end) == (2e9, 4e9)
 
 
 def test_before_and_after_and_projections():
@@ -142,8 +133,7 @@ def test_components_equal_the_svd_of_the_raw_centred_matrix():
 
 
 def test_components_of_runs_on_other_texts_are_refused():
-    with pytest.raises(HeadroomError, match="different tokens"):
-        joint_components([made(), made(about={"text_digest": "u"})])
+    refused_by(HeadroomError, "different tokens", lambda: joint_components([made(), made(about={"text_digest": "u"})]))
     with pytest.raises(HeadroomError, match="not measured"):
         joint_components([made(token_losses=np.zeros((41, 0), np.float32))])
     losses = made().token_losses.copy()
@@ -167,24 +157,109 @@ def test_a_trajectory_survives_its_file():
 
 def test_other_bytes_are_no_trajectory(monkeypatch):
     for wrong in (b"", b"x" * 100, encode(made())[:500]):
-        with pytest.raises(HeadroomError, match="not a trajectory file"):
-            decode(wrong)
+        refused_by(HeadroomError, "not a trajectory file", lambda wrong=wrong: decode(wrong))
     monkeypatch.setattr("engine.training.trajectory.VERSION", 2)
     blob = encode(made())
     monkeypatch.undo()
-    with pytest.raises(HeadroomError, match="another version"):
-        decode(blob)
-
-
-def test_a_fall_that_does_not_last_is_no_phase_change():
-    tokens = np.linspace(0, 4e6, 41)
-    fallen = 0.05 - 0.3 / (1 + np.exp(-(tokens / 1e6 - 1) / 0.08))
-    assert window(tokens, fallen) is not None
-    assert window(tokens, fallen + 0.28 / (1 + np.exp(-(tokens / 1e6 - 3) / 0.3))) is None
+    refused_by(HeadroomError, "another version", lambda: decode(blob))
 
 
 def test_snapshots_that_are_dense_at_first_show_an_early_phase_change():
-    tokens = np.concatenate([np.arange(0, 6e6, 0.25e6), np.arange(6e6, 101e6, 2e6)])
-    where = window(tokens, -0.05 * (1 - np.exp(-tokens / 1e6)) - 0.4 / (1 + np.exp((2.5e6 - tokens) / 0.1e6)))
+    where = window(DENSE, -0.05 * (1 - np.exp(-DENSE / 1e6)) - 0.4 / (1 + np.exp((2.5e6 - DENSE) / 0.1e6)))
     assert where is not None and 2e6 <= where.start < 2.5e6 < where.end <= 3e6
     assert list(apart(np.array([0, 1, 2, 4, 8, 100, 200, 300, 400, 500, 501.0]))) == [0, 5, 6, 7, 8, 9]
+
+
+AT = np.linspace(0, 4e6, 41)
+ORDER = ("share", "plain", "smeared", "sooner", "crosses", "convex", "part", "turns", "projected", "ablated", "law")
+
+
+def made_run(start=1e6, n_layers=2, best=0.8, depth=0.4, **recipe):
+    """A run whose phase change lies between `start` and half a million tokens behind: nothing at all with a depth of
+    0; head L1H0 (L0H0 of one layer) is its induction head."""
+    recipe = Recipe(n_layers=n_layers, n_heads=2, **recipe)
+    done = np.clip((AT - start) / 0.5e6, 0, 1) * bool(depth)
+    drawn = np.random.default_rng(0)
+    before, change = drawn.normal(size=(2, 20))
+    losses = 5 + np.outer(np.minimum(AT, start) / 4e6, before) + np.outer(done, change)
+    heads = {name: np.full((41, n_layers, 2), 0.05, np.float32) for name in SCORES}
+    heads["prefix_matching"][:, -1, 0] += done * (best - 0.05)
+    ablated = np.array([0, 40])
+    without = np.zeros((2, n_layers, 2, 20))
+    without[1, -1, 0] = -change
+    icl = np.full((2, n_layers, 2), -0.01)
+    icl[1, -1, 0] = depth
+    return Trajectory(
+        "made_run", recipe.in_words, recipe.as_json(), {"text_digest": "t"}, np.arange(41), AT,
+        loss=5 - 0.1 * AT / 4e6 - 0.5 * done, icl=-depth * done, first_copy=done, second_copy=done,
+        by_index=losses, token_losses=losses.astype(np.float32), heads=heads, ablated=ablated, ablated_icl=icl,
+        ablated_losses=without,
+    )  # fmt: skip
+
+
+def told(runs):
+    return dict(zip(ORDER, findings(runs), strict=True))
+
+
+def verdicts(runs):
+    return {name: found.verdict for name, found in told(runs).items()}
+
+
+def test_everything_holds_of_runs_as_in_the_paper():
+    plain = made_run(2e6, batch=4, n_ctx=16)
+    runs = [
+        made_run(n_layers=1, depth=0),
+        made_run(n_layers=1, smeared=True),
+        made_run(1e6, smeared=True, batch=4, n_ctx=16),
+    ]
+    found = told([*runs, plain, made_run(n_layers=1, depth=0, batch=4, n_ctx=16)])
+    assert {name: each.verdict for name, each in found.items()} == dict.fromkeys(ORDER, "holds")
+    assert found["share"].ours == "2 layers, attention only: 100% from 2.0 to 2.5 M tokens"
+    assert found["sooner"].ours == "1.0 to 1.5 M tokens with smeared keys, 2.0 to 2.5 M tokens without"
+    assert "2.3 M tokens, the window" in found["crosses"].ours
+    assert found["law"].ours == "2 layers, attention only: 4.0 M said, 2.2 M seen"
+
+
+def test_what_does_not_hold_is_said_with_its_numbers():
+    never = made_run(depth=0)
+    found = told([never, made_run(n_layers=1, best=0.6), made_run(n_layers=1, smeared=True, depth=0)])
+    assert found["share"].verdict == "not measured"
+    assert found["share"].ours == "2 layers, attention only: no phase change by 4.0 M tokens"
+    assert found["plain"].verdict == found["smeared"].verdict == "does not hold"
+    assert found["law"].verdict == found["crosses"].verdict == "not measured"
+    run = made_run()
+    late = replace(run, heads={**run.heads, "prefix_matching": np.full((41, 2, 2), 0.1, np.float32)})
+    assert told([late])["crosses"].ours.endswith("it never does, 0.10 at most")
+    early = run.heads["prefix_matching"].copy()
+    early[5:, -1, 0] = 0.9
+    assert verdicts([replace(run, heads={**run.heads, "prefix_matching": early})])["crosses"] == "does not hold"
+    assert verdicts([replace(run, loss=5 - AT / 4e6)])["convex"] == "does not hold"
+    wrong = replace(run, ablated_losses=-run.ablated_losses, ablated_icl=-run.ablated_icl)
+    assert (verdicts([wrong])["projected"], verdicts([wrong])["ablated"]) == ("does not hold", "does not hold")
+    assert verdicts([made_run(batch=16, n_ctx=4096)])["law"] == "does not hold"
+    assert verdicts([made_run(1e6, smeared=True), made_run(0.6e6)])["sooner"] == "does not hold"
+
+
+def test_what_was_not_measured_is_not_judged():
+    assert set(verdicts([]).values()) == {"not measured"}
+    run = made_run()
+    bare = replace(run, heads={}, ablated=np.zeros(0, np.int64), token_losses=np.zeros((41, 0), np.float32))
+    found = verdicts([bare])
+    assert {name for name, verdict in found.items() if verdict != "not measured"} == {"share", "convex", "law"}
+
+
+def test_runs_with_repeats_count_and_are_told_apart():
+    assert told([made_run(2e6), made_run(1e6, repeats=0.5)])["share"].ours.count("%") == 3
+    assert told([made_run(1e6, repeats=0.5)])["share"].ours.startswith("2 layers, attention only, 50% repeats: 100%")
+
+
+def test_seeds_are_told_apart():
+    assert "(seed 1, batch 4)" in told([made_run(), made_run(seed=1)])["share"].ours
+
+
+def test_turns_are_angles_between_pieces_of_the_path():
+    x = np.concatenate([np.arange(10), np.full(10, 9)])
+    y = np.concatenate([np.zeros(10), np.arange(1, 11)])
+    found = turns(np.stack([x, y], 1).astype(float), np.arange(20) * 1e5)
+    assert int(np.nanargmax(found)) == 9 and found[9] == pytest.approx(90)
+    assert found[4] == pytest.approx(0) and np.isnan(found[[0, 1, -1]]).all()

@@ -11,7 +11,7 @@ from engine.models.session import Session
 from engine.pieces import Piece
 from engine.progress import Progress, driven, final, last_value
 from engine.records import Record, canonical_key, decode, encode
-from tests.engine.fixtures import last, target_in
+from tests.engine.fixtures import last, left_when
 
 SHAPES = {"scores": (2, "W"), "names": ("W",)}
 SOUND = {"scores": np.zeros((2, 3)), "names": np.zeros(3)}
@@ -31,11 +31,6 @@ class OneModel:
         family = SimpleNamespace(layer_list=lambda model: [])
         self.loaded = SimpleNamespace(spec=spec, identity=self.identity, family=family, model=None, products=Kernels())
         return self.loaded
-
-
-@pytest.fixture
-def target(session, tiny_opt):
-    return target_in(session, tiny_opt)
 
 
 @pytest.fixture
@@ -128,9 +123,7 @@ def test_reading_alone_ends_at_the_first_that_is_missing(bench, target):
 
 def test_a_run_that_is_closed_keeps_what_was_finished(bench, target, store):
     wanted = [piece(bench, name) for name in "abc"]
-    steps = records_of(target, wanted).run(bench.session)
-    next(step for step in steps if step.message == "in b")
-    steps.close()
+    left_when(records_of(target, wanted).run(bench.session), lambda step: step.message == "in b")
     assert bench.ended == ["a", "b"], "what the piece in hand has put into the model is taken out"
     assert values(records_of(target, wanted).so_far(bench.session)) == "a" and store.get(key_of("b")) is None
     assert values(final(records_of(target, wanted).run(bench.session))) == "abc" and bench.begun == ["a", "b", "b", "c"]

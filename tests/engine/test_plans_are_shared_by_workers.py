@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
 from tests.conftest import HANG_S, REPOSITORY
+from tests.engine.fixtures import refused_by
 
 
 def plan_of(n, n_scores=0, models=("demo",), cost_s=1.0):
@@ -45,6 +47,13 @@ def plan_of(n, n_scores=0, models=("demo",), cost_s=1.0):
 
 def drive(plan, folder, begun, **options):
     return work(plan, Claims(folder, **options), lambda cell, n: begun.append(cell.id) or Outcome())
+
+
+def joined(folder):
+    """Claims of a worker that has joined."""
+    claims = Claims(folder)
+    claims.join()
+    return claims
 
 
 def expire(folder, worker=None):
@@ -134,37 +143,20 @@ def test_kill_9_at_any_time_loses_at_most_the_cell_in_hand(start, tmp_path):
     assert standing(plan, Claims(folder)).is_over
 
 
-def test_many_workers_on_one_folder_lose_nothing(tmp_path):
-    """The same at a scale: see tests/benchmarks/many_workers.py."""
-    plan, begun = plan_of(600, n_scores=10), []
-    threads = [threading.Thread(target=drive, args=(plan, tmp_path, begun)) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(HANG_S)
-    assert sorted(begun) == [cell.id for cell in plan.cells]
-
-
 def test_a_stale_claim_is_taken_over_by_one_and_a_live_one_by_none(tmp_path):
-    workers = [Claims(tmp_path) for _ in range(9)]
-    for claims in workers:
-        claims.join()
+    workers = [joined(tmp_path) for _ in range(9)]
     assert workers[0].take("0000000000000001") and not any(claims.take("0000000000000001") for claims in workers)
     assert not any(claims.take_over("0000000000000001") for claims in workers[1:])
     for _ in range(2):  # whoever took it over may be lost too
         expire(tmp_path)
-        barrier, took = threading.Barrier(8), []
+        barrier = threading.Barrier(8)
 
-        def attempt(claims, barrier=barrier, took=took):
+        def attempt(claims, barrier=barrier):
             barrier.wait()
-            took.append(claims.take_over("0000000000000001"))
+            return claims.take_over("0000000000000001")
 
-        threads = [threading.Thread(target=attempt, args=(claims,)) for claims in workers[1:]]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(took) == [False] * 7 + [True]
+        with ThreadPoolExecutor(8) as threads:
+            assert sorted(threads.map(attempt, workers[1:])) == [False] * 7 + [True]
 
 
 def test_a_claim_is_renewed_while_its_cell_is_measured(tmp_path, monkeypatch):
@@ -184,20 +176,17 @@ def test_a_claim_is_renewed_while_its_cell_is_measured(tmp_path, monkeypatch):
 
 
 def test_a_clock_that_is_wrong_takes_no_cell_from_others(tmp_path, monkeypatch):
-    one, other = Claims(tmp_path), Claims(tmp_path)
-    one.join()
+    one, real = joined(tmp_path), time.time
     assert one.take("0000000000000001")
-    real = time.time
     monkeypatch.setattr(claiming.time, "time", lambda: real() + 100_000)
-    other.join()
+    other = joined(tmp_path)
     assert not other.take_over("0000000000000001")
     expire(tmp_path)
     assert other.take_over("0000000000000001")
 
 
 def test_whoever_only_looks_on_goes_by_the_same_clock(tmp_path, monkeypatch):
-    one, plan, real = Claims(tmp_path), plan_of(2), time.time
-    one.join()
+    one, plan, real = joined(tmp_path), plan_of(2), time.time
     assert one.take("0000000000000001")
     for wrong_s in (100_000, -100_000):
         monkeypatch.setattr(claiming.time, "time", lambda wrong_s=wrong_s: real() + wrong_s)
@@ -224,8 +213,7 @@ def test_what_failed_by_a_clock_that_is_ahead_is_tried_again_too(tmp_path, monke
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
 def test_a_network_that_stumbles_ends_no_worker(tmp_path, monkeypatch, number):
     plan, begun, waits = plan_of(30, n_scores=2), [], []
-    other = Claims(tmp_path)
-    other.join()
+    other, claims = joined(tmp_path), joined(tmp_path)
     assert other.take("0000000000000003")
     real = {"scandir": os.scandir, "stat": Path.stat, "open": open}
 
@@ -240,8 +228,6 @@ def test_a_network_that_stumbles_ends_no_worker(tmp_path, monkeypatch, number):
 
         return stumbling
 
-    claims = Claims(tmp_path)
-    claims.join()
     monkeypatch.setattr(claiming.os, "scandir", now_and_then("scandir"))
     monkeypatch.setattr(claiming, "open", now_and_then("open"), raising=False)
     monkeypatch.setattr(claiming.Path, "stat", now_and_then("stat"))
@@ -259,8 +245,7 @@ def test_a_network_that_stumbles_ends_no_worker(tmp_path, monkeypatch, number):
 
 
 def test_a_half_written_line_is_read_once_it_is_whole(tmp_path):
-    one, other = Claims(tmp_path), Claims(tmp_path)
-    one.join()
+    one, other = joined(tmp_path), Claims(tmp_path)
     assert one.take("0000000000000001")
     one.settle("0000000000000001", 1.0)
     log = tmp_path / "workers" / "0.jsonl"
@@ -319,9 +304,7 @@ def test_what_cannot_be_measured_is_told_with_the_reason_and_tried_again_when_as
 
 def test_a_worker_waits_for_scores_that_another_has_in_hand(tmp_path):
     plan, waits = plan_of(2, n_scores=1), []
-    one, other = Claims(tmp_path), Claims(tmp_path)
-    one.join()
-    other.join()
+    one, other = joined(tmp_path), joined(tmp_path)
     assert one.take("0000000000000000")
 
     def wait(seconds):
@@ -372,16 +355,12 @@ def test_a_plan_is_read_as_it_was_written_and_two_are_one(tmp_path):
 )  # fmt: skip
 def test_what_is_no_plan_is_said_in_one_line(content, tmp_path):
     (tmp_path / "plan.json").write_bytes(content)
-    with pytest.raises(HeadroomError, match="not a plan of this version") as said:
-        read_plan(tmp_path / "plan.json")
-    assert "\n" not in str(said.value)
+    refused_by(HeadroomError, "not a plan of this version", lambda: read_plan(tmp_path / "plan.json"))
 
 
 def test_how_all_stand(tmp_path):
     plan = plan_of(10, n_scores=2, cost_s=3.0)
-    claims = [Claims(tmp_path) for _ in range(3)]
-    for each in claims:
-        each.join()
+    claims = [joined(tmp_path) for _ in range(3)]
     for each, cell in zip(claims, plan.cells, strict=False):
         assert each.take(cell.id)
         each.settle(cell.id, 6.0, cached=cell.id == "0000000000000001")
@@ -403,5 +382,4 @@ def test_how_all_stand(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "plan.claims").write_text("a file")
-    with pytest.raises(HeadroomError, match="--claims"):
-        drive(plan_of(1), tmp_path / "plan.claims", [])
+    refused_by(HeadroomError, "--claims", lambda: drive(plan_of(1), tmp_path / "plan.claims", []))

@@ -7,7 +7,7 @@ import pytest
 from engine.errors import HeadroomError, UsageError
 from engine.placement import devices
 from tests.cli.conftest import cli, refused  # noqa: F401
-from tests.engine.fixtures import write_questions
+from tests.engine.fixtures import refused_by, write_questions
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -36,8 +36,7 @@ def test_a_device_that_is_none_and_one_that_is_here(monkeypatch):
     monkeypatch.setenv("HEADROOM_DEVICE", "cpu")
     devices.refuse_other_device()
     monkeypatch.setenv("HEADROOM_DEVICE", "gpu")
-    with pytest.raises(UsageError, match="'gpu'; choose one of cpu, cuda"):
-        devices.asked_device()
+    refused_by(UsageError, "'gpu'; choose one of cpu, cuda", lambda: devices.asked_device())
     monkeypatch.setenv("HEADROOM_DEVICE", "cuda")
     with pytest.raises(HeadroomError):
         devices.refuse_other_device()

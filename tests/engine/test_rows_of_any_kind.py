@@ -13,6 +13,7 @@ from engine.questions import requests as module
 from engine.questions import rows
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import local_files, task_info
+from tests.engine.fixtures import refused_by
 
 
 def row(number: int = 0, **more) -> dict:
@@ -97,8 +98,7 @@ def test_what_is_no_regular_file_is_said_and_not_waited_for(tmp_path):
     for name in ("pipe.jsonl", "zero.jsonl", "folder.jsonl"):
         file = tmp_path / name
         {"p": os.mkfifo, "z": lambda path: path.symlink_to("/dev/zero"), "f": Path.mkdir}[name[0]](file)
-        with pytest.raises(HeadroomError, match="is not a regular file"):
-            get_requests(TaskSpec(str(file)))
+        refused_by(HeadroomError, "is not a regular file", lambda file=file: get_requests(TaskSpec(str(file))))
 
 
 def test_a_file_of_any_size_is_not_read(tmp_path, monkeypatch):

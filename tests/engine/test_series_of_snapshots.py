@@ -14,7 +14,7 @@ from engine.training.measuring import TrajectoryPlan, target_at, trajectory
 from engine.training.series import series_of
 from engine.training.trajectory import decode, encode
 from tests import hub_stand_in as stand_in
-from tests.engine.fixtures import foreign_run, small_run, target_in
+from tests.engine.fixtures import foreign_run, refused_by, small_run, target_in
 
 SERIES = "someone/tiny@step{3000,0,2000}"
 COMMITS = {"step0": "a" * 40, "step2000": "b" * 40, "step3000": "c" * 40}
@@ -82,8 +82,7 @@ def test_a_run_of_another_trainer_is_measured_like_any_other(foreign, session):
 
 
 def test_a_run_of_another_trainer_is_never_gone_on_with(foreign):
-    with pytest.raises(HeadroomError, match="is a run of someone.else, which alone goes on with it"):
-        open_run(foreign.folder)
+    refused_by(HeadroomError, "is a run of someone.else, which alone goes on with it", lambda: open_run(foreign.folder))
     assert runs_in(foreign.folder.parent) == []
     lines = [json.loads(line) for line in (foreign.folder / "log.jsonl").read_text().splitlines()]
     (foreign.folder / "log.jsonl").write_text(json.dumps(lines[0]))
@@ -93,15 +92,10 @@ def test_a_run_of_another_trainer_is_never_gone_on_with(foreign):
 
 
 def test_what_is_no_series_is_told_in_one_line(tmp_path):
-    with pytest.raises(HeadroomError, match="neither the folder of a run nor a series"):
-        series_of(str(tmp_path / "none"))
+    refused_by(HeadroomError, "neither the folder of a run nor a series", lambda: series_of(str(tmp_path / "none")))
     for text in (str(tmp_path), f"{tmp_path}@step3"):
-        with pytest.raises(HeadroomError, match="is a folder, but of no run"):
-            series_of(text)
-    with pytest.raises(HeadroomError, match="neither the folder of a run nor a series"):
-        series_of("demo")
-    with pytest.raises(UsageError, match="no snapshot of a series"):
-        series_of("org/model@main")
-    with pytest.raises(UsageError, match="--step-tokens"):
-        series_of("org/model@step{0,8}")
+        refused_by(HeadroomError, "is a folder, but of no run", lambda text=text: series_of(text))
+    refused_by(HeadroomError, "neither the folder of a run nor a series", lambda: series_of("demo"))
+    refused_by(UsageError, "no snapshot of a series", lambda: series_of("org/model@main"))
+    refused_by(UsageError, "--step-tokens", lambda: series_of("org/model@step{0,8}"))
     assert series_of("EleutherAI/pythia-70m@step{1000,0}").tokens == (0, 2_097_152_000)

@@ -8,6 +8,7 @@ from cache import Store
 from engine.errors import HeadroomError
 from engine.texts.passages import MAX_BYTES, checked, decoded, forget, names, recall, remember
 from tests.conftest import IS_THOROUGH
+from tests.engine.fixtures import refused_by
 
 HOSTILE = ["<script>alert(1)</script>", "שלום\u202eabc", "😀\u200d👩", "x" * 200_000, "</s><s>\x1b[31m", "'\"&amp;"]
 
@@ -23,14 +24,12 @@ def remembered(store):
      ("\ufeff".encode(), "empty")],
 )  # fmt: skip
 def test_what_is_no_text_is_refused_in_one_line(raw, part):
-    with pytest.raises(HeadroomError, match=part) as refused:
-        decoded(raw, "own.txt")
-    assert "own.txt" in str(refused.value) and "\n" not in str(refused.value)
+    refused = refused_by(HeadroomError, part, lambda: decoded(raw, "own.txt"))
+    assert "own.txt" in refused
 
 
 def test_half_a_character_is_refused():
-    with pytest.raises(HeadroomError, match="half a character at 3"):
-        checked("ab\ud83d")
+    refused_by(HeadroomError, "half a character at 3", lambda: checked("ab\ud83d"))
 
 
 def test_line_ends_and_marks_are_made_plain():
@@ -65,8 +64,7 @@ def test_names_and_texts_round_trip(texts, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 81, "a\nb"])
 def test_a_name_that_cannot_be_kept(name, store):
-    with pytest.raises(HeadroomError, match="cannot be kept"):
-        remember(name, "text", store)
+    refused_by(HeadroomError, "cannot be kept", lambda: remember(name, "text", store))
 
 
 def test_a_damaged_entry_is_no_text(store):

@@ -47,23 +47,6 @@ def test_at_20_percent_it_is_within_40_percent_and_it_never_counts_upwards(seed)
     assert longest < 10 and every_second[5] is None, "nothing is said of a model that is still being loaded"
 
 
-def test_counting_questions_would_be_further_off():
-    """The same runs told in questions: what their lengths say is needed."""
-
-    def error(by_work):
-        errors = []
-        for seed in range(20):
-            time_left = TimeLeft(0.0)
-            steps = list(uneven_run(seed, by_work))
-            for at_s, step in steps[: N // 5 + 1]:
-                time_left.told(at_s, step)
-            at_s, end_s = steps[N // 5][0], steps[-1][0]
-            errors.append(abs(time_left.left_s(at_s) / (end_s - at_s) - 1))
-        return sum(errors) / len(errors)
-
-    assert error(by_work=True) < 0.7 * error(by_work=False)
-
-
 def test_what_was_only_read_says_nothing_of_what_is_measured():
     time_left = TimeLeft(0.0)
     for number in range(50):

@@ -1,6 +1,7 @@
 """Per-token losses are a plain log-softmax of the same model, across windows, under masks, with and without BOS."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,14 +10,13 @@ import torch
 from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.measurement import Workload
-from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.session import Session
 from engine.progress import final
 from engine.texts import tokenloss
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses, windows
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, family_folder, loaded, target_in
+from tests.engine.fixtures import FAMILIES, family_folder, left_when, loaded, refused_by, target_in
 
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
@@ -95,42 +95,20 @@ def test_pieces_are_the_text(folder_of, session):
     assert 2 not in found.token_ids  # what looks like a special token is text
 
 
-def test_a_stored_text_costs_no_forward_pass(folder_of, session, monkeypatch):
-    monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)
-    first, target = measured(folder_of("opt"), LONG, session, "L1H*"), target_in(session, folder_of("opt"))
-    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = measured(folder_of("opt"), LONG, session, "L1H0-3")
-    np.testing.assert_array_equal(first.loss_nats, again.loss_nats)
-    mask = parse_mask("L1H*", target.shape)
-    recalled = token_losses(target, LONG, mask).stored(session)
-    assert recalled is not None and len(recalled) == recalled.n_total and recalled.strings == first.strings
-    without = target_in(session, folder_of("opt"), bos=False)
-    for other in ((target, LONG + ".", mask), (target, LONG, Mask.full(target.shape)), (without, LONG, mask)):
-        assert token_losses(*other).stored(session) is None
-    assert token_losses(target, LONG, mask, Cutting(64)).stored(session) is None
-
-
-def test_a_cancelled_text_goes_on_where_it_was(folder_of, session, monkeypatch):
+def test_the_rest_of_a_text_is_its_share_and_other_texts_and_windows_are_others(folder_of, session, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)
     target = target_in(session, folder_of("opt"))
-    full = Mask.full(target.shape)
-    wanted = token_losses(target, LONG, full)
+    mask = parse_mask("L1H*", target.shape)
+    wanted = token_losses(target, LONG, mask)
     assert wanted.left(session) == Workload({"forward": len(LONG)}) and wanted.so_far(session) is None
-    steps = wanted.run(session)
-    step = next(step for step in steps if step.value is not None)
-    steps.close()
-    part = step.value
-    assert 0 < len(part) == step.done < step.total == part.n_total and not step.cached
-    np.testing.assert_array_equal(wanted.so_far(session).loss_nats, part.loss_nats)
-    share = 1 - len(part) / part.n_total
-    assert wanted.stored(session) is None and wanted.left(session) == Workload({"forward": share * len(LONG)})
-    passes, real = [], tokenloss._measured
-    monkeypatch.setattr(tokenloss, "_measured", lambda *a, **of_part: passes.append(a) or real(*a, **of_part))
-    whole = final(token_losses(target, LONG, full).run(session))
-    fresh = measured(folder_of("opt"), LONG, Session(Store(session.store.directory / "other")))
-    n_all = len(passes)  # those of both
-    np.testing.assert_array_equal(whole.loss_nats, fresh.loss_nats)
-    assert n_all % 2 == 1 and len(whole) == whole.n_total  # the second run had one pass less than the third
+    step = left_when(wanted.run(session))
+    assert 0 < len(step.value) == step.done < step.total == step.value.n_total
+    share = 1 - len(step.value) / step.value.n_total
+    assert wanted.left(session) == Workload({"forward": share * len(LONG)})
+    final(wanted.run(session))
+    assert token_losses(target, LONG, parse_mask("L1H0-3", target.shape)).stored(session) is not None
+    for other in ((LONG + ".", mask), (LONG, mask, Cutting(64))):
+        assert token_losses(target, *other).stored(session) is None
 
 
 def test_losses_of_several_texts_are_those_of_each(folder_of, session):
@@ -154,11 +132,9 @@ def test_low_precision_repeats_exactly(precision, folder_of, session, tmp_path):
 
 def test_what_cannot_be_measured_says_so(folder_of, session):
     for text in ("", "  \n\t "):
-        with pytest.raises(HeadroomError, match="empty or has only blanks"):
-            measured(folder_of("opt"), text, session)
+        refused_by(HeadroomError, "empty or has only blanks", partial(measured, folder_of("opt"), text, session))
     for cutting in (Cutting(1000), Cutting(64, 65), Cutting(1), Cutting(64, -1)):
-        with pytest.raises(UsageError, match="do not fit"):
-            measured(folder_of("opt"), TEXT, session, cutting=cutting)
+        refused_by(UsageError, "do not fit", partial(measured, folder_of("opt"), TEXT, session, cutting=cutting))
 
 
 def test_one_token(folder_of, session):
@@ -174,8 +150,7 @@ def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, 
     settings["model"]["merges"] = settings["model"]["merges"][:20]
     file.write_text(json.dumps(settings))
     a, b = measured(folder_of("opt"), TEXT, session), measured(other, TEXT, session)
-    with pytest.raises(HeadroomError, match="different tokens"):
-        same_tokens(a, b)
+    refused_by(HeadroomError, "different tokens", lambda: same_tokens(a, b))
     same_tokens(a, measured(folder_of("opt"), TEXT, session, "L0H*"))
 
 

@@ -15,7 +15,7 @@ from engine.training.phase_change import window
 from engine.training.series import series_of
 from engine.training.snapshot_losses import _chosen
 from engine.training.trajectory import decode, encode
-from tests.engine.fixtures import small_run, target_in
+from tests.engine.fixtures import left_when, refused_by, small_run, target_in
 
 FEW = TrajectoryPlan(
     n_texts=3, n_ablated_texts=2, n_ablated=2, what=("loss", "icl", "index", "copies", "tokens", "ablations")
@@ -120,11 +120,7 @@ def test_what_was_stopped_goes_on(run, session, monkeypatch):
     of = wanted(session, series)
     nothing = of.look(session)
     assert nothing.value is None and len(nothing.missing) == len(series.models)
-    steps = of.run(session)
-    for step in steps:
-        if step.done == 2:
-            break
-    steps.close()
+    left_when(of.run(session), lambda step: step.done == 2)
     half = of.so_far(session)
     assert np.isfinite(half.loss[:2]).all() and np.isnan(half.loss[2:]).all() and of.stored(session) is None
     held, loads = Models.get, []
@@ -163,21 +159,17 @@ def test_a_text_of_ones_own_is_cut_into_stretches(run, session):
 
 
 def test_bad_input_is_told_in_one_line(run, session, tmp_path):
-    with pytest.raises(UsageError, match="quantity 'lose' is unknown; choose of loss, icl"):
-        TrajectoryPlan(("lose",))
-    with pytest.raises(HeadroomError, match="no snapshot of step 5; there are those of 0, "):
-        series_of(f"{run.folder}@step5")
+    refused_by(UsageError, "quantity 'lose' is unknown; choose of loss, icl", lambda: TrajectoryPlan(("lose",)))
+    refused_by(HeadroomError, "no snapshot of step 5; there are those of 0, ", lambda: series_of(f"{run.folder}@step5"))
     series = series_of(f"{run.folder}@step{{16,32}}")
     for early, late in ((40, 20), (10, 65)):
         with pytest.raises(UsageError, match="of 64; give two in order"):
             final(wanted(session, series, replace(FEW, early=early, late=late)).run(session))
     (run.snapshot(16) / "model.safetensors").unlink()
-    with pytest.raises(HeadroomError, match="snapshot of step 16 of .* is gone"):
-        final(wanted(session, series).run(session))
+    refused_by(HeadroomError, "snapshot of step 16 of .* is gone", lambda: final(wanted(session, series).run(session)))
     said = (run.folder / "recipe.json").read_text()
     (run.folder / "recipe.json").write_text(said.replace('"version": 1', '"version": 0'))
-    with pytest.raises(UsageError, match="another version of Headroom"):
-        series_of(str(run.folder))
+    refused_by(UsageError, "another version of Headroom", lambda: series_of(str(run.folder)))
 
 
 def test_ablations_are_denser_in_the_window():

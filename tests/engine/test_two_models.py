@@ -18,6 +18,7 @@ from engine.models.masks import parse_edits
 from engine.questions.requests import Question, TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.two_models import agreed, compared, farthest, pruning_of_second
+from tests.engine.fixtures import refused_by
 
 N = 120
 
@@ -54,8 +55,7 @@ def test_questions_that_only_one_has_reached_do_not_count_and_others_are_refused
     found = compared(answers([True] * 10), answers([False] * 6))
     assert found.change.n == found.first.n == found.second.n == 6 and found.only_first == 6
     assert np.isnan(compared(answers([]), answers([True])).difference)
-    with pytest.raises(HeadroomError, match="different questions"):
-        compared(answers([True]), answers([True], "other"))
+    refused_by(HeadroomError, "different questions", lambda: compared(answers([True]), answers([True], "other")))
 
 
 def test_scores_of_two_models_are_compared_head_by_head():
@@ -107,8 +107,7 @@ def test_what_a_model_is_compared_with_is_typed_in_one_way(first, text, expected
 
 def test_a_model_is_not_compared_with_itself_and_labels_are_short():
     for text in ("int8", "demo", "demo in int8"):
-        with pytest.raises(UsageError, match="is the model itself"):
-            LoadSpec("demo", "int8").compared_with(text)
+        refused_by(UsageError, "is the model itself", lambda text=text: LoadSpec("demo", "int8").compared_with(text))
     assert LoadSpec("/a/long/path/opt-tiny", "bf16").in_words == "opt-tiny in bf16"
     assert LoadSpec("facebook/opt-125m", "fp32").in_words == "facebook/opt-125m in fp32"
 

@@ -1,6 +1,5 @@
 """What the tests of sweeps share: three tasks, a small model, and every row worked out by hand."""
 
-import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Swept, sweep
 from tests.conftest import make_tiny_opt
-from tests.engine.fixtures import write_questions
+from tests.engine.fixtures import loaded, saved, write_questions, zeroed
 
 SIZES = (18, 6, 6)  # questions of the three tasks
 N, N_CHUNKS = 18, 2  # of the first: a chunk of 16 and one of 2
@@ -203,21 +202,7 @@ def session(store, by_hand):
 
 def without_columns(folder, mask, target):
     """The model in `folder` with W_O's columns of the heads that `mask` prunes set to 0, and its FFNs' last layer."""
-    from transformers import OPTForCausalLM
-
-    shutil.copytree(folder, target)
-    model = OPTForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    width = model.config.hidden_size // model.config.num_attention_heads
-    with torch.no_grad():
-        for layer, heads, ffn in zip(model.model.decoder.layers, mask.heads, mask.ffns, strict=True):
-            for head, kept in enumerate(heads):
-                if not kept:
-                    layer.self_attn.out_proj.weight[:, width * head : width * (head + 1)] = 0
-            if not ffn:
-                layer.fc2.weight.zero_()
-                layer.fc2.bias.zero_()
-    model.save_pretrained(target)
-    return target
+    return saved(zeroed(loaded(folder), mask), target, folder)
 
 
 def one_plain_line(text):

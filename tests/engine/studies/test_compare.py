@@ -14,18 +14,8 @@ from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
 from engine.importance.rankings_of import Ranking
 from engine.progress import final
-from engine.studies.compare import (
-    BETTER,
-    RANDOM,
-    UNCLEAR,
-    WORSE,
-    Area,
-    ComparedCriteria,
-    Comparing,
-    Curve,
-    areas,
-    comparison,
-)
+from engine.studies.compare import BETTER, RANDOM, UNCLEAR, WORSE, ComparedCriteria, Comparing, Curve, areas, comparison
+from tests.engine.fixtures import left_when, refused_by
 from tests.engine.studies.conftest import no_model
 
 LEVELS = (0, 250, 500, 1000)
@@ -113,13 +103,6 @@ def test_areas_and_their_intervals_are_those_of_a_plain_loop():
     )
 
 
-def test_levels_that_are_not_even_count_by_their_distance():
-    comparing = Comparing(None, ("importance",), "heads", (0, 100, 1000), 1)
-    curve = np.array([[1], [1], [0]], bool)
-    found = ComparedCriteria(comparing, (Curve("importance", 0, curve), Curve(RANDOM, 0, curve)), n=1)
-    assert areas(found)[0].area == pytest.approx(0.1 + 0.9 / 2)
-
-
 def test_no_area_before_every_random_order_is_there():
     found = hand_made()
     assert areas(ComparedCriteria(found.comparing, found.curves[:-1], n=found.n)) == []
@@ -153,10 +136,7 @@ def test_what_is_stored_is_read_and_what_is_left_is_told(setting, comparing, ses
 
 def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, session):
     steps = compared(session, setting, comparing).run(session)
-    for step in steps:
-        if step.value is not None and len(step.value.curves) == 1:
-            break
-    steps.close()
+    left_when(steps, lambda step: step.value is not None and len(step.value.curves) == 1)
     kept = compared(session, setting, comparing).look(session)
     assert len(kept.value.curves) == 1 and kept.missing
     assert len(last(compared(session, setting, comparing).run(session)).curves) == len(CRITERIA) + 2
@@ -180,8 +160,7 @@ def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(settin
     ({"criteria": ()}, "no criterion"), ({"axis": "tails"}, "'tails'"), ({"levels": (500,)}, "two levels"),
 ])  # fmt: skip
 def test_what_cannot_be_compared_is_named(change, why, tasks):
-    with pytest.raises(UsageError, match=why):
-        Comparing(tasks[0], **change)
+    refused_by(UsageError, why, lambda: Comparing(tasks[0], **change))
 
 
 def test_the_command(setting, tasks, tmp_path, capsys):
@@ -198,9 +177,3 @@ def test_the_command(setting, tasks, tmp_path, capsys):
     assert len((tmp_path / "a.csv").read_text().splitlines()) == 13
     assert main(words) == 0 and json.loads(capsys.readouterr().out)["cached"]
     assert main([*words, "--criteria", "magic"]) == 2 and "'magic' is unknown" in capsys.readouterr().err
-
-
-def test_an_area_says_where_it_stands():
-    assert Area("wanda", 0.5, 0.4, 0.6, 0.1, 0.01, 0.2, 5, 5).verdict == BETTER
-    assert Area("wanda", 0.5, 0.4, 0.6, 0.0, -0.1, 0.2, 3, 5).verdict == UNCLEAR
-    assert Area("wanda", 0.3, 0.2, 0.4, -0.2, -0.3, -0.1, 0, 5).verdict == WORSE

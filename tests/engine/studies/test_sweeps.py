@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from cache import open_store
+from engine.errors import UsageError
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import mask_at
 from engine.importance.rankings_of import OF_MANY_TASKS
@@ -19,6 +20,7 @@ from engine.models.masks import Edits, Mask, parse_mask
 from engine.models.session import Session
 from engine.studies.surveys import StudySettings, together
 from engine.studies.sweeps import Point, points
+from tests.engine.fixtures import refused_by
 from tests.engine.studies.conftest import (
     FEW,
     MANY,
@@ -44,26 +46,20 @@ ONE_SHOT = [by for by in OF_MANY_TASKS if by != "rescored"]
 
 
 @pytest.mark.parametrize("by", ONE_SHOT)
-def test_rows_are_those_of_the_masks_that_the_ranking_says(by, setting, tasks, pool, session, store, by_hand):
-    wanted = points(tasks[:1], [0, FEW, MANY, 1000], [0], by, of=pool[2] if by == "task" else "", seed=1)
+@pytest.mark.parametrize("at, heads, ffns", [(0, [0, FEW, MANY, 1000], [0]), (1, [0, FEW], [0, 500, 1000])])
+def test_rows_are_those_of_the_masks_that_the_ranking_says(
+    at, heads, ffns, by, setting, tasks, pool, session, store, by_hand
+):
+    wanted = points([tasks[at]], heads, ffns, by, of=pool[2] if by == "task" else "", seed=1)
     found = swept(session, setting, wanted, pool)
     assert [row.point for row in found.rows] == wanted and not found.failed
     masks = [by_hand.mask(point, pool) for point in wanted]
     for row, mask in zip(found.rows, masks, strict=True):
         by_hand.check(row, mask, store)
-    assert len(set(masks)) == 4
-    if by != "oracle":  # which answers questions without each head
-        assert answers_stored(store) == 4 * N_CHUNKS, "no other mask was measured"
-
-
-@pytest.mark.parametrize("by", ONE_SHOT)
-def test_rows_of_ffns_and_of_both_axes(by, setting, tasks, pool, session, store, by_hand):
-    wanted = points(tasks[1:2], [0, FEW], [0, 500, 1000], by, of=pool[2] if by == "task" else "", seed=1)
-    found = swept(session, setting, wanted, pool)
-    assert [row.point for row in found.rows] == wanted
-    for row in found.rows:
-        by_hand.check(row, by_hand.mask(row.point, pool), store)
-    assert {row.n_ffns_pruned for row in found.rows} == {0, 1, 2}
+    assert {row.n_ffns_pruned for row in found.rows} == {level // 500 for level in ffns}
+    assert len(set(masks)) == len(wanted)
+    if by != "oracle" and ffns == [0]:  # the oracle answers questions without each head or FFN
+        assert answers_stored(store) == len(wanted) * N_CHUNKS, "no other mask was measured"
 
 
 def test_the_rankings_are_different_ones(tasks, pool, by_hand):
@@ -81,14 +77,6 @@ def test_the_rankings_are_different_ones(tasks, pool, by_hand):
         assert own == within and len(set(own)) > 1, "each layer loses as many heads as by its own ranking"
     ffns = [list(by_hand.order(Point(task, 0, 0, by), pool, "ffns")) for by in ("own", "reversed")]
     assert ffns[0] == ffns[1][::-1] != ffns[1]
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("by", ["random", "within-layers"])
-def test_the_seed_says_which_heads_go_at_random(by, seed, setting, tasks, session, store, by_hand):
-    row = swept(session, setting, [Point(tasks[1], MANY, 0, by, seed=seed)], ()).rows[0]
-    by_hand.check(row, by_hand.mask(row.point, ()), store)
-    assert answers_stored(store) == 2
 
 
 def hand_made(monkeypatch, scores_of):
@@ -146,10 +134,7 @@ def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, 
 
 
 def test_an_unknown_ranking_is_named(tasks):
-    from engine.errors import UsageError
-
-    with pytest.raises(UsageError, match="'magic' is unknown; choose one of own, weight"):
-        Point(tasks[0], 0, 0, "magic")
+    refused_by(UsageError, "'magic' is unknown; choose one of own, weight", lambda: Point(tasks[0], 0, 0, "magic"))
 
 
 def test_a_row_of_a_table_has_every_number_under_a_plain_name(setting, tasks, session):
