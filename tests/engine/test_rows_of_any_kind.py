@@ -163,7 +163,7 @@ def test_of_very_many_rows_only_what_is_wanted_is_written_out(tmp_path, store, m
     sample = get_requests(task, None, store).questions
     numbers = [int(question.contexts[0].split()[1].rstrip("?")) for question in sample]
     assert len(sample) == 30 and numbers == sorted(numbers) and max(numbers) > 100 and get_requests(task) != first
-    monkeypatch.setattr(module, "TOLD", 100)
+    monkeypatch.setattr(module, "REPORTED", 100)
     told = []
     token = tell.set(lambda done, total, message, left_s: told.append((done, total)))
     assert len(get_requests(task, None, store, first=None).questions) == 300

@@ -96,6 +96,6 @@ def test_what_is_no_series_is_told_in_one_line(tmp_path):
     for text in (str(tmp_path), f"{tmp_path}@step3"):
         refused_by(HeadroomError, "is a folder, but of no run", lambda text=text: series_of(text))
     refused_by(HeadroomError, "neither the folder of a run nor a series", lambda: series_of("demo"))
-    refused_by(UsageError, "no snapshot of a series", lambda: series_of("org/model@main"))
+    refused_by(UsageError, "not a snapshot of a series", lambda: series_of("org/model@main"))
     refused_by(UsageError, "--step-tokens", lambda: series_of("org/model@step{0,8}"))
     assert series_of("EleutherAI/pythia-70m@step{1000,0}").tokens == (0, 2_097_152_000)
