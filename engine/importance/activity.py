@@ -7,7 +7,7 @@ One forward pass a question, over its context and its right choice, gives all of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +115,6 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
 @contextmanager
 def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
     """While open, a forward pass puts into `found` what its FFNs do at the positions that are `real` (B * T,)."""
-    hooks = []
 
     def watch(layer: int, out: Any, writer: Any) -> None:
         def written(module: Any, args: tuple[Any, ...], output: Tensor) -> None:
@@ -126,17 +125,14 @@ def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
             rows = args[0].flatten(0, -2)[real.to(args[0].device)].float()
             found["ffn_squares"][layer] = rows.double().square().sum(0).cpu().numpy()
 
-        hooks.append(out.register_forward_hook(written))
-        hooks.append(writer.register_forward_pre_hook(read))
+        hooks.enter_context(out.register_forward_hook(written))
+        hooks.enter_context(writer.register_forward_pre_hook(read))
 
-    try:
+    with ExitStack() as hooks:
         modules = zip(loaded.family.layer_modules(loaded.model), loaded.family.ffn_writers(loaded.model), strict=True)
         for layer, ((_, out), writer) in enumerate(modules):
             watch(layer, out, writer)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _sum(values: Tensor) -> float:
