@@ -6,7 +6,7 @@ that a run that is stopped or killed loses no more than the piece in hand.
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,15 +82,12 @@ def measured(
 
 @contextmanager
 def _stoppable(loaded: Loaded) -> Iterator[None]:
-    """While open, a forward pass can be left in front of each layer: more urgent work never waits for a long one, and
-    no number depends on how long passes are."""
-    layers = loaded.family.layer_list(loaded.model)
-    hooks = [layer.register_forward_pre_hook(lambda module, args: may_stop()) for layer in layers]
-    try:
+    """While open, a forward pass can stop before each layer: more urgent work never waits for a long one, and no number
+    depends on how long passes are."""
+    with ExitStack() as hooks:
+        for layer in loaded.family.layer_list(loaded.model):
+            hooks.enter_context(layer.register_forward_pre_hook(lambda module, args: may_stop()))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def is_sound(record: Record, shapes: Mapping[str, tuple[int | str, ...]]) -> bool:

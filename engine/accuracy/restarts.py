@@ -7,7 +7,7 @@ starts from the input of the first layer that it changes besides. For one mask a
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +90,10 @@ def kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
         return lambda module, args, kwargs: inputs.update({layer: args[0] if args else kwargs["hidden_states"]})
 
     modules = loaded.family.layer_list(loaded.model)
-    hooks = [modules[layer].register_forward_pre_hook(keep(layer), with_kwargs=True) for layer in layers]
-    try:
+    with ExitStack() as hooks:
+        for layer in layers:
+            hooks.enter_context(modules[layer].register_forward_pre_hook(keep(layer), with_kwargs=True))
         yield inputs
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager
@@ -109,10 +107,9 @@ def starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
     holder, _, name = loaded.family.layers.rpartition(".")
     parent = attrgetter(holder)(loaded.model)
     every = getattr(parent, name)
-    hook = every[layer].register_forward_pre_hook(feed, with_kwargs=True)
-    try:
-        setattr(parent, name, torch.nn.ModuleList(list(every)[layer:]))
-        yield
-    finally:
-        setattr(parent, name, every)
-        hook.remove()
+    with every[layer].register_forward_pre_hook(feed, with_kwargs=True):
+        try:
+            setattr(parent, name, torch.nn.ModuleList(list(every)[layer:]))
+            yield
+        finally:
+            setattr(parent, name, every)

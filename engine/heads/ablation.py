@@ -130,7 +130,6 @@ def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
     shape = loaded.identity.shape
     heads = np.zeros((shape.n_layers, shape.n_heads, shape.d_head), np.float32)
     ffns = np.zeros((shape.n_layers, shape.d_model), np.float32)
-    hooks = []
 
     def note(layer: int, attention_out: Any, ffn_out: Any) -> None:
         def z(module: Any, args: tuple[Any, ...]) -> None:
@@ -139,16 +138,14 @@ def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
         def output(module: Any, args: Any, given: Tensor) -> None:
             ffns[layer] = given.float().flatten(0, -2).mean(0).cpu().numpy()
 
-        hooks.extend([attention_out.register_forward_pre_hook(z), ffn_out.register_forward_hook(output)])
+        hooks.enter_context(attention_out.register_forward_pre_hook(z))
+        hooks.enter_context(ffn_out.register_forward_hook(output))
 
-    try:
-        with torch.inference_mode(), pruned(loaded, mask):  # its hooks first, so that ours see what is left
-            for layer, modules in enumerate(loaded.family.layer_modules(loaded.model)):
-                note(layer, *modules)
-            loaded.model.base_model(input_ids=inputs, use_cache=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    # the mask's hooks first, so that ours see what is left
+    with torch.inference_mode(), pruned(loaded, mask), ExitStack() as hooks:
+        for layer, modules in enumerate(loaded.family.layer_modules(loaded.model)):
+            note(layer, *modules)
+        loaded.model.base_model(input_ids=inputs, use_cache=False)
     return Means(heads, ffns)
 
 

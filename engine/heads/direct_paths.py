@@ -8,6 +8,7 @@ parts add up to the true zero-meaned logit; in int8 only nearly, since a sum of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
 
     model, shape = loaded.model, loaded.identity.shape
     final, behind = loaded.family.final_norm(model), [norms_behind(loaded, layer) for layer in range(shape.n_layers)]
-    z, ffn, embedded, scale, hooks = {}, {}, {}, {}, []
+    z, ffn, embedded, scale = {}, {}, {}, {}
 
     def keep_z(layer: int) -> Any:
         return lambda module, args: z.update({layer: args[0][0].float().unflatten(-1, (shape.n_heads, -1))})
@@ -67,19 +68,17 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         return lambda module, args: scale.update({norm: norm_scale(norm, args[0].reshape(-1, shape.d_model))[:-1]})
 
     tokens = torch.from_numpy(inputs.astype(np.int64)).to(model.get_input_embeddings().weight.device)
-    try:
-        with pruned(loaded, mask):  # its hooks first, so that ours see what is left
-            for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(model)):
-                hooks += [attention_out.register_forward_pre_hook(keep_z(layer)),
-                          ffn_out.register_forward_hook(keep_ffn(layer))]  # fmt: skip
-            hooks.append(loaded.family.layer_list(model)[0].register_forward_pre_hook(keep_embedded, with_kwargs=True))
-            norms = [norm for norm in [final, *chain.from_iterable(behind)] if norm is not None]
-            hooks += [norm.register_forward_pre_hook(keep_scale(norm)) for norm in norms]
-            with visited(loaded, visit):
-                hidden = model.base_model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, :-1]
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with pruned(loaded, mask), ExitStack() as hooks:  # the mask's hooks first, so that ours see what is left
+        layers = loaded.family.layer_list(model)
+        for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(model)):
+            hooks.enter_context(attention_out.register_forward_pre_hook(keep_z(layer)))
+            hooks.enter_context(ffn_out.register_forward_hook(keep_ffn(layer)))
+        hooks.enter_context(layers[0].register_forward_pre_hook(keep_embedded, with_kwargs=True))
+        for norm in [final, *chain.from_iterable(behind)]:
+            if norm is not None:
+                hooks.enter_context(norm.register_forward_pre_hook(keep_scale(norm)))
+        with visited(loaded, visit):
+            hidden = model.base_model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, :-1]
     parts = [right - logits.mean(-1) for logits, right in
              ((logits, logits.gather(1, tokens[1:][which, None])[:, 0])
               for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:]))]  # fmt: skip

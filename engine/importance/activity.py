@@ -7,7 +7,7 @@ One forward pass a question, over its context and its right choice, gives all of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from engine.progress import Progress
 from engine.questions.encoding import Row, batches, pack
 from engine.questions.requests import CHUNK, Questions
 from engine.records import Record, canonical_key
+from engine.shapes import ModelShape
 from engine.timing.workload import gold_characters
 
 if TYPE_CHECKING:
@@ -39,18 +40,14 @@ def activity_pieces(target: Target, questions: Questions) -> list[Piece]:
     `first_token` (L, H): attention to position 0, of the positions behind it. `n` (2,): how many positions, and how
     many behind the first.
     """
-    shape, found = target.shape, []
-    n = shape.n_layers
-    shapes: dict[str, tuple[int | str, ...]] = {"n": (2,), "ffn_norms": (n,), "ffn_squares": (n, shape.d_mlp)}
-    shapes |= {name: (n, shape.n_heads) for name in ("head_norms", "first_token")}
-    shapes |= {"head_squares": (n, shape.n_heads * shape.d_head)}
+    found = []
     for chunk, size in questions.sized_chunks(CHUNK):
         asked = chunk[:size]  # sums cannot be cut later
         golds = [question.golds[0] for question in questions.at(asked)]
         fields = target.key() | {"attention": "own", "questions": questions.digest(asked), "golds": golds}
         measure = partial(_measured, target=target, questions=questions, chunk=asked, golds=golds)
         reads = partial(gold_characters, questions.at(asked))
-        found.append(Piece(canonical_key("activity", fields), size, shapes, measure, reads, "patterns"))
+        found.append(Piece(canonical_key("activity", fields), size, _shapes(target.shape), measure, reads, "patterns"))
     return found
 
 
@@ -75,12 +72,14 @@ def _measured(
     return arrays, questions.receipt() | {"kind": "activity"}
 
 
+def _shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
+    n, by_head = shape.n_layers, (shape.n_layers, shape.n_heads)
+    squares = {"head_squares": (n, shape.n_heads * shape.d_head), "ffn_squares": (n, shape.d_mlp)}
+    return {"n": (2,), "head_norms": by_head, "first_token": by_head, "ffn_norms": (n,)} | squares
+
+
 def _nothing(loaded: Loaded) -> Sums:
-    shape = loaded.identity.shape
-    n = shape.n_layers
-    found = {name: np.zeros((n, shape.n_heads)) for name in ("head_norms", "first_token")}
-    found |= {"head_squares": np.zeros((n, shape.n_heads * shape.d_head)), "ffn_squares": np.zeros((n, shape.d_mlp))}
-    return found | {"ffn_norms": np.zeros(n), "n": np.zeros(2)}
+    return {name: np.zeros(size) for name, size in _shapes(loaded.identity.shape).items()}
 
 
 def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
@@ -115,7 +114,6 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
 @contextmanager
 def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
     """While open, a forward pass puts into `found` what its FFNs do at the positions that are `real` (B * T,)."""
-    hooks = []
 
     def watch(layer: int, out: Any, writer: Any) -> None:
         def written(module: Any, args: tuple[Any, ...], output: Tensor) -> None:
@@ -126,17 +124,14 @@ def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
             rows = args[0].flatten(0, -2)[real.to(args[0].device)].float()
             found["ffn_squares"][layer] = rows.double().square().sum(0).cpu().numpy()
 
-        hooks.append(out.register_forward_hook(written))
-        hooks.append(writer.register_forward_pre_hook(read))
+        hooks.enter_context(out.register_forward_hook(written))
+        hooks.enter_context(writer.register_forward_pre_hook(read))
 
-    try:
+    with ExitStack() as hooks:
         modules = zip(loaded.family.layer_modules(loaded.model), loaded.family.ffn_writers(loaded.model), strict=True)
         for layer, ((_, out), writer) in enumerate(modules):
             watch(layer, out, writer)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _sum(values: Tensor) -> float:

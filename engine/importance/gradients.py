@@ -7,7 +7,7 @@ behind the last layer's heads only the positions that are read are computed at a
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
 def _watched(loaded: Loaded) -> Iterator[list[Any]]:
     """While open, a forward pass leaves in the list that this gives: each layer's z and its FFN's output, in layer
     order, as tensors with a gradient."""
-    hooks, branches = [], []
+    branches = []
 
     def keep(value: Any) -> Any:
         if not value.requires_grad:  # nothing below the first branch needs one
@@ -80,11 +80,8 @@ def _watched(loaded: Loaded) -> Iterator[list[Any]]:
         branches.append(value)
         return value
 
-    try:
+    with ExitStack() as hooks:
         for out, ffn in loaded.family.layer_modules(loaded.model):
-            hooks.append(out.register_forward_pre_hook(lambda module, args: (keep(args[0]), *args[1:])))
-            hooks.append(ffn.register_forward_hook(lambda module, args, output: keep(output)))
+            hooks.enter_context(out.register_forward_pre_hook(lambda module, args: (keep(args[0]), *args[1:])))
+            hooks.enter_context(ffn.register_forward_hook(lambda module, args, output: keep(output)))
         yield branches
-    finally:
-        for hook in hooks:
-            hook.remove()

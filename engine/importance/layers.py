@@ -4,7 +4,7 @@ A layer that is dropped has its heads and its FFN pruned; what stays of it are b
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -136,12 +136,10 @@ def _turning(loaded: Loaded) -> Iterator[list[np.ndarray]]:
         cosine = torch.nn.functional.cosine_similarity(before.double(), behind.to(before.device).double(), dim=-1)
         found.append((1 - cosine).flatten().cpu().numpy())
 
-    hooks = [layer.register_forward_hook(compare, with_kwargs=True) for layer in loaded.family.layer_list(loaded.model)]
-    try:
+    with ExitStack() as hooks:
+        for layer in loaded.family.layer_list(loaded.model):
+            hooks.enter_context(layer.register_forward_hook(compare, with_kwargs=True))
         yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Step]]:

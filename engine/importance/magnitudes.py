@@ -7,7 +7,6 @@ left out.
 
 from __future__ import annotations
 
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ import numpy as np
 from engine.models.loading import Loaded
 from engine.models.session import Target
 from engine.models.weights import attention_weights, linear, output_weights
-from engine.pieces import Measured, Measuring, Piece
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.records import canonical_key
 
@@ -33,7 +32,7 @@ def magnitude_piece(target: Target) -> Piece:
     n = shape.n_layers
     shapes: dict[str, tuple[int | str, ...]] = {"heads": (n, shape.n_heads), "ffns": (n,)}
     shapes |= {"head_outputs": (n, shape.n_heads * shape.d_head), "ffn_outputs": (n, shape.d_mlp)}
-    return Piece(key, 1, shapes, partial(_measured))
+    return Piece(key, 1, shapes, _measured)
 
 
 def _measured(loaded: Loaded) -> Measuring:
@@ -46,11 +45,7 @@ def _measured(loaded: Loaded) -> Measuring:
         with torch.inference_mode():
             for name, each in _of_layer(loaded, layer).items():
                 found[name].append(each.float().cpu().numpy())
-    return _told({name: np.stack(each) for name, each in found.items()})
-
-
-def _told(arrays: dict[str, np.ndarray]) -> Measured:
-    return arrays, {"kind": "magnitudes"}
+    return {name: np.stack(each) for name, each in found.items()}, {"kind": "magnitudes"}
 
 
 def _of_layer(loaded: Loaded, layer: int) -> dict[str, Tensor]:
