@@ -1,7 +1,13 @@
-"""What the tests of shared results have in common: keys that travel, blobs that show whether they are whole."""
+"""What the tests of shared results have in common: keys that travel, blobs that show whether they are whole, and a
+writer that is killed."""
 
 import hashlib
 import random
+import signal
+import subprocess
+import threading
+
+from tests.conftest import REPOSITORY
 
 N_BYTES = (300, 300, 40_000)
 
@@ -20,3 +26,20 @@ def blob(number: int, of: int = 0) -> bytes:
 def is_whole(found: bytes | None) -> bool:
     """Whether that is one of those blobs."""
     return found is not None and found == blob(int.from_bytes(found[:4], "big"), int.from_bytes(found[4:8], "big"))
+
+
+def lines_until_killed(command: list[str], n_lines: int, delay_s: float) -> list[str]:
+    """Returns all lines that a process prints when it is killed `delay_s` seconds after its first `n_lines`."""
+    writer = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert writer.stdout is not None and writer.stderr is not None
+    lines = [writer.stdout.readline() for _ in range(n_lines)]
+    assert lines[-1], writer.stderr.read()
+    timer = threading.Timer(delay_s, writer.kill)
+    timer.start()
+    lines += writer.stdout.readlines()
+    errors = writer.stderr.read()
+    writer.stdout.close()
+    writer.stderr.close()
+    timer.join()
+    assert writer.wait() == -signal.SIGKILL, errors
+    return lines

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -16,12 +15,12 @@ from cache.addresses import shared_folder
 from cache.exchange import missing_there, verify_shared
 from cache.shared import framed, name_of, travels, unframed
 from tests.conftest import HANG_S, REPOSITORY
-from tests.store.sharing import blob, is_whole, key
+from tests.store.sharing import blob, is_whole, key, lines_until_killed
 
 PROCESS = """
 import sys, time
 from cache import Store
-from tests.store.sharing import blob, is_whole, key
+from tests.store.sharing import blob, is_whole, key, lines_until_killed
 folder, start, who = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 store = Store(f"{folder}/store {who}", f"{folder}/shared")
 """
@@ -182,19 +181,7 @@ def test_kill_at_any_time_leaves_the_whole_of_it_or_nothing(tmp_path):
     said: dict[int, int] = {}
     for _ in range(4):
         command = [sys.executable, "-c", TO_BE_KILLED, str(tmp_path), "0", str(last + 1)]
-        writer = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert writer.stdout is not None and writer.stderr is not None
-        lines = [writer.stdout.readline() for _ in range(rng.randint(1, 30))]
-        assert lines[-1], writer.stderr.read()
-        timer = threading.Timer(rng.uniform(0.0, 0.005), writer.kill)
-        timer.start()
-        lines += writer.stdout.readlines()
-        errors = writer.stderr.read()
-        writer.stdout.close()
-        writer.stderr.close()
-        timer.join()
-        assert writer.wait() == -signal.SIGKILL, errors
-        for i in map(int, lines):
+        for i in map(int, lines_until_killed(command, rng.randint(1, 30), rng.uniform(0.0, 0.005))):
             said[i % 50] = last = i
         assert list(verify_shared(shared))[-1].bad_keys == ()
         for number, i in said.items():  # the put in hand may have been finished, unannounced

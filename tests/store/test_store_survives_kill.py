@@ -10,6 +10,7 @@ import pytest
 
 from cache import open_store
 from tests.conftest import IS_THOROUGH, REPOSITORY
+from tests.store.sharing import lines_until_killed
 
 WRITER = """
 import random, sys
@@ -34,19 +35,7 @@ def test_kill_loses_nothing_that_was_put(tmp_path):
     rng, acknowledged, last = random.Random(2), {}, -1
     for _ in range(100 if IS_THOROUGH else 8):
         command = [sys.executable, "-c", WRITER, str(tmp_path), str(last + 1)]
-        writer = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert writer.stdout is not None and writer.stderr is not None
-        lines = [writer.stdout.readline() for _ in range(rng.randint(1, 40))]
-        assert lines[-1], writer.stderr.read()
-        timer = threading.Timer(rng.uniform(0.0, 0.01), writer.kill)
-        timer.start()
-        lines += writer.stdout.readlines()
-        errors = writer.stderr.read()
-        writer.stdout.close()
-        writer.stderr.close()
-        timer.join()
-        assert writer.wait() == -signal.SIGKILL, errors
-        for i in map(int, lines):
+        for i in map(int, lines_until_killed(command, rng.randint(1, 40), rng.uniform(0.0, 0.01))):
             acknowledged[str(i % 500)] = last = i
 
         store = open_store(tmp_path)
