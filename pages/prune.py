@@ -5,11 +5,11 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.comparison.criteria import CriteriaDownloads
 from pages.ui.controls.controls import choose_ranking, choose_task
 from pages.ui.controls.sidebar import chosen
 from pages.ui.controls.texts import choose_text, chosen_text
-from pages.ui.downloads.footer import Table, closing
+from pages.ui.downloads.footer import closing
+from pages.ui.figures.sheet import Sheet, Table
 from pages.ui.page.address import flag, put_right
 from pages.ui.page.runtime import errors_shown, require_frame
 from pages.ui.page.tables import for_file
@@ -53,7 +53,7 @@ if cost_at.open:
         live([speeds.SLOT], partial(speeds.draw_speed, shown), screen.since_s)
 put_right("prune_compare", "Compare criteria", flag)
 compare_at = st.expander("Compare criteria", key="prune_compare", on_change="rerun", bind="query-params")
-compared, comparison = CriteriaDownloads(), None
+compared, comparison = Sheet(), None
 if compare_at.open:
     comparison = criteria.draw_criteria(screen, setup, compare_at, compared)
 put_right("prune_export", "Export this model", flag)
@@ -84,5 +84,5 @@ if shown.beside is not None:
 shows = perplexity.with_perplexity(shows, shown, text)
 if comparison is not None:
     shows = replace(shows, measurements={**shows.measurements, "Compare criteria": comparison.measurement})
-closing(shows, {**files, **compared.tables}, {**screen.pictures, **compared.pictures})
+closing(shows, Sheet({**screen.pictures, **compared.pictures}, files | compared.tables))
 st.session_state["prune drawn"] = True

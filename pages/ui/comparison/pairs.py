@@ -16,7 +16,7 @@ from engine.studies.two_models import Agreed, agreed, farthest
 from pages.ui.figures import charts
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import GREY, UNDEFINED
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.tables import number, p_in_words, plain, whole_percent, written
 
 Scale = Literal["root", "straight", "around zero"]
@@ -104,17 +104,21 @@ def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame
 
 
 def draw_maps(
-    scores: Sequence[np.ndarray], names: Sequence[str], title: str, form: str, key: str, by_root: bool = False
-) -> dict[str, Picture]:
-    """Draws the two maps beside one another on one scale of colours; gives them for the downloads."""
-    scale, pictures = scale_of(scores, by_root=by_root), {}
+    scores: Sequence[np.ndarray],
+    names: Sequence[str],
+    title: str,
+    form: str,
+    key: str,
+    sheet: Sheet,
+    by_root: bool = False,
+) -> None:
+    """Draws the two maps beside one another on one scale of colours."""
+    scale = scale_of(scores, by_root=by_root)
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
         words = f"{name}: highest in L{best // each.shape[1]}H{best % each.shape[1]}"
         at.markdown(f"**{plain(name)}**")
-        pictures[f"{title}, {name}"] = score_map(each, title, form, scale)
-        draw_chart(pictures[f"{title}, {name}"], f"{key} map of {name}", words, at)
-    return pictures
+        sheet.draw(f"{title}, {name}", score_map(each, title, form, scale), f"{key} map of {name}", words, at)
 
 
 def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:

@@ -12,8 +12,7 @@ from pages.ui.continuation import charts
 from pages.ui.continuation.said import said
 from pages.ui.continuation.setting import Said
 from pages.ui.controls.controls import one_of
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import number_field
 from pages.ui.page.tables import percent
 
@@ -80,13 +79,12 @@ def next_in_words(frame: pd.DataFrame) -> str:
     return " ".join(words)
 
 
-def draw(found: Said, prompt: str) -> dict[str, Picture]:
-    """Draws what is known so far: on the left the full model, on the right the pruned one; gives the charts."""
+def draw(found: Said, prompt: str, sheet: Sheet) -> None:
+    """Draws what is known so far: on the left the full model, on the right the pruned one."""
     nothing = found.mask is not None and found.mask.is_full
     frame = None if found.next is None else next_frame(found.next)
     if frame is not None:
         st.markdown(next_in_words(frame))
-    pictures: dict[str, Picture] = {}
     sides = {charts.FULL: found.full, charts.PRUNED: found.pruned}
     parts = _parting(found.full, found.pruned)
     said_at, bars_at = st.columns(2, gap="medium"), st.columns(2, gap="medium")  # the bars stand side by side
@@ -98,11 +96,9 @@ def draw(found: Said, prompt: str) -> dict[str, Picture]:
             _draw_said(who, each, prompt, parts)
         if frame is not None:
             title = f"Next token, {who}"
-            pictures[title] = charts.next_bars(frame, who)
             mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
             words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
-            draw_chart(pictures[title], f"continue_next {who}", f"{title}: {words}", below)
-    return pictures
+            sheet.draw(title, charts.next_bars(frame, who), f"continue_next {who}", f"{title}: {words}", below)
 
 
 def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:

@@ -3,11 +3,9 @@
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.asking import go_to
 from pages.ui.head.measuring import Known, draw_missing
@@ -23,20 +21,21 @@ HELP = (
 SHOWN = 40
 
 
-def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its chart and table for the downloads."""
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
     st.subheader("Which heads feed it", help=HELP)
     if not known.asked.head[0]:
         st.caption("None: its layer is the first, and its keys are made of the tokens and positions alone.")
-        return {}, {}
+        return
     draw_missing(known, "feeding")
     frame, fed = tables.feeder_rows(known.found), known.found.feeding
     if not len(frame) or fed is None:
-        return {}, {}
+        return
+    sheet.tables[NAME] = frame
     picture, words = charts.feeders(frame, float(fed.random.mean())), tables.feeders_in_words(frame)
     chart_at, table_at = st.container(key="wraps feeders").columns(2, gap="large")
     with chart_at:
-        draw_chart(picture, "head feeders", words)
+        sheet.draw(NAME, picture, "head feeders", words)
         st.caption("Up and right: looks at the token before, and is read by the keys. Dashed: random heads.")
     with table_at:
         st.markdown(words)
@@ -50,7 +49,6 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
         config = {name: st.column_config.Column(title) for name, title in titles.items()}
         st.dataframe(shown, column_config=config, **look)
         st.caption("A row that is selected opens that head.")
-    return {NAME: picture}, {NAME: frame}
 
 
 def _open(key: str, names: tuple[str, ...]) -> None:

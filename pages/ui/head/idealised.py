@@ -10,7 +10,7 @@ from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import number, percent, whole_percent, written
 
@@ -29,10 +29,11 @@ TEXTS = "Built-in texts"
 ENDS = -0.5, 1.25  # of the chart; beyond, a point stands at its edge
 
 
-def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its chart and table for the downloads."""
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
     st.subheader(NAME, help=HELP)
-    frame, pictures = rows(known.found), {}
+    frame = rows(known.found)
+    sheet.add(NAME, frame)
     clear = frame[frame["share"].notna()] if len(frame) else frame
     chart_at, table_at = st.container(key="wraps idealised").columns([3, 5], gap="large")
     with table_at:
@@ -53,9 +54,7 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
             st.dataframe(shown, column_config=config, hide_index=True, height="content", alt=in_short(frame))
     with chart_at:
         if len(clear):
-            pictures[NAME] = recovered(clear)
-            draw_chart(pictures[NAME], "head idealised", in_short(frame))
-    return pictures, {NAME: frame} if len(frame) else {}
+            sheet.draw(NAME, recovered(clear), "head idealised", in_short(frame))
 
 
 def rows(found: Portrait) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.controls.heads import open_heads
 from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.induction.charts import TITLES
 from pages.ui.induction.charts import shown as shown_as
 from pages.ui.page.marks import mark
@@ -32,10 +32,10 @@ def selected_heads(shape: ModelShape) -> tuple[str, ...]:
     return tuple(name for name in st.session_state.get(SELECTED, ()) if name in shape.head_names)
 
 
-def chart_with_heads(view: str, picture: Picture, words: str) -> None:
+def chart_with_heads(view: str, name: str, picture: Picture, words: str, sheet: Sheet) -> None:
     """Draws a chart whose selection `head` (layer, head) selects heads; `words` say the same to screen readers."""
     key = _key(view)
-    draw_chart(picture, key, words, on_select=partial(_from_chart, view, key), selection_mode="head")
+    sheet.draw(name, picture, key, words, on_select=partial(_from_chart, view, key), selection_mode="head")
 
 
 def head_table(frame: pd.DataFrame) -> None:
