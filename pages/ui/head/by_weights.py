@@ -8,11 +8,12 @@ import streamlit as st
 
 from engine.heads.ov_tokens import OvTokens, ov_tokens
 from engine.studies.one_head import READ
+from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.runtime import session
-from pages.ui.page.tables import number, whole_percent, written
+from pages.ui.page.tables import number, whole_percent
 from pages.ui.page.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
@@ -63,12 +64,9 @@ def _of_typed(known: Known, typed: str) -> OvTokens | None:
 
 
 def _table(frame: pd.DataFrame) -> None:
-    titles = {"token": "Token", "own_rank": "Rank of itself", "own": "by, s. d.", "raises": "Raises most"}
-    titles |= {"lowers": "Lowers most"}
-    config = {name: st.column_config.Column(title) for name, title in titles.items()}
-    config |= {name: st.column_config.Column(titles[name], width="large") for name in ("raises", "lowers")}
-    shown = written(frame[list(titles)], own=partial(number, digits=1, sign=True))
+    wide = partial(st.column_config.Column, width="large")
+    titles = {"token": "Token", "own_rank": "Rank of itself", "own": "by, s. d.", "raises": wide("Raises most")}
+    titles |= {"lowers": wide("Lowers most")}
+    formats = {"own": partial(number, digits=1, sign=True)}
     height = 40 + 35 * min(6, max(1, len(frame)))
-    st.dataframe(
-        shown, hide_index=True, height=height, column_config=config, alt="Tokens raised and lowered by weights"
-    )
+    draw_table(frame, titles, "Tokens raised and lowered by weights", formats=formats, height=height)

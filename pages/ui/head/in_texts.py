@@ -8,12 +8,13 @@ import streamlit as st
 
 from engine.studies.one_head import READ, built_in
 from pages.ui.controls.controls import one_listed
+from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.text_picture import text_picture
 from pages.ui.figures.token_text import PART_TOKENS, component_data, token_text
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, percent, written
+from pages.ui.page.tables import number, percent
 
 COUNT = 12
 LOOKS, RAISES, LOSES = "Looked at most", "Raised most", "Text without the head"
@@ -69,6 +70,5 @@ def section(known: Known, sheet: Sheet) -> None:
 
 
 def _table(frame: pd.DataFrame, titles: dict[str, str], **words) -> None:  # noqa: ANN003
-    config = {name: st.column_config.Column(title) for name, title in titles.items()}
-    look = {"hide_index": True, "height": 40 + 35 * min(8, max(1, len(frame))), "alt": " ".join(titles.values())}
-    st.dataframe(written(frame[list(titles)], **words), column_config=config, **look)
+    height = 40 + 35 * min(8, max(1, len(frame)))
+    draw_table(frame, titles, " ".join(titles.values()), formats=words, height=height)

@@ -18,13 +18,14 @@ from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
 from pages.ui.controls.texts import choose_text
+from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.address import number_field
 from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
-from pages.ui.page.tables import number, written
+from pages.ui.page.tables import number
 
 SOURCES = {"text": "A long text", "task": "Solved questions"}
 TEXT = "A letter without a name"  # at first: several windows of prose
@@ -261,7 +262,7 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
     }
     known = [column for column in columns if column in frame and frame[column].notna().any()]
     words = f"The ten heads of largest {kind} attribution to the in-context-learning score"
-    signed = {name: partial(number, sign=True) for name in known if name not in ("name", "prefix_matching")}
-    shown = written(frame.loc[order, known], **signed, **{name: number for name in known if name == "prefix_matching"})
-    st.dataframe(shown, column_config=columns, hide_index=True, height="content", alt=words)
+    formats = {name: number if name == "prefix_matching" else partial(number, sign=True) for name in known[1:]}
+    titles = {name: columns[name] for name in known}
+    draw_table(frame.loc[order], titles, words, formats=formats, height="content")
     open_heads(frame.loc[order, "name"].tolist())

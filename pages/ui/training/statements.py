@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.training.findings import findings
+from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.tables import typeset
 from pages.ui.page.work import Action, Work
@@ -38,5 +39,5 @@ def statements(sources: Mapping[str, RunSource], sheet: Sheet) -> None:
         "ours": st.column_config.TextColumn("These runs", width="large"),
     }
     about = "The statements of the paper, and which of them hold for these runs"
-    st.dataframe(frame, column_config=config, hide_index=True, row_height=ROW_PX, alt=about, height="content")
+    draw_table(frame, config, about, row_height=ROW_PX, height="content")
     sheet.tables["Statements"] = frame
