@@ -5,6 +5,7 @@ from functools import partial
 
 import streamlit as st
 
+from pages.ui.controls.controls import folded
 from pages.ui.downloads.footer import closing
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
@@ -39,10 +40,7 @@ draw_followed(choice, at)
 draw_made(choice.runs)
 if not presenting():  # a slide is one screen, and these are below it
     label, icon = "Train one now: charts that grow", ":material/model_training:"
-    more = st.expander(label, key="training_live", on_change="rerun", icon=icon)
-    if more.open:
-        with more:
-            draw_live(choice.folder)
+    folded(label, "training_live", partial(draw_live, choice.folder), icon)
     sections.more_heads(view, sheet)
     sections.losses(view, sheet)
     sections.passage(view, sheet)
@@ -53,13 +51,8 @@ if not presenting():  # a slide is one screen, and these are below it
         sections.draw_paths(view, found, like, sheet)
     sections.carriers(view, sheet)
     label, icon = "Model analysis table: a column a run, nine rows", ":material/table_chart:"
-    more = st.expander(label, key="training_analysis", on_change="rerun", icon=icon)
-    if more.open:
-        with more:
-            sections.analysis(view, found if len(like) == len(view.runs) else None, sheet)
+    of_all = found if len(like) == len(view.runs) else None
+    folded(label, "training_analysis", partial(sections.analysis, view, of_all, sheet), icon)
     label, icon = "What the paper says, and what these runs show", ":material/fact_check:"
-    more = st.expander(label, key="training_statements", on_change="rerun", icon=icon)
-    if more.open:
-        with more:
-            statements(choice.sources, sheet)
+    folded(label, "training_statements", partial(statements, choice.sources, sheet), icon)
 closing(origin(choice.runs, choice.sources), sheet)

@@ -14,7 +14,7 @@ from pages.ui.continuation.setting import Said
 from pages.ui.controls.controls import one_of
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import number_field
-from pages.ui.page.tables import percent
+from pages.ui.page.tables import probability, visible
 
 PROMPT = (
     "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "
@@ -27,7 +27,6 @@ SAYING_HELP = (
     "1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
 )
 SEED_HELP = "Of the draws: another seed, another continuation."
-VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 
 
 def choose() -> tuple[str, How]:
@@ -47,9 +46,7 @@ def choose() -> tuple[str, How]:
 def next_frame(found: NextTokens) -> pd.DataFrame:
     """One row a token and model: place (by the full model), token to be read, token_id, model, p, rank among these
     tokens, and p in words."""
-    tokens = [
-        text.translate(VISIBLE) or f"({token})" for text, token in zip(found.strings, found.token_ids, strict=True)
-    ]
+    tokens = [visible(text) or f"({token})" for text, token in zip(found.strings, found.token_ids, strict=True)]
     tokens = [text if tokens.count(text) == 1 else f"{text} ({token})"
               for text, token in zip(tokens, found.token_ids, strict=True)]  # fmt: skip
     parts = []
@@ -59,13 +56,8 @@ def next_frame(found: NextTokens) -> pd.DataFrame:
             {"place": range(len(p)), "token": tokens, "token_id": found.token_ids, "model": who, "p": p}
         )
         rank = part["p"].rank(ascending=False, method="first").astype(int)
-        parts.append(part.assign(rank=rank, said=[in_percent(each) for each in p]))
+        parts.append(part.assign(rank=rank, said=[probability(each) for each in p]))
     return pd.concat(parts, ignore_index=True)
-
-
-def in_percent(p: float) -> str:
-    """Such as "4.0 %"."""
-    return "< 0.1 %" if p < 0.001 else percent(p)
 
 
 def next_in_words(frame: pd.DataFrame) -> str:
@@ -105,7 +97,7 @@ def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | No
     data: dict[str, Any] = {"who": who[:1].upper() + who[1:], "prompt": prompt, "pieces": [], "p": [], "note": "…"}
     if each is not None:
         note = f"It ended: {each.ended}." if each.ended else ""
-        p = [in_percent(float(np.exp(log_p))) for log_p in each.log_p]
+        p = [probability(float(np.exp(log_p))) for log_p in each.log_p]
         data |= {"pieces": list(each.pieces), "p": p, "note": note}
     said(f"continue_said {who}", data | {"parts": parts})
 

@@ -13,13 +13,13 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, grid, survey
-from pages.ui.controls.controls import one_listed, one_of
+from pages.ui.controls.controls import choose_shots, one_listed
 from pages.ui.controls.many_tasks import importance_work, local_tasks, mark_known, setting_of, show_failed, so_far
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, effects, together
 from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
-from pages.ui.page.defaults import SHOT_COUNTS, SHOTS
+from pages.ui.page.defaults import SHOTS
 from pages.ui.page.tables import number, written
 from pages.ui.page.work import live
 
@@ -51,8 +51,7 @@ def draw(
     task_at, shots_at, button_at = st.columns([5, 3, 4], vertical_alignment="bottom")
     about = "Its line is drawn thick; all others thin."
     name = one_listed(task_at, "Task in front", available, "induction_task", help=about)
-    about, counts = "In the questions behind the importance.", {count: str(count) for count in SHOT_COUNTS}
-    shots = one_of(shots_at, "Solved examples", counts, "induction_shots", about, default=SHOTS)
+    shots = choose_shots(shots_at, "induction_shots", "In the questions behind the importance.")
     tasks = grid(available, [shots])
     setting = setting_of(setup, aggregate="ranks")  # the sizes of the tasks' scores differ
     work = importance_work(setting, target, tasks, "heads", "importance of all", "Importance of every task")
