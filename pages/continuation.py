@@ -12,7 +12,7 @@ from pages.ui.controls import carried
 from pages.ui.controls.pruning import choose_pruning
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
-from pages.ui.figures.charts import Picture
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.runtime import errors_shown, require_frame, session
 from pages.ui.page.work import Action, Work, live
 
@@ -42,14 +42,14 @@ def draw() -> None:
     """Both models, redrawn as they speak."""
     if not work.line() and work.now() is None:
         st.caption("Another tab has taken over. Change any control to go on here.")
-    pictures.update(sections.draw(so_far(), x.prompt))
+    sections.draw(so_far(), x.prompt, sheet)
 
 
-pictures: dict[str, Picture] = {}
+sheet = Sheet()
 live([work.slot], draw, since_s, every_s=STREAM_S)
-found, tables, says = so_far(), {}, []
+found = so_far()
 if found.next is not None:
-    tables["Next token"] = sections.next_frame(found.next)
-    says = [sections.next_in_words(tables["Next token"]), *sections.said_in_words(found, x.prompt)]
-tables["What was said"] = sections.said_frame(found)
-closing(setting.origin(x, found.mask, says), tables, pictures)
+    sheet.tables["Next token"] = frame = sections.next_frame(found.next)
+    sheet.says = [sections.next_in_words(frame), *sections.said_in_words(found, x.prompt)]
+sheet.tables["What was said"] = sections.said_frame(found)
+closing(setting.origin(x, found.mask, sheet.says), sheet)

@@ -15,6 +15,7 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
 from pages.ui.downloads.footer import closing, draw_command
 from pages.ui.downloads.origin import Origin, about, command_line, of_grid, of_model, tasks_in_words
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.tables import written
@@ -93,12 +94,13 @@ tasks_at, pair_at, overlap_at, counts_at = places
 if len(names) <= BESIDE:
     tasks_at, overlap_at = tasks_at.columns(2, gap="large")
 noun = "FFN" if what == "ffns" else "Head"
-pair, pictures = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun)
+sheet = Sheet(tables={"Pairs of rankings": rows})
+pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
 if names:
     shown_tasks = sections.TaskPairs(of_tasks, names, method, shown, n, scale == "own")
-    pictures |= sections.draw_tasks(tasks_at, overlap_at, shown_tasks, pair)
+    sections.draw_tasks(tasks_at, overlap_at, shown_tasks, pair, sheet)
 if not of_counts.empty:
-    pictures |= sections.draw_counts(counts_at, of_counts, pair, method, scale == "own")
+    sections.draw_counts(counts_at, of_counts, pair, method, scale == "own", sheet)
 with counts_at:
     if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
         words = "Every two rankings with SRCC, interval, p and overlap"
@@ -106,4 +108,4 @@ with counts_at:
         table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of, [says])
-closing(origin, {"Pairs of rankings": rows}, pictures)
+closing(origin, sheet)

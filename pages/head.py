@@ -10,6 +10,7 @@ from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head import by_weights, feeders, idealised, in_texts, losses, tables
 from pages.ui.head.asking import choose
 from pages.ui.head.measuring import draw_all, look_up
@@ -19,7 +20,7 @@ from pages.ui.page.runtime import errors_shown, require_frame
 
 require_frame("pages/head.py")
 N_QUESTIONS = 100
-# each draws its part of the screen from what is known, and gives its pictures and tables for the downloads
+# each draws its part of the screen from what is known
 SECTIONS = (losses.section, idealised.section, in_texts.section, feeders.section, by_weights.section)
 
 setup = chosen()
@@ -33,12 +34,11 @@ verdict = known.found.verdict or "What it is, its scores will say."
 st.header(f"{asked.name} · {verdict.rstrip('.')}")
 st.markdown(tables.in_short(known.found))
 draw_all(known)
-pictures = draw_portrait(known)
-files = {"Scores": tables.scores_table(known.found)}
+sheet = Sheet()
+sheet.add("Scores", tables.scores_table(known.found))
+draw_portrait(known, sheet)
 for section in () if presenting() else SECTIONS:  # a slide is one screen, and these are below it
-    drawn, more = section(known)
-    pictures |= drawn
-    files |= more
+    section(known, sheet)
 
 more = dict[str, Any]()
 if choice.tasks:
@@ -48,4 +48,4 @@ request = ReportHead(head=asked.name, **of_model(target), **more)
 of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
 says = [verdict, tables.in_short(known.found)]
 origin = Origin("Head", [request], {"Head": portrait(target, asked)}, about(target, asked.name, *of), says)
-closing(origin, {name: frame for name, frame in files.items() if len(frame)}, pictures)
+closing(origin, sheet)

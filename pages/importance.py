@@ -5,13 +5,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import agreement
+from engine.measurement import Measurement
 from engine.requests import Correlate, ScoreImportance
 from engine.studies.surveys import Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
+from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.heads import MOST, open_heads
 from pages.ui.controls.many_tasks import (
@@ -26,8 +27,7 @@ from pages.ui.controls.many_tasks import (
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
 from pages.ui.importance.beside import FirstImportance
 from pages.ui.importance.beside import draw as draw_beside
@@ -83,9 +83,7 @@ target = wait_for_model(setup)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
 too_many = f"{n_heads:,} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
 found: dict[str, Survey] = {}
-pictures: dict[str, Picture] = {}
-files: dict[str, pd.DataFrame] = {}
-says: list[str] = []
+sheet = Sheet()
 for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
     with at:
         if kind == "heads" and what == ORACLE and n_heads > ORACLE_HEADS:
@@ -100,10 +98,10 @@ show_failed({**found["heads"].failed, **found["ffns"].failed})
 if scores := found["heads"].scores:
     rows = tables.head_rows(scores)
     mean = tables.aggregate_rows(scores, together(replace(setting, aggregate=how), scores))
-    files |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
-    says.append(words := tables.heads_in_words(mean, len(scores), how))
+    sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
+    sheet.says.append(words := tables.heads_in_words(mean, len(scores), how))
     st.markdown(words)
-    says += draw_line(what, target, replace(setting, aggregate=how), scores)
+    sheet.says += draw_line(what, target, replace(setting, aggregate=how), scores)
     help = "Layer 0, next to the tokens, is the top row of each map."
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
     shown = tables.shown_maps(list(scores), front, n_heads)
@@ -111,28 +109,29 @@ if scores := found["heads"].scores:
         some = f"Of {len(scores)} maps with {n_heads:,} heads each, too many to draw at once, these are"
         st.caption(f"{some} the {len(shown)} from the task in front on. The mean and the downloads hold all.")
         rows = tables.head_rows({task: scores[task] for task in shown})
-    pictures["Heads by task"] = charts.score_maps(rows, charts.TITLES[what], scale == "common")
-    draw_chart(pictures["Heads by task"], "importance_maps", words)
+    drawn = charts.score_maps(rows, charts.TITLES[what], scale == "common")
+    sheet.draw("Heads by task", drawn, "importance_maps", words)
     map_at, top_at = st.columns([7, 5], gap="large")
     map_at.subheader(f"Mean {MEANS[how]}", help=f"Over all {len(scores)} maps, as one ranking for all tasks.")
-    pictures["Mean of heads"] = charts.aggregate_map(mean, f"Mean {MEANS[how]}", len(scores))
-    draw_chart(pictures["Mean of heads"], "importance_mean_map", words, map_at)
+    drawn = charts.aggregate_map(mean, f"Mean {MEANS[how]}", len(scores))
+    sheet.draw("Mean of heads", drawn, "importance_mean_map", words, map_at)
     top_at.subheader("Most important", help="Rank 1 is the most important: pruning removes it last.")
     best = written(tables.best_first(mean, len(scores)), Mean=partial(magnitude, digits=3))
     top_at.dataframe(best, hide_index=True, height=330, alt=words)
     open_heads(mean.nsmallest(MOST, "rank")["name"].tolist(), top_at)
 if scores := found["ffns"].scores:
     rows = tables.ffn_rows(scores)
-    files["FFN importance"], pictures["FFNs by task"] = for_file(rows), charts.ffn_map(rows)
+    sheet.tables["FFN importance"] = for_file(rows)
     help = f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points."
     st.subheader(f"FFNs by task :small[feed-forward networks, one a layer, {IN_SHORT['ffns']}]", help=help)
-    says.append(words := tables.ffns_in_words(rows))
+    sheet.says.append(words := tables.ffns_in_words(rows))
     st.markdown(words)
-    draw_chart(pictures["FFNs by task"], "importance_ffns", words)
+    sheet.draw("FFNs by task", charts.ffn_map(rows), "importance_ffns", words)
 
-beside = draw_beside(
-    setup, FirstImportance(replace(setting, aggregate=how), target, tasks, front, what, found), since_s
-)
+beside, second = dict[str, Measurement[Any]](), second_model(setup)
+if second is not None:
+    first = FirstImportance(replace(setting, aggregate=how), target, tasks, front, what, found)
+    beside = draw_beside(first, second, sheet, since_s)
 
 st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman's rank correlation over the heads.")
 if n_heads > ORACLE_HEADS:
@@ -147,12 +146,12 @@ else:
     if not missing:
         both = {by: found.scores for by, found in known.items() if found is not None}
         rows, agreed = tables.scatter_rows(both), agreement(both)
-        files["Gradient and oracle"] = rows
+        sheet.tables["Gradient and oracle"] = rows
         for by, at in zip(("heads", "gate"), st.columns(2, gap="large"), strict=True):
             name = f"{charts.TITLES[by]} and oracle"
             at.markdown(words := tables.agreement_in_words(agreed, by, ORACLE))
-            pictures[name] = charts.agreement_scatter(rows, by)
-            draw_chart(pictures[name], f"importance agreement {by}", f"{name}: {words}", at)
+            drawn = charts.agreement_scatter(rows, by)
+            sheet.draw(name, drawn, f"importance agreement {by}", f"{name}: {words}", at)
 model = dict[str, Any](of_model(target), task_data=setup.data_dir, what=what)
 requests = [
     ScoreImportance(**model, **of_task(front), limit=N, sample=SAMPLE, out="heads.csv"),
@@ -160,5 +159,4 @@ requests = [
 ]
 measurements = {KINDS[kind]: survey(target, setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
 of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-origin = beside.told(Origin("Importance", requests, measurements, of, says))
-closing(origin, files | beside.tables, pictures | beside.pictures)
+closing(with_second(Origin("Importance", requests, measurements, of, sheet.says), second, beside), sheet)

@@ -15,8 +15,8 @@ from engine.texts.sources import texts_of
 from pages.ui.controls import carried
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import OWN_FILE
-from pages.ui.downloads.footer import Table, closing
-from pages.ui.figures.charts import Picture
+from pages.ui.downloads.footer import closing
+from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.page.marks import counts, mark
@@ -68,9 +68,7 @@ def draw_scores() -> None:
     if not losses.line() and losses.now() is None:
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
     if found.full:
-        drawn, frames = sections.curves(found)
-        pictures.update(drawn)
-        files.update(frames)
+        sections.curves(found, sheet)
 
 
 def draw_heads() -> None:
@@ -83,13 +81,11 @@ def draw_heads() -> None:
     if n_done:
         known = induction(target, "olsson", INDUCTION_SEED).stored(session())
         frame = head_frame(target.shape, found, so_far(), kind, controls.around, known)
-        pictures.update(sections.head_section(frame, kind, len(texts)))
-        files["Heads"] = frame
+        sections.head_section(frame, kind, len(texts), sheet)
         mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)
 
 
-pictures: dict[str, Picture] = {}
-files: dict[str, Table] = {}
+sheet = Sheet()
 live(["incontext"], draw_scores, since_s)
 st.subheader("Which heads make it", help=WHICH_HELP)
 kind, fill = sections.choose_ablation()
@@ -100,11 +96,9 @@ if target.shape.n_ctx < MIN_TOKENS:
 else:
     stored = heads.stored()
     live(heads.watched(), draw_heads, since_s)
-drawn, frames = together.draw(x, controls.around)
-pictures |= drawn
-files |= frames
-files["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
+together.draw(x, controls.around, sheet)
+sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
-closing(replace(origin, says=sections.figures_in_words(so_far(), controls.around)), files, pictures)
+closing(replace(origin, says=sections.figures_in_words(so_far(), controls.around)), sheet)
 if x.source.kind == "text":
     st.caption(OWN_FILE)

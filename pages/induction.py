@@ -1,14 +1,17 @@
 """The Induction screen: which heads match prefixes and copy, and how much of that pruning leaves."""
 
 import time
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from engine.heads.induction import SCORES, VARIANTS, induction
 from engine.importance.rankings_of import INDUCTION_FROM
+from engine.measurement import Measurement
 from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
+from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls import carried
 from pages.ui.controls.controls import one_of, type_mask
 from pages.ui.controls.sidebar import chosen, wait_for_model
@@ -16,6 +19,7 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures import induction_scores
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.beside import FirstInduction
 from pages.ui.induction.beside import draw as draw_beside
@@ -75,14 +79,13 @@ if found.note:
 names = selected_heads(target.shape)
 frame = head_scores(target.shape, found, names).assign(pruned=~np.array(mask.heads).ravel())
 
-pictures = {}
+sheet = Sheet(tables={"Induction scores": frame})
 for row in (SCORES[:3], SCORES[3:]):
     for score, at in zip(row, st.columns(3, gap="medium"), strict=True):
         with at:
             title = charts.TITLES[score]
             st.subheader(title, help=charts.HELP[score])
-            pictures[title] = charts.score_map(frame, score)
-            chart_with_heads(f"map {score}", pictures[title], in_words(frame, score))
+            chart_with_heads(f"map {score}", title, charts.score_map(frame, score), in_words(frame, score), sheet)
             st.caption(induction_scores.ABOUT[score])
 
 scatter_at, table_at = st.columns([5, 6], gap="large")
@@ -93,8 +96,8 @@ with scatter_at:
         f"{INDUCTION_FROM} or more."
     )
     st.subheader("Who does both", help=help)
-    pictures["Prefix matching and copying"] = charts.induction_scatter(frame, corner(frame))
-    chart_with_heads("scatter", pictures["Prefix matching and copying"], corner_in_words(frame))
+    drawn = charts.induction_scatter(frame, corner(frame))
+    chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
     st.caption(corner_in_words(frame))
     mark("corner", "drawn" if frame["in_corner"].any() else "none", heads=int(frame["in_corner"].sum()))
 with table_at:
@@ -102,16 +105,16 @@ with table_at:
     head_table(frame)
     send_to_prune(target.shape, names)
 
-beside = draw_beside(setup, FirstInduction(target, variant, seed, found, frame))
-overlap_pictures, overlap_tables = {}, {}
+sheet.says = [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
+beside, second = dict[str, Measurement[Any]](), second_model(setup)
+if second is not None:
+    beside = draw_beside(FirstInduction(target, variant, seed, found, frame), second, sheet)
 if not presenting():  # a slide is one screen, and these are below it
-    pictures |= draw_closely(frame)
-    overlap_pictures, overlap_tables = overlap.draw(setup, target, found, frame, since_s)
+    draw_closely(frame, sheet)
+    overlap.draw(setup, target, found, frame, since_s, sheet)
 request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
-files = {"Induction scores": frame, **beside.tables, **overlap_tables}
 measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, target)}
 n = f"{found.n['prefix_matching']} examples"
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
-says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]
-origin = beside.told(Origin("Induction", [request], measurements, of, says))
-closing(origin, files, pictures | beside.pictures | overlap_pictures)
+origin = Origin("Induction", [request], measurements, of, sheet.says)
+closing(with_second(origin, None if second is None else second.as_usual, beside), sheet)

@@ -13,6 +13,7 @@ from pages.ui.controls.texts import OWN_FILE, choose_text
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import component_data, token_text
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
@@ -107,7 +108,9 @@ text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", f
 says = [tables.summary(a, b, b_shown.mask if differs else None)[0]]
 how = [reading.request(x, b_shown)], reading.measurements(x, b_shown)
 origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total), says)
-pictures = {"Text": text_picture, **({"Difference along the text": bars} if differs else {})}
-closing(origin, {"Losses by token": frame}, pictures)
+sheet = Sheet({"Text": text_picture}, {"Losses by token": frame})
+if differs:
+    sheet.pictures["Difference along the text"] = bars
+closing(origin, sheet)
 if not text.passage:
     st.caption(OWN_FILE)

@@ -2,7 +2,6 @@
 
 import time
 
-import pandas as pd
 import streamlit as st
 
 from engine.studies.study import pool_of
@@ -12,8 +11,8 @@ from pages.ui.controls.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setti
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
-from pages.ui.figures.charts import Picture
 from pages.ui.figures.published import of_tasks
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import MOST, number_field
 from pages.ui.page.defaults import AXES
 from pages.ui.page.marks import mark
@@ -70,17 +69,14 @@ def draw() -> None:
     if found.rows and missing:
         st.caption(f"{len(found.rows):,} of {len(points):,} accuracies are there.")
     show_failed(found.failed)
-    drawn, frames = draw_section(section, found.rows, front, permille, published)
+    draw_section(section, found.rows, front, permille, published, sheet)
     mark("sweep", "missing" if missing else "measured", section=section, known=len(found.rows))
-    pictures.update(drawn)
-    files.update(frames)
 
 
 published = of_tasks(target, tasks)
-pictures: dict[str, Picture] = {}
-files: dict[str, pd.DataFrame] = {}
+sheet = Sheet()
 live(work.watched(), draw, since_s)
 if not any(len(each.rows) == len(points) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
-closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), files, pictures)
+closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), sheet)

@@ -5,8 +5,9 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.downloads.exports import Drawn, Table
+from pages.ui.controls.controls import folded
 from pages.ui.downloads.footer import closing
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
@@ -23,16 +24,7 @@ draw_field()
 since_s = time.monotonic()
 runs_at, axis_at, tokens_at, more_at = st.columns([16, 5, 7, 5], vertical_alignment="bottom")
 choice = choose(runs_at, axis_at, more_at)
-pictures: dict[str, Drawn] = {}
-tables: dict[str, Table] = {}
-
-
-def add(found: sections.Found) -> None:
-    """Keeps what a part has drawn for the files."""
-    pictures.update(found[0])
-    tables.update(found[1])
-
-
+sheet = Sheet()
 waiting = [(choice.sources[name], choice.labels[name]) for name in choice.unmeasured]
 if waiting:
     live([work_of(source).slot for source, _ in waiting], partial(draw_unmeasured, waiting, since_s), since_s)
@@ -42,33 +34,25 @@ if not choice.runs:
 at = moment(tokens_at, choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)
-add(sections.first_charts(view))
-tables["Runs"] = recipes(view.runs)
+sections.first_charts(view, sheet)
+sheet.tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)
 draw_made(choice.runs)
 if not presenting():  # a slide is one screen, and these are below it
     label, icon = "Train one now: charts that grow", ":material/model_training:"
-    more = st.expander(label, key="training_live", on_change="rerun", icon=icon)
-    if more.open:
-        with more:
-            draw_live(choice.folder)
-    add(sections.more_heads(view))
-    add(sections.losses(view))
-    add(sections.passage(view))
-    add(sections.index_maps(view))
+    folded(label, "training_live", partial(draw_live, choice.folder), icon)
+    sections.more_heads(view, sheet)
+    sections.losses(view, sheet)
+    sections.passage(view, sheet)
+    sections.index_maps(view, sheet)
     like = sections.alike(view.runs)
     found = sections.path_work(like).awaited() if like else None
     if found is not None:
-        add(sections.draw_paths(view, found, like))
-    add(sections.carriers(view))
+        sections.draw_paths(view, found, like, sheet)
+    sections.carriers(view, sheet)
     label, icon = "Model analysis table: a column a run, nine rows", ":material/table_chart:"
-    more = st.expander(label, key="training_analysis", on_change="rerun", icon=icon)
-    if more.open:
-        with more:
-            add(sections.analysis(view, found if len(like) == len(view.runs) else None))
+    of_all = found if len(like) == len(view.runs) else None
+    folded(label, "training_analysis", partial(sections.analysis, view, of_all, sheet), icon)
     label, icon = "What the paper says, and what these runs show", ":material/fact_check:"
-    more = st.expander(label, key="training_statements", on_change="rerun", icon=icon)
-    if more.open:
-        with more:
-            add(statements(choice.sources))
-closing(origin(choice.runs, choice.sources), tables, pictures)
+    folded(label, "training_statements", partial(statements, choice.sources, sheet), icon)
+closing(origin(choice.runs, choice.sources), sheet)

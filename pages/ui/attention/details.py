@@ -12,10 +12,10 @@ from engine.requests import MeasureAttention
 from pages.ui.attention.charts import pattern_map, raised_text
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
 from pages.ui.controls.texts import Chosen
-from pages.ui.downloads.exports import Drawn
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.drawing import draw_chart, draw_table
+from pages.ui.figures.sheet import Drawn, Sheet, Table
 from pages.ui.page.tables import to_csv
 
 N_LISTED = 200
@@ -42,8 +42,7 @@ def draw_details(
             "attention": number("Attention"),
             "raised_nats": number("Nats", help=help),
         }
-        shown, words = largest[list(columns)], f"The {N_LISTED} largest weights"
-        table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)
+        draw_table(largest, columns, f"The {N_LISTED} largest weights", table_at, height=430)
     asked = {**of_model(target), **text.named}
     request = MeasureAttention(**asked, mask=mask.text(), heads=",".join(names), out="attention.csv")
     what, heads = (target, text.text, mask), parse_heads(",".join(names), target.shape)
@@ -52,5 +51,6 @@ def draw_details(
     of = about(target, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
     pictures: dict[str, Drawn] = {"Attention pattern": lambda: pattern_map(map_cells(seen, view))}
     pictures["Text"] = partial(raised_text, seen, view)
+    tables: dict[str, Table] = {"Attention": lambda: to_csv(pattern_rows(seen, view))}
     origin = Origin("Attention", [request], measurements, of, [in_words(seen, view, names)])
-    closing(origin, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)
+    closing(origin, Sheet(pictures, tables))

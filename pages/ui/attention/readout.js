@@ -40,7 +40,7 @@ const sorted = values => [...values.keys()].filter(i => values[i] >= 0.005).sort
 function list(view, values, title, colour, text, full) {
   const box = make("section", "", colour)
   box.append(make("h4", title))
-  for (const i of sorted(values).slice(0, N_LISTED)) box.append(row(visible(view.seen.pieces[i]), place(view, i), text(values[i]), values[i] / full))
+  for (const i of sorted(values).slice(0, N_LISTED)) box.append(row(readable(view.seen.pieces[i]), place(view, i), text(values[i]), values[i] / full))
   if (box.childElementCount === 1) box.append(make("p", "nothing", "quiet"))
   return box
 }
@@ -76,23 +76,15 @@ function row(name, where, number, share) {
 }
 
 const place = ({ seen }, i) => make("span", i < seen.first ? "begin" : `${i + 1 - seen.first}`, "quiet")
-const quoted = piece => `“${visible(piece)}”`
+const quoted = piece => `“${readable(piece)}”`
 const nats = (value, signed) => (value < -0.005 ? "−" : signed && value > 0.005 ? "+" : "") + Math.abs(value).toFixed(2)
 
-// Blanks, and characters that show nothing or would turn the line around, as signs.
-const visible = text => (text === "" ? "⋯" : tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥")))
-const tame = text => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-  found => `⟨${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
+// Joiners and marks of direction too are signs here.
+const EVERY_SIGN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g
+const readable = text => (text === "" ? "⋯" : visible(text, EVERY_SIGN))
 
 function sign(text, className) {
   const element = make("i", text, className)
   element.ariaHidden = "true"
-  return element
-}
-
-function make(tag, text, className) {
-  const element = document.createElement(tag)
-  element.textContent = text
-  if (className) element.className = className
   return element
 }

@@ -157,10 +157,10 @@ function setText(view) {
     if (piece === "") span.append(sign("∙", "more"))
     piece.split("\n").forEach((line, l) => {
       if (l) span.append(sign("↵"), "\n")
-      span.append(tame(line))
+      span.append(tame(line, EVERY_SIGN))
     })
     if (!open(view, i)) span.classList.add("closed")
-    span.ariaLabel = `${visible(piece)}, token ${i + 1 - seen.first}`
+    span.ariaLabel = `${readable(piece)}, token ${i + 1 - seen.first}`
     return span
   })
   text.replaceChildren(...view.spans)

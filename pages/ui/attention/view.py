@@ -17,9 +17,9 @@ from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask
 from pages.ui.attention.tables import names_of, places_to_start
 from pages.ui.page.address import token_field, unseen_field
+from pages.ui.page.components import component_of
 from pages.ui.page.widget_writes import write
 
-HERE = Path(__file__).parent
 WHOLE_ROWS, N_LARGEST = 256, 32  # of a longer text only the largest sources of each destination are sent
 VIEW, PATTERN = "attention_view", "attention_pattern"
 TOKEN, SWITCHES = "attention_token", "attention_switches"  # what the address calls them
@@ -51,8 +51,6 @@ HTML = """
   <div class="readout" role="status" aria-live="polite"></div>
 </div>
 """
-CSS = (HERE / "view.css").read_text(encoding="utf-8")
-JS = "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in ("view", "map", "readout"))
 HAND_OVER = """
 export default function ({ data, parentElement }) {
   const page = parentElement.ownerDocument
@@ -61,7 +59,7 @@ export default function ({ data, parentElement }) {
 }
 """
 NOTHING = "<span hidden></span>\n<!-- draws nothing -->"
-_VIEW = component("headroom_attention_view", html=HTML, css=CSS, js=JS)
+_VIEW = component_of("attention_view", HTML, Path(__file__).parent, "view", "map", "readout")
 _PATTERN = component("headroom_attention_pattern", html=NOTHING, js=HAND_OVER)
 
 

@@ -1,6 +1,6 @@
 """Criteria compared on screen: what is chosen, the work that measures it, and charts and tables of what there is."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pandas as pd
@@ -19,8 +19,7 @@ from pages.ui.comparison import criteria_charts, criteria_tables
 from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.many_tasks import several, show_failed
 from pages.ui.downloads.origin import of_model, of_task, percent
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import MOST, number_field
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -48,14 +47,6 @@ AGREEMENT_HELP = (
     "order. Random: the first of its orders."
 )
 MEASURE_HELP = "In the background; what is finished is stored, whatever becomes of this page."
-
-
-@dataclass
-class CriteriaDownloads:
-    """What was drawn, for the downloads."""
-
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
 def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, task: TaskSpec) -> Comparing | None:
@@ -104,7 +95,7 @@ class CriteriaView:
         )  # fmt: skip
 
 
-def draw_comparison(of: CriteriaView, drawn: CriteriaDownloads) -> None:
+def draw_comparison(of: CriteriaView, sheet: Sheet) -> None:
     """What is measured so far, and how the measuring stands; to be run by `live`."""
     work, comparing = of.work, of.comparing
     found = max((ComparedCriteria(comparing), *work.stored()), key=lambda each: len(each.curves))
@@ -116,29 +107,28 @@ def draw_comparison(of: CriteriaView, drawn: CriteriaDownloads) -> None:
         st.caption(f"{len(found.curves)} of {n} curves are there.")
     show_failed({replace(comparing.task, name=name): reason for name, reason in found.failed.items()})
     if found.curves:
-        _draw(found, of.target.shape, of.slot, drawn)
+        _draw(found, of.target.shape, of.slot, sheet)
 
 
-def _draw(found: ComparedCriteria, shape: ModelShape, key: str, drawn: CriteriaDownloads) -> None:
+def _draw(found: ComparedCriteria, shape: ModelShape, key: str, sheet: Sheet) -> None:
     comparing, ranked = found.comparing, areas(found)
     along = ALONG[comparing.axis]
     lines, said = criteria_tables.lines(found), criteria_tables.in_words(ranked, found.n, along)
     st.markdown(said)
-    drawn.pictures["Criteria compared"] = criteria_charts.curves(lines, comparing.axis)
-    draw_chart(drawn.pictures["Criteria compared"], f"{key} curves", said)
+    sheet.draw("Criteria compared", criteria_charts.curves(lines, comparing.axis), f"{key} curves", said)
     of = f"{in_words(comparing.task)}; {found.n:,} questions; pruned: {along}."
     st.caption(f"{of} A click in the legend brings a line to the front, with Shift several.")
-    drawn.tables["Criteria, accuracies"] = criteria_tables.accuracies(found)
+    sheet.tables["Criteria, accuracies"] = criteria_tables.accuracies(found)
     if ranked:
-        table = drawn.tables["Criteria, areas"] = criteria_tables.area_table(ranked)
+        table = sheet.tables["Criteria, areas"] = criteria_tables.area_table(ranked)
         st.subheader("Area under each curve", help=AREA_HELP)
         shown = criteria_tables.area_words(table)
         st.dataframe(shown, hide_index=True, height="content", alt="Areas, intervals and verdicts")
-    drawn.tables["Criteria, scores"] = criteria_tables.scores_table(found, shape)
-    _draw_agreement(found, key, drawn)
+    sheet.tables["Criteria, scores"] = criteria_tables.scores_table(found, shape)
+    _draw_agreement(found, key, sheet)
 
 
-def _draw_agreement(found: ComparedCriteria, key: str, drawn: CriteriaDownloads) -> None:
+def _draw_agreement(found: ComparedCriteria, key: str, sheet: Sheet) -> None:
     cells: dict[Axis, pd.DataFrame] = {
         axis: each for axis in found.comparing.axes if len(each := criteria_tables.agreement_cells(found, axis))
     }
@@ -148,8 +138,8 @@ def _draw_agreement(found: ComparedCriteria, key: str, drawn: CriteriaDownloads)
     places = st.container(key=f"wraps {key} agreement").columns(max(2, len(cells)), gap="medium")
     for (axis, frame), at in zip(cells.items(), places, strict=False):
         name = f"Agreement of criteria, {NOUNS[axis]}"
-        drawn.pictures[name], drawn.tables[name] = criteria_charts.agreement(frame), frame
+        sheet.tables[name] = frame
         words = criteria_tables.agreement_in_words(frame)
         with at:
             st.markdown(f"{NOUNS[axis][:1].upper()}{NOUNS[axis][1:]}. {words}")
-            draw_chart(drawn.pictures[name], f"{key} agreement {axis}", words)
+            sheet.draw(name, criteria_charts.agreement(frame), f"{key} agreement {axis}", words)

@@ -16,8 +16,9 @@ from engine.studies.two_models import Agreed, agreed, farthest
 from pages.ui.figures import charts
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import GREY, UNDEFINED
-from pages.ui.figures.drawing import draw_chart
-from pages.ui.page.tables import number, p_in_words, plain, whole_percent, written
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
+from pages.ui.page.tables import number, p_in_words, plain, whole_percent
 
 Scale = Literal["root", "straight", "around zero"]
 AGREED_HELP = "Spearman's rank correlation over the heads, each with the head in its place in the other model."
@@ -104,37 +105,40 @@ def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame
 
 
 def draw_maps(
-    scores: Sequence[np.ndarray], names: Sequence[str], title: str, form: str, key: str, by_root: bool = False
-) -> dict[str, Picture]:
-    """Draws the two maps beside one another on one scale of colours; gives them for the downloads."""
-    scale, pictures = scale_of(scores, by_root=by_root), {}
+    scores: Sequence[np.ndarray],
+    names: Sequence[str],
+    title: str,
+    form: str,
+    key: str,
+    sheet: Sheet,
+    by_root: bool = False,
+) -> None:
+    """Draws the two maps beside one another on one scale of colours."""
+    scale = scale_of(scores, by_root=by_root)
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
         words = f"{name}: highest in L{best // each.shape[1]}H{best % each.shape[1]}"
         at.markdown(f"**{plain(name)}**")
-        pictures[f"{title}, {name}"] = score_map(each, title, form, scale)
-        draw_chart(pictures[f"{title}, {name}"], f"{key} map of {name}", words, at)
-    return pictures
+        sheet.draw(f"{title}, {name}", score_map(each, title, form, scale), f"{key} map of {name}", words, at)
 
 
 def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:
     """Draws the heads of `rows` whose scores differ most as a table; `write` says a score."""
     places = list(farthest(frame["first"].to_numpy(), frame["second"].to_numpy(), n))
     titles = {"name": "Head", "first": names[0], "second": names[1], "difference": "Second less first"}
-    shown = frame.iloc[places][list(titles)].reset_index(drop=True)
-    config = {column: st.column_config.Column(title) for column, title in titles.items()}
-    words, about = dict.fromkeys(("first", "second", "difference"), write), "The heads whose scores differ most"
-    st.dataframe(written(shown, **words), column_config=config, hide_index=True, height=340, alt=about)
+    formats = {name: write for name in ("first", "second", "difference")}
+    shown = frame.iloc[places].reset_index(drop=True)
+    draw_table(shown, titles, "The heads whose scores differ most", formats=formats, height=340)
 
 
 def draw_agreed(frame: pd.DataFrame, title: str, height: int) -> None:
     """Draws `agreed_rows` as a table; `title` says what each row is of."""
-    titles = {"of": title, "srcc": "SRCC", "interval": "95 % interval", "p": "p", "overlap": "Top 30 %"}
+    column = st.column_config.Column
+    about = "Of the 30 % highest of one, so many are among the other's."
+    titles = {"of": title, "srcc": column("SRCC", help=AGREED_HELP), "interval": "95 % interval", "p": "p",
+              "overlap": column("Top 30 %", help=about)}  # fmt: skip
     ends = zip(frame["low"], frame["high"], strict=True)
     signed = partial(number, sign=True)
     frame = frame.assign(interval=["–" if low != low else f"{signed(low)} to {signed(high)}" for low, high in ends])
-    about = {"overlap": "Of the 30 % highest of one, so many are among the other's.", "srcc": AGREED_HELP}
-    config = {column: st.column_config.Column(name, help=about.get(column)) for column, name in titles.items()}
-    words: dict[str, Any] = {"srcc": signed, "p": partial(number, digits=3), "overlap": whole_percent}
-    shown = written(frame[list(titles)], **words)
-    st.dataframe(shown, column_config=config, hide_index=True, height=height, alt="How far the two models agree")
+    formats = {"srcc": signed, "p": partial(number, digits=3), "overlap": whole_percent}
+    draw_table(frame, titles, "How far the two models agree", formats=formats, height=height)

@@ -1,41 +1,26 @@
 """The second model of a comparison, on the screens that set two side by side."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-import pandas as pd
 import streamlit as st
 
-from engine.measurement import Measurement
 from engine.models.session import Target
+from engine.receipts import Measurements
 from pages.ui.controls.selection import compared
 from pages.ui.controls.sidebar import Setup, look_for_model
 from pages.ui.downloads.origin import Origin, of_second
-from pages.ui.figures.charts import Picture
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import plain
 
 
-@dataclass
-class SecondDownloads:
-    """What a section on two models has drawn, for the downloads; nothing without a second one. `measurements`
-    are the second's."""
-
-    second: Target | None = None
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    says: list[str] = field(default_factory=list)
-    measurements: dict[str, Measurement[Any]] = field(default_factory=dict)
-
-    def told(self, of: Origin) -> Origin:
-        """The screen's origin with the second model in it."""
-        if self.second is None:
-            return of
-        requests = [*of.requests, *(of_second(each, self.second) for each in of.requests)]
-        about = f"{of.about} · compared with {self.second.spec.in_words}"
-        measurements = {**of.measurements, **self.measurements}
-        return replace(of, requests=requests, measurements=measurements, about=about, says=[*of.says, *self.says])
+def with_second(of: Origin, second: Target | None, measurements: Measurements) -> Origin:
+    """The screen's origin with the second model, if there is one, and its measurements in it."""
+    if second is None:
+        return of
+    requests = [*of.requests, *(of_second(each, second) for each in of.requests)]
+    about = f"{of.about} · compared with {second.spec.in_words}"
+    return replace(of, requests=requests, measurements={**of.measurements, **measurements}, about=about)
 
 
 def second_model(setup: Setup) -> Target | None:

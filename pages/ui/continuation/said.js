@@ -17,10 +17,3 @@ export default function ({ data, parentElement }) {
   const start = first.offsetTop - 10 // where it goes on, unless the end is out of sight then
   box.scrollTop = Math.max(start - 28, box.scrollHeight - box.clientHeight > start ? box.scrollHeight : 0)
 }
-
-const visible = text => tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥"))
-
-function tame(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g,
-                      sign => `⟨${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
-}

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamlit.components.v2 import component
+from pages.ui.page.components import component_of
 
-HERE = Path(__file__).parent
 HTML = """
 <div class="said">
   <div class="who"></div>
@@ -14,8 +13,7 @@ HTML = """
   <div class="note"></div>
 </div>
 """
-CSS, JS = ((HERE / f"said.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_said", html=HTML, css=CSS, js=JS)
+_COMPONENT = component_of("said", HTML, Path(__file__).parent, "said")
 
 
 def said(key: str, data: Mapping[str, Any]) -> None:

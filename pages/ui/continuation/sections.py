@@ -12,10 +12,9 @@ from pages.ui.continuation import charts
 from pages.ui.continuation.said import said
 from pages.ui.continuation.setting import Said
 from pages.ui.controls.controls import one_of
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import number_field
-from pages.ui.page.tables import percent
+from pages.ui.page.tables import probability, visible
 
 PROMPT = (
     "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "
@@ -28,7 +27,6 @@ SAYING_HELP = (
     "1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
 )
 SEED_HELP = "Of the draws: another seed, another continuation."
-VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 
 
 def choose() -> tuple[str, How]:
@@ -48,9 +46,7 @@ def choose() -> tuple[str, How]:
 def next_frame(found: NextTokens) -> pd.DataFrame:
     """One row a token and model: place (by the full model), token to be read, token_id, model, p, rank among these
     tokens, and p in words."""
-    tokens = [
-        text.translate(VISIBLE) or f"({token})" for text, token in zip(found.strings, found.token_ids, strict=True)
-    ]
+    tokens = [visible(text) or f"({token})" for text, token in zip(found.strings, found.token_ids, strict=True)]
     tokens = [text if tokens.count(text) == 1 else f"{text} ({token})"
               for text, token in zip(tokens, found.token_ids, strict=True)]  # fmt: skip
     parts = []
@@ -60,13 +56,8 @@ def next_frame(found: NextTokens) -> pd.DataFrame:
             {"place": range(len(p)), "token": tokens, "token_id": found.token_ids, "model": who, "p": p}
         )
         rank = part["p"].rank(ascending=False, method="first").astype(int)
-        parts.append(part.assign(rank=rank, said=[in_percent(each) for each in p]))
+        parts.append(part.assign(rank=rank, said=[probability(each) for each in p]))
     return pd.concat(parts, ignore_index=True)
-
-
-def in_percent(p: float) -> str:
-    """Such as "4.0 %"."""
-    return "< 0.1 %" if p < 0.001 else percent(p)
 
 
 def next_in_words(frame: pd.DataFrame) -> str:
@@ -80,13 +71,12 @@ def next_in_words(frame: pd.DataFrame) -> str:
     return " ".join(words)
 
 
-def draw(found: Said, prompt: str) -> dict[str, Picture]:
-    """Draws what is known so far: on the left the full model, on the right the pruned one; gives the charts."""
+def draw(found: Said, prompt: str, sheet: Sheet) -> None:
+    """Draws what is known so far: on the left the full model, on the right the pruned one."""
     nothing = found.mask is not None and found.mask.is_full
     frame = None if found.next is None else next_frame(found.next)
     if frame is not None:
         st.markdown(next_in_words(frame))
-    pictures: dict[str, Picture] = {}
     sides = {charts.FULL: found.full, charts.PRUNED: found.pruned}
     parts = _parting(found.full, found.pruned)
     said_at, bars_at = st.columns(2, gap="medium"), st.columns(2, gap="medium")  # the bars stand side by side
@@ -98,18 +88,16 @@ def draw(found: Said, prompt: str) -> dict[str, Picture]:
             _draw_said(who, each, prompt, parts)
         if frame is not None:
             title = f"Next token, {who}"
-            pictures[title] = charts.next_bars(frame, who)
             mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
             words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
-            draw_chart(pictures[title], f"continue_next {who}", f"{title}: {words}", below)
-    return pictures
+            sheet.draw(title, charts.next_bars(frame, who), f"continue_next {who}", f"{title}: {words}", below)
 
 
 def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:
     data: dict[str, Any] = {"who": who[:1].upper() + who[1:], "prompt": prompt, "pieces": [], "p": [], "note": "…"}
     if each is not None:
         note = f"It ended: {each.ended}." if each.ended else ""
-        p = [in_percent(float(np.exp(log_p))) for log_p in each.log_p]
+        p = [probability(float(np.exp(log_p))) for log_p in each.log_p]
         data |= {"pieces": list(each.pieces), "p": p, "note": note}
     said(f"continue_said {who}", data | {"parts": parts})
 

@@ -1,6 +1,6 @@
 """Controls that several screens share, bound to the address; `prefix` keeps the screens' parameters apart."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -103,6 +103,23 @@ def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key:
     return where.selectbox(label, options, key=key, bind="query-params", filter_mode="contains", **more)
 
 
+def choose_shots(where: DeltaGenerator, key: str, help: str, **more: Any) -> int:
+    """Draws the choice of how many solved examples stand in front of a question."""
+    counts = {count: str(count) for count in SHOT_COUNTS}
+    return one_of(where, "Solved examples", counts, key, help, default=SHOTS, **more)
+
+
+def folded(label: str, key: str, draw: Callable[[], T], icon: str | None = None, in_address: bool = False) -> T | None:
+    """Draws a folded part of the page; once it is unfolded, `draw` draws its inside. What that gives, None before."""
+    if in_address:
+        put_right(key, label, flag)
+    at = st.expander(label, key=key, on_change="rerun", icon=icon, bind="query-params" if in_address else None)
+    if not at.open:
+        return None
+    with at:
+        return draw()
+
+
 def with_own(options: Sequence[str], key: str) -> list[str]:
     """The options and, last, what the user typed or the address says instead of them."""
     own = st.session_state.get(key) or st.query_params.get(key)
@@ -118,9 +135,8 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     key = f"{prefix}_task"
     name = task_box(task_at, "Task", names, key, partial(open_own_questions, prefix), help=TASK_HELP)
     draw_own_questions(prefix, task_at, key)
-    counts, key = {count: str(count) for count in SHOT_COUNTS}, f"{prefix}_shots"
     shots_at = shots_at.container(gap="xxsmall")
-    shots = one_of(shots_at, "Solved examples", counts, key, SHOTS_HELP, default=SHOTS, width="stretch")
+    shots = choose_shots(shots_at, f"{prefix}_shots", SHOTS_HELP, width="stretch")
     put_right(f"{prefix}_same", "Same for all", flag)
     same = shots_at.checkbox("Same for all", key=f"{prefix}_same", help=SAME_HELP, **bound)
     about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}

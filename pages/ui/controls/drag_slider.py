@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from pages.ui.page.address import number_field
+from pages.ui.page.components import component_of
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold, write
 
-HERE = Path(__file__).parent
 HTML = """
 <div class="level">
   <div class="words"><label for="range"></label><button class="help" type="button" tabindex="-1">?</button></div>
@@ -32,8 +31,7 @@ HTML = """
   <div class="note"></div>
 </div>
 """
-CSS, JS = ((HERE / f"drag_slider.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_drag_slider", html=HTML, css=CSS, js=JS)
+_COMPONENT = component_of("drag_slider", HTML, Path(__file__).parent, "drag_slider")
 STEP = 5
 
 

@@ -13,6 +13,7 @@ from engine.importance.rankings import n_top
 from pages.ui.correlations import charts, tables
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
 
@@ -35,9 +36,14 @@ def choice(key: str, options: Sequence[Any], draw: "partial[Any]", **more: Any) 
 
 
 def draw_pair(
-    at: DeltaGenerator, labels: Sequence[str], pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], noun: str
-) -> tuple[tuple[str, str], dict[str, Picture]]:
-    """Draws the choice of two rankings and their scatter; gives their labels and the chart."""
+    at: DeltaGenerator,
+    labels: Sequence[str],
+    pairs: pd.DataFrame,
+    scores: Mapping[str, np.ndarray],
+    noun: str,
+    sheet: Sheet,
+) -> tuple[str, str]:
+    """Draws the choice of two rankings and their scatter; gives their labels."""
     at.subheader("Two rankings, one point a component", help="Click a cell of any matrix, or choose them here.")
     sides_at, scatter_at = at.columns([5, 7], gap="large")
     more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and solved examples."}
@@ -45,11 +51,11 @@ def draw_pair(
     second = choice(SIDES[1], [*labels[1:], labels[0]], partial(sides_at.selectbox, "and ranking"), **more)
     if missing := [side for side in (first, second) if side not in scores]:
         sides_at.caption(f"Not measured yet: {'; '.join(missing)}.")
-        return (first, second), {}
+        return first, second
     sides_at.markdown(said := tables.pair_in_words(pairs, scores, first, second))
     scatter = charts.rank_scatter(tables.rank_rows(scores[first], scores[second]), first, second, noun)
-    draw_chart(scatter, "correlations_pair", f"{first}; {second}. {said}", scatter_at)
-    return (first, second), {"Two rankings": scatter}
+    sheet.draw("Two rankings", scatter, "correlations_pair", f"{first}; {second}. {said}", scatter_at)
+    return first, second
 
 
 @dataclass(frozen=True)
@@ -66,23 +72,21 @@ class TaskPairs:
 
 
 def draw_tasks(
-    tasks_at: DeltaGenerator, overlap_at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str]
-) -> dict[str, Picture]:
+    tasks_at: DeltaGenerator, overlap_at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], sheet: Sheet
+) -> None:
     """Draws the matrices of tasks: the coefficient and the overlap."""
     tasks_at.subheader(tables.label(charts.MEASURES[of.method].title, of.shots), help=TASKS_HELP)
     overlap_at.subheader(tables.label("Top-30 % overlap", of.shots), help=OVERLAP_HELP.format(n_top(of.n) / of.n))
-    pictures = {}
     for view, at, column in (("tasks", tasks_at, of.method), ("overlap", overlap_at, "overlap")):
         cells = tables.cells(of.rows, column)
         drawn = charts.matrix(cells, of.names, pair, scaled(charts.MEASURES[column], cells, of.own_scale))
         _clickable(view, at, drawn, tables.takeaway(of.rows, column, of.n))
-        pictures[view.capitalize()] = drawn
-    return pictures
+        sheet.pictures[view.capitalize()] = drawn
 
 
 def draw_counts(
-    at: DeltaGenerator, of_counts: pd.DataFrame, pair: tuple[str, str], method: str, own_scale: bool
-) -> dict[str, Picture]:
+    at: DeltaGenerator, of_counts: pd.DataFrame, pair: tuple[str, str], method: str, own_scale: bool, sheet: Sheet
+) -> None:
     """Draws the matrices of shot counts: their mean over tasks, and each task's."""
     cross = tables.count_cells(of_counts, method)
     sides = [str(count) for count in sorted({*cross["shots_a"], *cross["shots_b"]})]
@@ -91,10 +95,10 @@ def draw_counts(
     at.markdown(says := tables.few_in_words(of_counts, method))
     mean_at, each_at = at.columns([3, 8], gap="medium")
     mean = charts.mean_matrix(tables.mean_cells(cross), sides, measure)
-    draw_chart(mean, "correlations_counts", says, mean_at)
+    sheet.draw("Mean of tasks", mean, "correlations_counts", says, mean_at)
     each = charts.small_matrices(cross, sorted(set(cross["at"])), sides, pair, measure)
     _clickable("counts", each_at, each, says)
-    return {"Mean of tasks": mean, "Shot counts": each}
+    sheet.pictures["Shot counts"] = each
 
 
 def scaled(measure: charts.Measure, cells: pd.DataFrame, own_scale: bool) -> charts.Measure:

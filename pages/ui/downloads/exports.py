@@ -6,7 +6,7 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -19,10 +19,9 @@ from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import rows
 from pages.ui.figures import charts
 from pages.ui.figures.colours import QUIET, light_theme
+from pages.ui.figures.sheet import Drawn, Table
 from pages.ui.page.tables import magnitude, to_csv
 
-Table = pd.DataFrame | Callable[[], bytes]  # or what makes the bytes of a CSV file
-Drawn = charts.Picture | Callable[[], charts.Picture]  # or what makes it
 VEGA_LITE, EXPOSED = "6.4", "window.vegaEmbed = vegaEmbed"  # what Altair writes; what a page needs of it
 N_ROWS = 60  # of a table on the page; the archive has all
 STYLE = """
@@ -42,7 +41,7 @@ window.views = Promise.all(specs.map((spec, i) => vegaEmbed(`#picture${i}`, spec
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ScreenFiles:
     """A screen as it is now: where its numbers come from, its tables and pictures by name, the session that has the
     receipts, and the link to it."""
 
@@ -85,7 +84,7 @@ def file_name(name: str, ending: str) -> str:
     return f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-') or 'file'}.{ending}"
 
 
-def to_zip(sheet: Sheet) -> bytes:
+def to_zip(sheet: ScreenFiles) -> bytes:
     """Pictures, tables, the command, the program, the receipt and the page, in one archive."""
     archive = io.BytesIO()
     origin = sheet.origin
@@ -103,7 +102,7 @@ def to_zip(sheet: Sheet) -> bytes:
     return archive.getvalue()
 
 
-def receipt(sheet: Sheet) -> str:
+def receipt(sheet: ScreenFiles) -> str:
     """What is known of how it was measured, as JSON: in short, and every record's own receipt."""
     parts = sheet.receipts()
     told = {"screen": sheet.origin.screen, "about": sheet.caption, "link": sheet.link, "command": sheet.origin.command}
@@ -111,7 +110,7 @@ def receipt(sheet: Sheet) -> str:
     return json.dumps(told, indent=1, default=str)
 
 
-def to_html(sheet: Sheet) -> bytes:
+def to_html(sheet: ScreenFiles) -> bytes:
     """The screen as one page, its charts alive: a pointer shows their numbers. It asks nothing of any network."""
     import vl_convert
 
@@ -145,7 +144,7 @@ def to_html(sheet: Sheet) -> bytes:
 """.encode()
 
 
-def _table(sheet: Sheet, name: str) -> str:
+def _table(sheet: ScreenFiles, name: str) -> str:
     frame = pd.read_csv(io.BytesIO(sheet.table(name)), keep_default_na=False)
     shown = frame.head(N_ROWS).to_html(index=False, border=0, float_format=partial(magnitude, digits=6))
     more = f'<p class="quiet">The first {N_ROWS} of {len(frame):,} rows.</p>' if len(frame) > N_ROWS else ""

@@ -1,13 +1,14 @@
 """The foot of every screen: the command that measures the same, how it was measured, and all it shows as files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
 
-from pages.ui.downloads.exports import Drawn, Sheet, Table, file_name, to_html, to_zip
+from pages.ui.downloads.exports import ScreenFiles, file_name, to_html, to_zip
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import draw_measured, permalink
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session
@@ -21,14 +22,14 @@ ZIP_HELP = "Every picture and table, the command, the program, the receipts and 
 SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
 
-def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, Drawn]) -> None:
+def closing(origin: Origin, sheet: Sheet) -> None:
     """Draws a row of buttons: the command, the receipts, the Python program, and the downloads. A file is made when its
     button is clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
     if presenting():
         st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # a slide leaves it out
         mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
-        _draw_buttons(Sheet(origin, tables, pictures, session(), permalink()))
+        _draw_buttons(ScreenFiles(origin, sheet.tables, sheet.pictures, session(), permalink()))
 
 
 def draw_command(command: str) -> None:
@@ -39,7 +40,7 @@ def draw_command(command: str) -> None:
 
 
 @st.fragment
-def _draw_buttons(sheet: Sheet) -> None:
+def _draw_buttons(sheet: ScreenFiles) -> None:
     """What can be opened; a part of its own, as the receipts are read when they are asked for, and nothing else changes
     then."""
     origin = sheet.origin
@@ -57,7 +58,7 @@ def _draw_buttons(sheet: Sheet) -> None:
             draw_measured(origin.measurements, origin.command)
 
 
-def _draw_files(sheet: Sheet) -> None:
+def _draw_files(sheet: ScreenFiles) -> None:
     page_at, archive_at = st.columns(2)
     with page_at:
         _button("This screen (HTML)", partial(to_html, sheet), sheet.origin.screen, ("html", "text/html"), HTML_HELP)

@@ -1,7 +1,8 @@
 """Charts, token texts and pictures, on screen and as files.
 
 `charts`: what all charts are made of, and how they become files
-`drawing`: pictures on screen
+`drawing`: pictures and tables on screen
+`sheet`: what a screen shows and hands to its downloads
 `colours`: the colours that are not the theme's
 `token_text`: a component that sets a text, each token tinted, with a readout beside it
 `text_picture`: a text with its tints as a picture, for files

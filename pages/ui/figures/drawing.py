@@ -1,8 +1,9 @@
-"""Pictures on screen."""
+"""Pictures and tables on screen."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from pages.ui.figures.charts import Picture
@@ -10,6 +11,7 @@ from pages.ui.figures.colours import GREY_INK
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import written
 
 LARGER, TALLEST_PX = 1.4, 430  # on a slide: type as the page's, and no picture stretched beyond that
 SMALLEST_PX = 18
@@ -24,6 +26,21 @@ def draw_chart(picture: Picture, key: str, words: str, at: DeltaGenerator | None
     spec = {**larger(picture.template), "datasets": picture.datasets} if presenting() else picture.spec
     where.vega_lite_chart(spec, key=key, alt=words.replace("**", ""), **selection)
     mark("chart", "drawn", at, key=key)  # Streamlit makes a class of the key only where clicks select
+
+
+def draw_table(
+    frame: pd.DataFrame,
+    titles: Mapping[str, Any],
+    words: str,
+    at: DeltaGenerator | None = None,
+    formats: Mapping[str, Callable[..., str]] | None = None,
+    **look: Any,
+) -> None:
+    """Draws the columns of a frame that `titles` has a title for, or a column of Streamlit's, written by `formats`;
+    `words` say to screen readers what it is. `look`: what else Streamlit is told."""
+    shown = frame[list(titles)]
+    shown = written(shown, **formats) if formats else shown
+    (st if at is None else at).dataframe(shown, column_config=dict(titles), hide_index=True, alt=words, **look)
 
 
 def grey_ink() -> str:

@@ -1,15 +1,16 @@
 """Sets of heads ablated together as a chart and a sentence: the best by prefix matching, beside others at random."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 import pandas as pd
 
-from engine.importance.head_sets import DRAWS, HeadSet
+from engine.importance.head_sets import DRAWS, HeadSet, n_sets
 from engine.shapes import ModelShape
 from pages.ui.figures import charts
 from pages.ui.figures.colours import palette
+from pages.ui.page.work import Work, live
 
 STRONGEST, RANDOM = "best by prefix matching", "as many others, at random"
 DOMAIN = palette(pruned=STRONGEST, random=RANDOM)
@@ -19,6 +20,29 @@ HELP = (
     "others do the same."
 )
 HEIGHT_PX = 280
+T = TypeVar("T")
+
+
+def draw_sets(
+    shape: ModelShape,
+    work: Work[dict[HeadSet, T]],
+    about: str,
+    draw: Callable[[dict[HeadSet, T]], None],
+    since_s: float,
+) -> None:
+    """Draws by `draw` what is known of the sets, the full model and one of them at least, and the button that measures
+    the rest; `about` is its help."""
+    stored = max(work.stored(), key=len, default={})
+    if len(stored) < n_sets(shape) and not work.under_way:
+        work.offer("Ablate the strongest together, and others at random", "science", about)
+
+    def draw_so_far() -> None:
+        work.line()
+        known = max((stored, work.found or {}), key=len)
+        if len(known) > 1:
+            draw(known)
+
+    live(work.watched(), draw_so_far, since_s)
 
 
 def rows(shape: ModelShape, values: Mapping[HeadSet, Mapping[str, Any]]) -> pd.DataFrame:

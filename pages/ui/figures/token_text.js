@@ -97,7 +97,7 @@ function tinted(data, i) {
 function drawLegend({ legend, data }) {
   const bar = make("div", "")
   const difference = data.view === "B − A"
-  bar.className = difference ? "bar difference" : "bar loss"
+  bar.className = difference ? "bar of-change" : "bar of-loss"
   const full = data.full
   legend.replaceChildren(
     ...(difference
@@ -255,21 +255,4 @@ const percent = p => p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`
 function nats(value, sign) {
   const text = Math.abs(value).toFixed(2)
   return (value < 0 && +text ? "−" : sign && +text ? "+" : "") + text
-}
-
-// Blanks, and characters that show nothing or would turn the line around, as signs.
-function visible(text) {
-  return tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥"))
-}
-
-function tame(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g,
-                      sign => `⟨${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
-}
-
-function make(tag, text, className) {
-  const element = document.createElement(tag)
-  element.textContent = text
-  if (className) element.className = className
-  return element
 }

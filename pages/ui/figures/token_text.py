@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.components.v2 import component
 
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.page.address import token_field
+from pages.ui.page.components import component_of
 from pages.ui.page.widget_writes import write
 
-HERE = Path(__file__).parent
 HTML = """
 <div class="reading">
   <div class="legend"></div>
@@ -26,8 +25,7 @@ HTML = """
   <div class="said" role="status" aria-live="polite"></div>
 </div>
 """
-CSS, JS = ((HERE / f"token_text.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_token_text", html=HTML, css=CSS, js=JS)
+_COMPONENT = component_of("token_text", HTML, Path(__file__).parent, "token_text")
 TOKENS = "passage_tokens"
 LOSS_NATS = 10.0  # full colour of a loss; guessing among 50,000 tokens costs 10.8
 PART_TOKENS = 1500  # more spans at once make a browser slow

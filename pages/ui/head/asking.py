@@ -14,10 +14,9 @@ from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.one_head import head_named
 from engine.studies.surveys import grid
-from pages.ui.controls.controls import one_of
+from pages.ui.controls.controls import choose_shots
 from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import local_tasks, several
-from pages.ui.page.defaults import SHOT_COUNTS, SHOTS
 from pages.ui.page.runtime import session
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
@@ -49,8 +48,7 @@ def choose(target: Target, data_dir: str | None) -> HeadControls:
     every = local_tasks(data_dir)
     draw = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, placeholder="none")
     names = several("head_tasks", every, draw, every[:N_TASKS])
-    counts = {count: str(count) for count in SHOT_COUNTS}
-    shots = one_of(shots_at, "Solved examples", counts, "head_shots", SHOTS_HELP, default=SHOTS, width="stretch")
+    shots = choose_shots(shots_at, "head_shots", SHOTS_HELP, width="stretch")
     tasks = tuple(grid([name for name in every if name in names], [shots]))
     return HeadControls((typed or "").strip() or first, tasks)
 

@@ -8,11 +8,12 @@ import streamlit as st
 
 from engine.heads.ov_tokens import OvTokens, ov_tokens
 from engine.studies.one_head import READ
-from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.runtime import session
-from pages.ui.page.tables import number, whole_percent, written
+from pages.ui.page.tables import number, whole_percent
 from pages.ui.page.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
@@ -26,27 +27,27 @@ MOST = 200  # letters of what is typed
 EXAMPLE = " fox"
 
 
-def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its tables for the downloads."""
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
     words_at, typed_at = st.columns([3, 2], vertical_alignment="bottom")
     words_at.subheader("What it says of a token, by weights", help=HELP)
     look = {"placeholder": f"such as “{EXAMPLE}”", "max_chars": MOST, "help": TYPED_HELP}
     typed = typed_at.text_input("Tokens of your own", key="head_token", bind="query-params", **look)
-    files: dict[str, pd.DataFrame] = {}
     typed = str(typed or "").replace("\0", "")  # from an address
     if typed.strip():
         own = _of_typed(known, typed)
         if own is not None:
-            files[TYPED] = tables.ov_rows(own)
-            _table(files[TYPED])
+            rows = tables.ov_rows(own)
+            sheet.add(TYPED, rows)
+            _table(rows)
     draw_missing(known, "tokens")
     found = known.found.tokens
     if found is not None:
-        files[TOKENS] = tables.ov_rows(found)
+        rows = tables.ov_rows(found)
         share = f"{whole_percent(found.copied)} of the {len(found.token_ids)} different tokens of “{READ}”"
         st.markdown(f"**{share}** are among the ten tokens that looking at them raises most.")
-        _table(files[TOKENS].sort_values("own_rank", kind="stable", ignore_index=True))
-    return {}, files
+        sheet.add(TOKENS, rows)
+        _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
 
 
 def _of_typed(known: Known, typed: str) -> OvTokens | None:
@@ -63,12 +64,9 @@ def _of_typed(known: Known, typed: str) -> OvTokens | None:
 
 
 def _table(frame: pd.DataFrame) -> None:
-    titles = {"token": "Token", "own_rank": "Rank of itself", "own": "by, s. d.", "raises": "Raises most"}
-    titles |= {"lowers": "Lowers most"}
-    config = {name: st.column_config.Column(title) for name, title in titles.items()}
-    config |= {name: st.column_config.Column(titles[name], width="large") for name in ("raises", "lowers")}
-    shown = written(frame[list(titles)], own=partial(number, digits=1, sign=True))
+    wide = partial(st.column_config.Column, width="large")
+    titles = {"token": "Token", "own_rank": "Rank of itself", "own": "by, s. d.", "raises": wide("Raises most")}
+    titles |= {"lowers": wide("Lowers most")}
+    formats = {"own": partial(number, digits=1, sign=True)}
     height = 40 + 35 * min(6, max(1, len(frame)))
-    st.dataframe(
-        shown, hide_index=True, height=height, column_config=config, alt="Tokens raised and lowered by weights"
-    )
+    draw_table(frame, titles, "Tokens raised and lowered by weights", formats=formats, height=height)

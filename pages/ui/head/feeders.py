@@ -1,17 +1,15 @@
 """Which earlier heads feed its keys: as a chart and a table whose rows lead to their own pages."""
 
 from functools import partial
-from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.asking import go_to
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, percent, written
+from pages.ui.page.tables import number, percent
 
 NAME = "Heads that feed it"
 HELP = (
@@ -23,34 +21,32 @@ HELP = (
 SHOWN = 40
 
 
-def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its chart and table for the downloads."""
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
     st.subheader("Which heads feed it", help=HELP)
     if not known.asked.head[0]:
         st.caption("None: its layer is the first, and its keys are made of the tokens and positions alone.")
-        return {}, {}
+        return
     draw_missing(known, "feeding")
     frame, fed = tables.feeder_rows(known.found), known.found.feeding
     if not len(frame) or fed is None:
-        return {}, {}
+        return
+    sheet.tables[NAME] = frame
     picture, words = charts.feeders(frame, float(fed.random.mean())), tables.feeders_in_words(frame)
     chart_at, table_at = st.container(key="wraps feeders").columns(2, gap="large")
     with chart_at:
-        draw_chart(picture, "head feeders", words)
+        sheet.draw(NAME, picture, "head feeders", words)
         st.caption("Up and right: looks at the token before, and is read by the keys. Dashed: random heads.")
     with table_at:
         st.markdown(words)
         titles = {"head": "Head", "previous_token": "Previous token", "share": "Part", "times_random": "Times random"}
         titles |= {"composition": "K-composition"}
-        shown = written(frame.head(SHOWN)[list(titles)], previous_token=number, share=percent,
-                        times_random=partial(number, digits=1), composition=partial(number, digits=3))  # fmt: skip
+        formats = {"previous_token": number, "share": percent, "times_random": partial(number, digits=1),
+                   "composition": partial(number, digits=3)}  # fmt: skip
         names, key = tuple(frame["head"]), f"head feeders of {known.asked.name}"
-        look: dict[str, Any] = {"hide_index": True, "height": 250, "key": key, "selection_mode": "single-row"}
-        look |= {"on_select": partial(_open, key, names), "alt": words}
-        config = {name: st.column_config.Column(title) for name, title in titles.items()}
-        st.dataframe(shown, column_config=config, **look)
+        selects = {"key": key, "selection_mode": "single-row", "on_select": partial(_open, key, names)}
+        draw_table(frame.head(SHOWN), titles, words, formats=formats, height=250, **selects)
         st.caption("A row that is selected opens that head.")
-    return {NAME: picture}, {NAME: frame}
 
 
 def _open(key: str, names: tuple[str, ...]) -> None:

@@ -1,5 +1,7 @@
 """The head with an ideal pattern in place of its own: how much of what it is worth is left then."""
 
+from functools import partial
+
 import altair as alt
 import pandas as pd
 import streamlit as st
@@ -10,9 +12,10 @@ from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, percent, whole_percent, written
+from pages.ui.page.tables import number, percent, whole_percent
 
 NAME = "With an ideal pattern"
 HELP = (
@@ -29,10 +32,11 @@ TEXTS = "Built-in texts"
 ENDS = -0.5, 1.25  # of the chart; beyond, a point stands at its edge
 
 
-def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its chart and table for the downloads."""
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
     st.subheader(NAME, help=HELP)
-    frame, pictures = rows(known.found), {}
+    frame = rows(known.found)
+    sheet.add(NAME, frame)
     clear = frame[frame["share"].notna()] if len(frame) else frame
     chart_at, table_at = st.container(key="wraps idealised").columns([3, 5], gap="large")
     with table_at:
@@ -42,20 +46,16 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
             titles = {"where": "Where", "pattern": "Pattern", "effect_nats": "Nats", "share": "Recovered"}
             if frame["acc_ideal"].notna().any():
                 titles |= {"acc_full": "Right", "acc_ablated": "ablated", "acc_ideal": "ideal"}
-            shown = written(frame[list(titles)], effect_nats=lambda value: number(value, 3, sign=True),
-                            share=percent, acc_full=percent, acc_ablated=percent, acc_ideal=percent)  # fmt: skip
-            config = {name: st.column_config.Column(title) for name, title in titles.items()}
-            narrow = [name for name in titles if name.startswith(("acc", "share", "effect"))]
-            config |= {
+            shares = [name for name in titles if name.startswith(("acc", "share"))]
+            formats = {"effect_nats": partial(number, digits=3, sign=True), **dict.fromkeys(shares, percent)}
+            config = titles | {
                 name: st.column_config.Column(titles[name], width=60 if name.startswith("acc") else 70)
-                for name in narrow
+                for name in formats
             }
-            st.dataframe(shown, column_config=config, hide_index=True, height="content", alt=in_short(frame))
+            draw_table(frame, config, in_short(frame), formats=formats, height="content")
     with chart_at:
         if len(clear):
-            pictures[NAME] = recovered(clear)
-            draw_chart(pictures[NAME], "head idealised", in_short(frame))
-    return pictures, {NAME: frame} if len(frame) else {}
+            sheet.draw(NAME, recovered(clear), "head idealised", in_short(frame))
 
 
 def rows(found: Portrait) -> pd.DataFrame:

@@ -8,12 +8,13 @@ import streamlit as st
 
 from engine.studies.one_head import READ, built_in
 from pages.ui.controls.controls import one_listed
-from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.text_picture import text_picture
 from pages.ui.figures.token_text import PART_TOKENS, component_data, token_text
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, percent, written
+from pages.ui.page.tables import number, percent
 
 COUNT = 12
 LOOKS, RAISES, LOSES = "Looked at most", "Raised most", "Text without the head"
@@ -30,22 +31,20 @@ SIGNS = ("predicted better without it", "predicted worse without it")
 WORDS = {"a": "with it", "b": "without", "change": "Change", "better": SIGNS[0], "worse": SIGNS[1]}
 
 
-def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its picture and tables for the downloads."""
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
     found, titles = known.found, list(built_in())
     head_at, text_at = st.columns([3, 2], vertical_alignment="bottom")
     head_at.subheader("In the built-in texts")
     about = "Of the texts that come with the app."
     title = one_listed(text_at, "Text", titles, "head_text", index=titles.index(READ), help=about)
-    pictures: dict[str, Picture] = {}
-    files: dict[str, pd.DataFrame] = {}
     draw_missing(known, "losses")
     if title in found.losses:
         rows = tables.loss_rows(found.losses[title])
         size = np.sort(np.abs(rows["change"]))[::-1]
         full = float(size[min(4, len(size) - 1)]) or 1.0
         tips = ("token:N|Token", "loss:Q|Loss, nats|.2f", "without:Q|without the head|.2f", "change:Q|Change|+.2f")
-        files[LOSES], pictures[LOSES] = rows, text_picture(rows, "change", full, SIGNS, *tips)
+        sheet.tables[LOSES], sheet.pictures[LOSES] = rows, text_picture(rows, "change", full, SIGNS, *tips)
         st.markdown(tables.losses_in_words(rows), help=LOSES_HELP)
         plain, without = found.losses[title]
         n_shown = min(len(plain), PART_TOKENS)
@@ -55,21 +54,21 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     if title in found.texts:
         seen = found.texts[title]
         looks_at, raises_at = st.container(key="wraps in texts").columns(2, gap="large")
-        files[LOOKS], files[RAISES] = tables.looked_rows(seen, COUNT), tables.raised_rows(seen, COUNT)
+        looked, raised = tables.looked_rows(seen, COUNT), tables.raised_rows(seen, COUNT)
+        sheet.add(LOOKS, looked)
+        sheet.add(RAISES, raised)
         with looks_at:
             st.markdown(f"**{LOOKS}**", help=LOOKS_HELP)
             titled = {"before": "After", "from": "from", "to": "looks at", "followed": "which is followed by"}
             titled |= {"attention": "Attention"}
-            _table(files[LOOKS], titled, attention=percent)
+            _table(looked, titled, attention=percent)
             st.caption(tables.rests_in_words(seen))
         with raises_at:
             st.markdown(f"**{RAISES}**", help=RAISES_HELP)
             titled = {"before": "After", "at": "at", "looks_at": "looking at", "token": "raises", "nats": "Nats"}
-            _table(files[RAISES], titled | {"came": "What came"}, nats=partial(number, sign=True))
-    return pictures, files
+            _table(raised, titled | {"came": "What came"}, nats=partial(number, sign=True))
 
 
 def _table(frame: pd.DataFrame, titles: dict[str, str], **words) -> None:  # noqa: ANN003
-    config = {name: st.column_config.Column(title) for name, title in titles.items()}
-    look = {"hide_index": True, "height": 40 + 35 * min(8, max(1, len(frame))), "alt": " ".join(titles.values())}
-    st.dataframe(written(frame[list(titles)], **words), column_config=config, **look)
+    height = 40 + 35 * min(8, max(1, len(frame)))
+    draw_table(frame, titles, " ".join(titles.values()), formats=words, height=height)

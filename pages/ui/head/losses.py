@@ -1,11 +1,9 @@
 """What is lost without the head on tasks and in context, and where it stands by every criterion."""
 
-import pandas as pd
 import streamlit as st
 
 from engine.studies.one_head import CRITERIA
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import number
@@ -22,21 +20,22 @@ PLACES_HELP = (
 CONTEXT_HELP = "Loss around the 500th token less that around the 50th (± 10), on solved questions of the first task."
 
 
-def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its charts and tables for the downloads."""
-    found, pictures = known.found, {}
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
+    found = known.found
     effects, places = tables.effect_rows(found), tables.place_rows(found)
     if not known.asked.tasks:
         st.caption("Choose a task to see what is lost on it without the head, and how important it is for it.")
-        return {}, {}
+        return
+    sheet.add(EFFECTS, effects)
+    sheet.add(PLACES, places)
     effects_at, places_at = st.container(key="wraps losses").columns(2, gap="large")
     with effects_at:
         st.subheader("What is lost without it", help=HELP)
         draw_missing(known, "tasks")
         if len(effects):
-            pictures[EFFECTS] = charts.effects(effects)
             words = tables.effects_in_words(effects)
-            draw_chart(pictures[EFFECTS], "head effects", words)
+            sheet.draw(EFFECTS, charts.effects(effects), "head effects", words)
             st.caption(words)
         draw_missing(known, "context")
         if found.context is not None:
@@ -48,8 +47,5 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     with places_at:
         st.subheader("How important it is", help=PLACES_HELP)
         if len(places):
-            pictures[PLACES] = charts.places(places)
-            draw_chart(pictures[PLACES], "head places", tables.places_in_words(places))
+            sheet.draw(PLACES, charts.places(places), "head places", tables.places_in_words(places))
         draw_missing(known, *CRITERIA)
-    files = {EFFECTS: effects, PLACES: places}
-    return pictures, {name: frame for name, frame in files.items() if len(frame)}

@@ -4,9 +4,8 @@ import streamlit as st
 
 from engine.heads.induction import VARIANTS
 from engine.studies.one_head import READ
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.induction_scores import ABOUT, TITLES
+from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.presentation import presenting
@@ -24,17 +23,17 @@ TEXT_HELP = f"“{READ}”. Along the dotted line a previous-token head looks; t
 SHORT_OF = {"bansal": "Bansal's variant"}
 
 
-def draw_portrait(known: Known) -> dict[str, Picture]:
-    """Draws them; gives the pictures for the downloads."""
-    found, pictures = known.found, {}
+def draw_portrait(known: Known, sheet: Sheet) -> None:
+    """Draws them."""
+    found = known.found
     wraps = st.container(key="wraps portrait")
     strip_at, probe_at, text_at = wraps.columns([16 if presenting() else 11, 9, 9], gap="medium")
     with strip_at:
         st.subheader("Among all heads", help=STRIP_HELP)
         draw_missing(known, "scores")
         if VARIANTS[0] in found.scores:
-            pictures[STRIP] = charts.score_strip(tables.score_rows(found))
-            draw_chart(pictures[STRIP], "head strip", tables.scores_in_words(found))
+            strip = charts.score_strip(tables.score_rows(found))
+            sheet.draw(STRIP, strip, "head strip", tables.scores_in_words(found))
             for variant in [each for each in found.scores if each != VARIANTS[0]]:
                 both = [f"{TITLES[each]} {number(found.score(each, variant))}, rank {found.rank(each, variant)}"
                         for each in ("prefix_matching", "copying")]  # fmt: skip
@@ -45,14 +44,13 @@ def draw_portrait(known: Known) -> dict[str, Picture]:
         if found.probe is not None:
             n, period = len(found.probe.pieces), found.probe.period
             offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
-            pictures[PROBE] = charts.pattern_map(tables.probe_cells(found.probe), n, offsets)
             words = f"Prefix matching {number(found.score('prefix_matching'))} of its attention."
-            draw_chart(pictures[PROBE], "head probe", words)
+            drawn = charts.pattern_map(tables.probe_cells(found.probe), n, offsets)
+            sheet.draw(PROBE, drawn, "head probe", words)
     with text_at:
         st.subheader("In a text", help=TEXT_HELP)
         draw_missing(known, "texts")
         if READ in found.texts:
             seen = found.texts[READ]
-            pictures[TEXT] = charts.pattern_map(tables.text_cells(seen), len(seen.token_ids), (1,))
-            draw_chart(pictures[TEXT], "head text", tables.rests_in_words(seen))
-    return pictures
+            drawn = charts.pattern_map(tables.text_cells(seen), len(seen.token_ids), (1,))
+            sheet.draw(TEXT, drawn, "head text", tables.rests_in_words(seen))

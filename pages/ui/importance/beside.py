@@ -12,14 +12,14 @@ import streamlit as st
 from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
+from engine.receipts import Measurements
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.studies.two_models import agreed
 from pages.ui.comparison import pairs
-from pages.ui.comparison.second import SecondDownloads, heading, second_model, shapes_in_words
+from pages.ui.comparison.second import heading, shapes_in_words
 from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line
-from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.charts import ROUGHLY
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.work import live
 
@@ -47,27 +47,25 @@ class FirstImportance:
         """Which score is meant of heads or FFNs."""
         return self.what if kind == "heads" else kind
 
+    def measurements(self, second: Target) -> Measurements:
+        """What is shown of the second model."""
+        setting, name = replace(self.setting, spec=second.spec), second.spec.in_words
+        return {f"{KINDS[kind]} of {name}": survey(second, setting, self.tasks, self.by(kind)) for kind in KINDS}
 
-def draw(setup: Setup, of: FirstImportance, since_s: float) -> SecondDownloads:
-    """Draws the section where a second model is chosen: what is missing is a button with its cost."""
-    drawn = SecondDownloads(second_model(setup))
-    if drawn.second is None:
-        return drawn
-    setting = replace(of.setting, spec=drawn.second.spec)
-    name = drawn.second.spec.in_words
-    for kind, title in KINDS.items():
-        drawn.measurements[f"{title} of {name}"] = survey(drawn.second, setting, of.tasks, of.by(kind))
-    heading(of.target, drawn.second, HELP)
-    found = _second_scores(of, drawn.second, since_s)
-    if why := shapes_in_words(of.target, drawn.second):
+
+def draw(of: FirstImportance, second: Target, sheet: Sheet, since_s: float) -> Measurements:
+    """Draws the section on the second model: what is missing is a button with its cost. Gives what it shows."""
+    heading(of.target, second, HELP)
+    found = _second_scores(of, second, since_s)
+    if why := shapes_in_words(of.target, second):
         st.caption(why)
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
-        names, means = _names(of, drawn.second), means_of(of.setting, heads)
-        drawn.pictures |= pairs.draw_maps(means, names, f"Mean of {len(heads)}", ROUGHLY, "importance", by_root=True)
+        names, means = (of.target.spec.in_words, second.spec.in_words), means_of(of.setting, heads)
+        pairs.draw_maps(means, names, f"Mean of {len(heads)}", ROUGHLY, "importance", sheet, by_root=True)
         if not why:
-            _draw_agreement(of, drawn, common, means, names)
-    return drawn
+            _draw_agreement(of, sheet, common, means, names)
+    return of.measurements(second)
 
 
 def both_of(first: Survey, second: Survey) -> dict[TaskSpec, tuple[Scores, Scores]]:
@@ -83,10 +81,6 @@ def means_of(setting: StudySettings, common: Mapping[TaskSpec, tuple[Scores, Sco
 def pairs_of(common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The scores of both models by task in words."""
     return {in_words(task): (first.scores, second.scores) for task, (first, second) in common.items()}
-
-
-def _names(of: FirstImportance, second: Target) -> tuple[str, str]:
-    return of.target.spec.in_words, second.spec.in_words
 
 
 def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[str, Survey]:
@@ -108,25 +102,20 @@ def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[
 
 
 def _draw_agreement(
-    of: FirstImportance,
-    drawn: SecondDownloads,
-    common: Mapping[str, Any],
-    means: Sequence[np.ndarray],
-    names: tuple[str, str],
+    of: FirstImportance, sheet: Sheet, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
 ) -> None:
     """How far the two agree, in words, head by head and task by task; of models with as many heads and layers."""
     words = [pairs.in_words(agreed(*means), "Heads")]
     if common["ffns"]:
         words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))
     st.markdown(said := "  \n".join(words), help=pairs.AGREED_HELP)
-    drawn.says.append(said)
-    frame = pairs.rows(of.target.shape, *means)
-    drawn.tables["Two models, heads"] = frame
-    drawn.pictures["Two models, heads"] = pairs.scatter(frame, names, ROUGHLY)
+    sheet.says.append(said)
+    frame = sheet.tables["Two models, heads"] = pairs.rows(of.target.shape, *means)
     scatter_at, table_at = st.columns([5, 6], gap="large")
-    draw_chart(drawn.pictures["Two models, heads"], "importance second scatter", said, scatter_at)
+    picture = pairs.scatter(frame, names, ROUGHLY)
+    sheet.draw("Two models, heads", picture, "importance second scatter", said, scatter_at)
     tables = [pairs.agreed_rows(pairs_of(common[kind])).assign(what=KINDS[kind]) for kind in KINDS if common[kind]]
-    rows = drawn.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
+    rows = sheet.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
     with table_at:
         shown = rows.assign(of=rows["what"] + ", " + rows["of"])
         pairs.draw_agreed(shown, "Scores of", min(370, 37 + 35 * len(shown)))

@@ -18,14 +18,14 @@ from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
 from pages.ui.controls.texts import choose_text
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.address import number_field
 from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
-from pages.ui.page.tables import number, written
+from pages.ui.page.tables import number
 
 SOURCES = {"text": "A long text", "task": "Solved questions"}
 TEXT = "A letter without a name"  # at first: several windows of prose
@@ -193,22 +193,21 @@ def verdict(low: float, high: float) -> str:
     return CHANCE
 
 
-def curves(found: LossesSoFar) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws loss by index and its slope; gives the charts and the tables by name."""
+def curves(found: LossesSoFar, sheet: Sheet) -> None:
+    """Draws loss by index and its slope."""
     losses: dict[str, Losses] = {tables.FULL: found.full}
     if found.mask is not None and not found.mask.is_full:
         losses[tables.PRUNED] = found.pruned
     curve, slope = tables.curves(losses), tables.slopes(losses)
-    pictures = {"Loss by index": charts.loss_curve(curve), "Slope": charts.slope_chart(slope)}
     curve_at, slope_at = st.container(key="wraps curves").columns([7, 5], gap="large")
     with curve_at:
         st.subheader("Loss by token index", help=CURVE_HELP)
-        draw_chart(pictures["Loss by index"], "incontext_curve", tables.curve_in_words(curve))
+        sheet.draw("Loss by index", charts.loss_curve(curve), "incontext_curve", tables.curve_in_words(curve))
     with slope_at:
         st.subheader("How fast it falls", help=SLOPE_HELP)
-        draw_chart(pictures["Slope"], "incontext_slope", tables.slope_in_words(slope))
+        sheet.draw("Slope", charts.slope_chart(slope), "incontext_slope", tables.slope_in_words(slope))
     every = tables.curves(losses, None).drop(columns=["first", "last"])
-    return pictures, {"Loss by index": every, "Slope": slope}
+    sheet.tables |= {"Loss by index": every, "Slope": slope}
 
 
 def choose_ablation() -> tuple[str, str]:
@@ -219,20 +218,20 @@ def choose_ablation() -> tuple[str, str]:
     return one_of(at, "One kind, closely", kinds, "incontext_kind", KIND_HELP, default="full"), fill
 
 
-def head_section(frame: pd.DataFrame, kind: str, n_texts: int) -> dict[str, Picture]:
-    """Draws the maps, the table of the ten heads that matter most and the scatter; gives the charts by name."""
+def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> None:
+    """Draws the maps, the table of the ten heads that matter most and the scatter."""
+    sheet.tables["Heads"] = frame
     st.caption(f"Over {frame['n'].iloc[0]} of {n_texts} texts. A cross marks a head that is pruned now.")
     reach = float(np.nanmax(np.abs(frame[list(KINDS)].to_numpy()))) or 1.0
     shown = [column for column in MAPS if column in frame]
-    pictures: dict[str, Picture] = {}
     for column, at in zip(shown, st.columns(3, gap="medium"), strict=False):
         own = reach if column in KINDS else float(frame[column].abs().max()) or 1.0
         title = charts.TITLES[column]
-        pictures[title] = charts.attribution_map(frame, column, own)
         with at:
             st.markdown(f"**{title}**")
             words = tables.map_in_words(frame, column)
-            draw_chart(pictures[title], f"incontext_map {column}", f"{title}. {words} {MAPS[column]}")
+            drawn, about = charts.attribution_map(frame, column, own), f"{title}. {words} {MAPS[column]}"
+            sheet.draw(title, drawn, f"incontext_map {column}", about)
             st.caption(f"{words} {MAPS[column]}")
     table_at, scatter_at = st.columns(2, gap="large")
     with table_at:
@@ -240,14 +239,12 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int) -> dict[str, Pict
         _top_table(frame, kind)
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
-        pictures[title] = charts.attribution_scatter(frame, kind)
         with scatter_at:
             st.markdown(f"**Are they induction heads? {kind.capitalize()} ablation**")
-            draw_chart(pictures[title], "incontext_scatter", words)
+            sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
             st.caption(words)
     else:
         scatter_at.caption("Open the Induction screen once, and each head's prefix matching is shown here beside it.")
-    return pictures
 
 
 def _top_table(frame: pd.DataFrame, kind: str) -> None:
@@ -265,7 +262,7 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
     }
     known = [column for column in columns if column in frame and frame[column].notna().any()]
     words = f"The ten heads of largest {kind} attribution to the in-context-learning score"
-    signed = {name: partial(number, sign=True) for name in known if name not in ("name", "prefix_matching")}
-    shown = written(frame.loc[order, known], **signed, **{name: number for name in known if name == "prefix_matching"})
-    st.dataframe(shown, column_config=columns, hide_index=True, height="content", alt=words)
+    formats = {name: number if name == "prefix_matching" else partial(number, sign=True) for name in known[1:]}
+    titles = {name: columns[name] for name in known}
+    draw_table(frame.loc[order], titles, words, formats=formats, height="content")
     open_heads(frame.loc[order, "name"].tolist())

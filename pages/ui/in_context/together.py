@@ -7,15 +7,14 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.importance.head_sets import HeadSet, Losses, n_sets, set_losses
+from engine.importance.head_sets import HeadSet, Losses, set_losses
 from engine.models.session import Target
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from pages.ui.figures import head_sets
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context.setting import InContextControls
 from pages.ui.page.tables import number
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import Work
 
 ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. What is done is kept."
 COLUMNS = {"score": "In-context-learning score (nats)", "loss": "Mean loss (nats)"}
@@ -32,33 +31,23 @@ def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.Da
     return head_sets.rows(target.shape, values)
 
 
-def draw(x: InContextControls, around: int) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its charts and table for the downloads."""
+def draw(x: InContextControls, around: int, sheet: Sheet) -> None:
+    """Draws the section."""
     since_s = time.monotonic()
     st.subheader("What the strongest induction heads do together", help=head_sets.HELP)
     if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
-        return {}, {}
+        return
     work = Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
-    losses = max(work.stored(), key=len, default={})
-    if len(losses) < n_sets(x.target.shape) and not work.under_way:
-        work.offer("Ablate the strongest together, and others at random", "science", ABOUT)
-    pictures: dict[str, Picture] = {}
-    tables: dict[str, pd.DataFrame] = {}
 
-    def draw_so_far() -> None:
-        work.line()
-        known = max((losses, work.found or {}), key=len)
-        if len(known) < 2:
-            return
-        tables["Heads together"] = frame = rows_of(x.target, known, around)
+    def draw_known(losses: dict[HeadSet, Losses]) -> None:
+        sheet.tables["Heads together"] = frame = rows_of(x.target, losses, around)
         wraps = st.container(key="wraps together")  # in a narrow window
         for (column, title), at in zip(COLUMNS.items(), wraps.columns(2, gap="large"), strict=True):
             shown = head_sets.by_size(frame, column)
             words = head_sets.in_words(shown, lambda nats: f"{number(nats)} nats")
-            pictures[TITLES[column]] = head_sets.chart(shown, title, ".2~f")
+            drawn = head_sets.chart(shown, title, ".2~f")
             at.markdown(f"**{TITLES[column]}**  \n{words}")
-            draw_chart(pictures[TITLES[column]], f"incontext_together {column}", words, at)
+            sheet.draw(TITLES[column], drawn, f"incontext_together {column}", words, at)
 
-    live(work.watched(), draw_so_far, since_s)
-    return pictures, tables
+    head_sets.draw_sets(x.target.shape, work, ABOUT, draw_known, since_s)

@@ -13,13 +13,13 @@ import streamlit as st
 from engine.heads.induction import SCORES, InductionScores, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.session import Target
+from engine.receipts import Measurements
 from engine.studies.two_models import agreed
 from pages.ui.comparison import pairs
-from pages.ui.comparison.second import SecondDownloads, heading, second_model, shapes_in_words
+from pages.ui.comparison.second import heading, shapes_in_words
 from pages.ui.controls.controls import one_of
-from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.charts import ROUGHLY
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts
 from pages.ui.induction.tables import copying_share, head_scores
 from pages.ui.page.runtime import session
@@ -44,44 +44,40 @@ class FirstInduction:
     frame: pd.DataFrame
 
 
-def draw(setup: Setup, of: FirstInduction) -> SecondDownloads:
-    """Draws the section where a second model is chosen; its scores are measured if they are not stored."""
-    second = second_model(setup)
-    if second is None:
-        return SecondDownloads()
+def draw(of: FirstInduction, second: Target, sheet: Sheet) -> Measurements:
+    """Draws the section on the second model, whose scores are measured if they are not stored. Gives what it shows."""
     names = (of.target.spec.in_words, second.spec.in_words)
-    drawn = SecondDownloads(second.as_usual)
     scores = induction(second, of.variant, of.seed)
-    drawn.measurements[f"Scores of {names[1]}"] = scores
+    shows = {f"Scores of {names[1]}": scores}
     heading(of.target, second, HELP)
     found = scores.stored(session())
     if found is None:
         found = Work("second induction", f"Induction scores of {names[1]}", scores, while_seen=True).awaited()
     if found is None:
-        return drawn
+        return shows
     frame = head_scores(second.shape, found, ())
-    drawn.tables[f"Induction scores, {names[1]}"] = frame
+    sheet.tables[f"Induction scores, {names[1]}"] = frame
     st.markdown(said := "  \n".join(counts_in_words((of.frame, frame), names)), help=CORNER_HELP)
-    drawn.says.append(said)
+    sheet.says.append(said)
     named = {each: charts.TITLES[each] for each in SCORES}
     score = one_of(st.container(), "Score of both", named, "induction_both", "For the maps and the points below.")
     form = ".0%" if score == "copying" else ROUGHLY
     both = [values_of(each, score) for each in (of.found, found)]
-    drawn.pictures |= pairs.draw_maps(both, names, charts.TITLES[score], form, "induction")
+    pairs.draw_maps(both, names, charts.TITLES[score], form, "induction", sheet)
     if why := shapes_in_words(of.target, second):
         st.caption(why)
-        return drawn
+        return shows
     words = pairs.in_words(agreed(*both), charts.TITLES[score])
     st.markdown(words, help=pairs.AGREED_HELP)
-    drawn.says.append(words)
-    rows = drawn.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.target.shape, *both)
-    picture = drawn.pictures["Two models, heads"] = pairs.scatter(rows, names, form)
+    sheet.says.append(words)
+    rows = sheet.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.target.shape, *both)
     scatter_at, table_at = st.columns([5, 6], gap="large")
-    draw_chart(picture, "induction second scatter", words, scatter_at)
+    picture = pairs.scatter(rows, names, form)
+    sheet.draw("Two models, heads", picture, "induction second scatter", words, scatter_at)
     with table_at:
         st.markdown("**Where they differ most**")
         pairs.draw_farthest(rows, names, percent if score == "copying" else partial(number, digits=3))
-    return drawn
+    return shows
 
 
 def values_of(found: InductionScores, score: str) -> np.ndarray:

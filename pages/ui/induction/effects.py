@@ -17,8 +17,10 @@ from engine.progress import Progress
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.statistics import paired
 from pages.ui.controls.sidebar import Setup
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import SAMPLE
-from pages.ui.page.tables import number, percent, written
+from pages.ui.page.tables import number, percent
 from pages.ui.page.work import Work, live
 
 N_HEADS = 8  # the strongest by prefix matching, besides those that are selected
@@ -58,8 +60,8 @@ def effects(setup: Setup, target: Target, task: TaskSpec, names: Sequence[str]) 
     return composed(target, ("effects", task, setup.data_dir, *names), body)
 
 
-def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Draws the section; gives its table for the downloads."""
+def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame, sheet: Sheet) -> None:
+    """Draws the section."""
     since_s = time.monotonic()
     st.subheader("What each does for this task", help=HELP)
     strongest = frame.nlargest(N_HEADS, "prefix_matching")["name"].tolist()
@@ -72,7 +74,7 @@ def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame) -> d
         work.offer(label, "science", about)
     live(work.watched(), work.line, since_s)
     if table.empty:
-        return {}
+        return
     scores = frame.set_index("name")[["prefix_matching", "copying", "copying_share"]]
     table = table.join(scores, on="head").sort_values("change", ignore_index=True)
     titles = {
@@ -87,8 +89,6 @@ def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame) -> d
     }
     words = {"acc": percent, "change": lambda change: number(100 * change, 1, sign=True), "copying_share": percent}
     words |= dict.fromkeys(("p", "prefix_matching"), partial(number, digits=3))
-    config = {name: st.column_config.Column(title) for name, title in titles.items()}
-    height, about = min(360, 40 + 35 * len(table)), "Accuracy without single heads"
-    shown = written(table[list(titles)], **words)
-    st.dataframe(shown, hide_index=True, height=height, alt=about, column_config=config)
-    return {"Single heads": table}
+    height = min(360, 40 + 35 * len(table))
+    draw_table(table, titles, "Accuracy without single heads", formats=words, height=height)
+    sheet.tables["Single heads"] = table

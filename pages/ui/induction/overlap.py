@@ -13,14 +13,13 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, grid, survey
-from pages.ui.controls.controls import one_listed, one_of
+from pages.ui.controls.controls import choose_shots, one_listed
 from pages.ui.controls.many_tasks import importance_work, local_tasks, mark_known, setting_of, show_failed, so_far
 from pages.ui.controls.sidebar import Setup
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, effects, together
 from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
-from pages.ui.page.defaults import SHOT_COUNTS, SHOTS
+from pages.ui.page.defaults import SHOTS
 from pages.ui.page.tables import number, written
 from pages.ui.page.work import live
 
@@ -44,16 +43,15 @@ def importance_of(setup: Setup, target: Target) -> Measurement[Survey]:
 
 
 def draw(
-    setup: Setup, target: Target, found: InductionScores, heads: pd.DataFrame, since_s: float
-) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its charts and tables for the downloads."""
+    setup: Setup, target: Target, found: InductionScores, heads: pd.DataFrame, since_s: float, sheet: Sheet
+) -> None:
+    """Draws the section."""
     st.header("What importance keeps of it", divider="gray")
     available = local_tasks(setup.data_dir)
     task_at, shots_at, button_at = st.columns([5, 3, 4], vertical_alignment="bottom")
     about = "Its line is drawn thick; all others thin."
     name = one_listed(task_at, "Task in front", available, "induction_task", help=about)
-    about, counts = "In the questions behind the importance.", {count: str(count) for count in SHOT_COUNTS}
-    shots = one_of(shots_at, "Solved examples", counts, "induction_shots", about, default=SHOTS)
+    shots = choose_shots(shots_at, "induction_shots", "In the questions behind the importance.")
     tasks = grid(available, [shots])
     setting = setting_of(setup, aggregate="ranks")  # the sizes of the tasks' scores differ
     work = importance_work(setting, target, tasks, "heads", "importance of all", "Importance of every task")
@@ -70,26 +68,23 @@ def draw(
     show_failed(measured.failed)
     orders = {task: order(one) for task, one in scores.items()}
     mean = aggregate(scores, setting.aggregate) if len(scores) > 1 else None
-    pictures: dict[str, Picture] = {}
-    tables: dict[str, pd.DataFrame] = {}
     for score, at in zip(BOTH, st.columns(2, gap="large"), strict=True):
         lines = retained_lines(capacity(found, score), orders, name, None if mean is None else order(mean))
         title = f"{charts.TITLES[score]} left"
-        pictures[title] = charts.retained_chart(lines, score)
-        tables[title] = lines
+        sheet.tables[title] = lines
         with at:
             st.subheader(title, help=LEFT_HELP)
-            draw_chart(pictures[title], f"left {score}", f"{title} against heads pruned")
+            drawn = charts.retained_chart(lines, score)
+            sheet.draw(title, drawn, f"left {score}", f"{title} against heads pruned")
     if scores:
         rows = overlap_rows(heads, scores | ({} if mean is None else {"aggregate": mean}))
-        tables["Importance and induction"] = rows
+        sheet.tables["Importance and induction"] = rows
         words, height = "Rank correlation of importance with induction, by task", min(400, 40 + 35 * len(rows))
         srcc = dict.fromkeys(("prefix_matching_srcc", "copying_srcc"), partial(number, sign=True))
         shown = written(rows, **srcc, **dict.fromkeys(("prefix_matching_p", "copying_p"), partial(number, digits=3)))
         st.dataframe(shown, hide_index=True, height=height, column_config=_columns(), alt=words)
-    tables |= effects.draw(setup, target, TaskSpec(name, shots), heads)
-    more = together.draw(setup, target, TaskSpec(name, shots))
-    return pictures | more[0], tables | more[1]
+    effects.draw(setup, target, TaskSpec(name, shots), heads, sheet)
+    together.draw(setup, target, TaskSpec(name, shots), sheet)
 
 
 def _columns() -> dict[str, Any]:

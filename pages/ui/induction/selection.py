@@ -16,11 +16,12 @@ from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.controls.heads import open_heads
 from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.induction.charts import TITLES
 from pages.ui.induction.charts import shown as shown_as
 from pages.ui.page.marks import mark
-from pages.ui.page.tables import number, percent, written
+from pages.ui.page.tables import number, percent
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
 REPORTED = "heads_reported"  # by key of a table: the heads that the browser last had selected in it
@@ -32,10 +33,10 @@ def selected_heads(shape: ModelShape) -> tuple[str, ...]:
     return tuple(name for name in st.session_state.get(SELECTED, ()) if name in shape.head_names)
 
 
-def chart_with_heads(view: str, picture: Picture, words: str) -> None:
+def chart_with_heads(view: str, name: str, picture: Picture, words: str, sheet: Sheet) -> None:
     """Draws a chart whose selection `head` (layer, head) selects heads; `words` say the same to screen readers."""
     key = _key(view)
-    draw_chart(picture, key, words, on_select=partial(_from_chart, view, key), selection_mode="head")
+    sheet.draw(name, picture, key, words, on_select=partial(_from_chart, view, key), selection_mode="head")
 
 
 def head_table(frame: pd.DataFrame) -> None:
@@ -47,11 +48,11 @@ def head_table(frame: pd.DataFrame) -> None:
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
         st.session_state.setdefault(REPORTED, {})[key] = set(shown["name"][rows])
     config: dict[str, Any] = {"name": st.column_config.TextColumn("Head", pinned=True)}
-    config |= {shown_as(name): st.column_config.NumberColumn(title) for name, title in TITLES.items()}
+    config |= {shown_as(name): title for name, title in TITLES.items()}
     words = {shown_as(name): partial(number, digits=3) for name in TITLES} | {"copying_share": percent}
-    look: dict[str, Any] = {"hide_index": True, "height": 330, "alt": "All heads with their induction scores"}
-    look |= {"selection_mode": "multi-row", "on_select": partial(_from_table, key, tuple(shown["name"]))}
-    st.dataframe(written(shown[list(config)], **words), column_config=config, key=key, **look)
+    selects = {"selection_mode": "multi-row", "on_select": partial(_from_table, key, tuple(shown["name"]))}
+    about = "All heads with their induction scores"
+    draw_table(shown, config, about, formats=words, height=330, key=key, **selects)
 
 
 def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:

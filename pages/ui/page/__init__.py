@@ -9,6 +9,7 @@
 `offers`: a model of the hub that is not here: looked up and downloaded once somebody agrees
 `saved_views`: saved views: links with a name, in an order
 `presentation`: presentation mode, light or dark, and stepping through saved views
+`components`: the app's own components: HTML, with stylesheets and scripts from files
 `front_page`: the page for the browser, with the script that makes one history entry of each action
 `security_headers`: who may ask the server, and what its pages may ask of others
 `marks`: invisible elements that tests and scripts wait for

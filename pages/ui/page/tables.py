@@ -10,6 +10,7 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 
 RANK_TITLE = "Rank (1 = most important)"  # on every screen, in tables, tooltips and axes
+BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 MOST_WRITTEN = 2000  # rows: of more the page would wait for the words
 
 
@@ -84,6 +85,16 @@ def plain(text: object) -> str:
     # a colon only where it may begin a directive or an emoji, an underscore only where it may begin an emphasis
     line = re.sub(r"([\\`*{}\[\]()#!|<>$~&^]|:(?=\w)|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)
     return re.sub(r"^(\d*)([-+.=])", r"\1\\\2", line)
+
+
+def visible(piece: str) -> str:
+    """A token with its blanks to be seen."""
+    return piece.translate(BLANKS)
+
+
+def probability(p: float) -> str:
+    """Such as "4.0 %"; "< 0.1 %" where it is less."""
+    return "< 0.1 %" if p < 0.001 else percent(p)
 
 
 def p_in_words(p: float) -> str:

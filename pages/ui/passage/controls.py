@@ -16,9 +16,10 @@ from pages.ui.controls.controls import Levels, one_of
 from pages.ui.controls.pruning import HEADS, RANKING
 from pages.ui.controls.selection import compared
 from pages.ui.controls.sidebar import Setup
+from pages.ui.figures.drawing import draw_table
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import level_percent, number, plain, written
+from pages.ui.page.tables import level_percent, number, plain
 from pages.ui.page.widget_writes import write
 from pages.ui.passage.tables import VIEWS, largest
 
@@ -87,7 +88,6 @@ def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> Non
     }
     for at, gains, title in zip(where.columns(2), (True, False), ("B better", "B worse"), strict=True):
         at.markdown(f"**{title}**")
-        shown, words = largest(frame, text, gains)[list(columns)], f"The ten tokens on which {title.lower()} by most"
-        signed = {"difference_nats": partial(number, sign=True)}
-        shown = written(shown.reset_index(drop=True), loss_a_nats=number, loss_b_nats=number, **signed)
-        at.dataframe(shown, column_config=columns, hide_index=True, alt=words)
+        formats = {"loss_a_nats": number, "loss_b_nats": number, "difference_nats": partial(number, sign=True)}
+        shown = largest(frame, text, gains).reset_index(drop=True)
+        draw_table(shown, columns, f"The ten tokens on which {title.lower()} by most", at, formats)

@@ -11,11 +11,10 @@ from engine.demo import Landmark
 from engine.models.masks import Mask
 from engine.texts.tokenloss import TokenLosses, same_tokens
 from pages.ui.figures.token_text import PART_TOKENS
-from pages.ui.page.tables import number, percent
+from pages.ui.page.tables import number, probability, visible
 
 CONTEXT_CHARACTERS = 48
 N_LARGEST = 10
-VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 ALIKE_NATS = 0.1  # a probability that is 10 % larger or smaller
 VIEWS = ("B − A", "A", "B")
 
@@ -28,11 +27,6 @@ def token_frame(a: TokenLosses, b: TokenLosses) -> pd.DataFrame:
     frame = frame.assign(loss_a_nats=a.loss_nats[:n], loss_b_nats=b.loss_nats[:n])
     frame = frame.assign(difference_nats=frame["loss_b_nats"] - frame["loss_a_nats"])
     return frame.assign(rank_a=a.rank[:n], rank_b=b.rank[:n])
-
-
-def visible(piece: str) -> str:
-    """The piece with its blanks to be seen."""
-    return piece.translate(VISIBLE)
 
 
 def largest(frame: pd.DataFrame, text: str, gains: bool) -> pd.DataFrame:
@@ -107,8 +101,7 @@ def measured_in_words(loss_a: float, loss_b: float) -> str:
 
 
 def _p(loss_nats: float) -> str:
-    p = float(np.exp(-loss_nats))
-    return "< 0.1 %" if p < 0.001 else percent(p)
+    return probability(float(np.exp(-loss_nats)))
 
 
 def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str]:

@@ -12,18 +12,8 @@ import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
-from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import (
-    RANK_TITLE,
-    magnitude,
-    number,
-    p_in_words,
-    percent,
-    percents,
-    plain,
-    whole_percent,
-    written,
-)
+from pages.ui.figures.drawing import draw_table
+from pages.ui.page.tables import RANK_TITLE, magnitude, number, p_in_words, percent, percents, plain, whole_percent
 from pages.ui.prune.estimates import EstimateLine, trust
 from pages.ui.prune.experiment import AnswersSoFar
 
@@ -129,16 +119,15 @@ def change_in_words(change: Paired) -> str:
     return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95 % interval {ends}"
 
 
-def component_tables(where: DeltaGenerator, heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
+def component_tables(heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
     """Draws what the map and the bars show as two tables, the most important first."""
     columns = {
-        "name": st.column_config.TextColumn("Name"),
-        "score": st.column_config.NumberColumn("Importance"),
+        "name": "Name",
+        "score": "Importance",
         "rank": st.column_config.NumberColumn(RANK_TITLE, help="By the importance shown, whatever order prunes."),
-        "state": st.column_config.TextColumn("State"),
+        "state": "State",
     }
-    for at, frame, noun in zip(where.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
-        shown = frame.sort_values(["score", "rank"], ascending=[False, True])[list(columns)]
-        words = f"All {noun} with their importance"
-        shown = written(shown, score=partial(magnitude, digits=4))
-        at.dataframe(shown, column_config=columns, hide_index=True, height=300, alt=words)
+    for at, frame, noun in zip(st.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
+        shown = frame.sort_values(["score", "rank"], ascending=[False, True])
+        formats = {"score": partial(magnitude, digits=4)}
+        draw_table(shown, columns, f"All {noun} with their importance", at, formats, height=300)

@@ -78,7 +78,7 @@ function turn(view, at, layer) {
 
 function paint(view) {
   const { data, cells, grid, root } = view, pruned = prunedNow(view)
-  const ramp = getComputedStyle(grid).getPropertyValue("--st-chart-sequential-colors").split(/,(?![^(]*\))/)
+  const ramp = colorsOf(grid, "--st-chart-sequential-colors")
   grid.ariaLabel = `${data.words} Arrow keys move, Enter prunes or restores, with Shift the whole layer.`
   for (const [layer, label] of view.labels) label.classList.toggle("gone", data.gone.includes(layer))
   cells.forEach((cell, at) => {
@@ -109,10 +109,4 @@ function paint(view) {
 function mixed(ramp, share) {
   const at = Math.min(1, share) * (ramp.length - 1), low = Math.floor(at), high = Math.ceil(at)
   return `color-mix(in srgb, ${ramp[high]} ${(100 * (at - low)).toFixed(0)}%, ${ramp[low]})`
-}
-
-function make(tag, text) {
-  const element = document.createElement(tag)
-  element.textContent = text
-  return element
 }

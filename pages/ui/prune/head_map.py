@@ -12,26 +12,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import streamlit as st
-from streamlit.components.v2 import component
 
 from engine.errors import UsageError
 from engine.models.masks import Mask, parse_edits
 from engine.shapes import ModelShape
 from pages.ui.figures.charts import row_height
+from pages.ui.page.components import component_of
 from pages.ui.page.tables import magnitude, percent
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.tables import LAYER_GONE
 
-HERE = Path(__file__).parent
 HTML = """
 <div class="parts">
   <div class="grid" role="group"></div>
   <div class="scale"><span class="title"></span><div class="ramp"></div><div class="ticks"></div></div>
 </div>
 """
-CSS, JS = ((HERE / f"head_map.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_head_map", html=HTML, css=CSS, js=JS)
+_COMPONENT = component_of("head_map", HTML, Path(__file__).parent, "head_map")
 ON = "prune maps show"
 HELD_S = 6.0  # of clicks in a row: each has the page run anew, and the browser is that much behind
 TEXT = "prune_mask"  # where the edits are kept: the field, and so the address

@@ -1,6 +1,7 @@
 """The Prune screen's work for the worker: what measures an experiment, its ranking, its estimates and its curve."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from engine.composed import deferred
@@ -8,7 +9,6 @@ from engine.importance.criteria import CRITERIA
 from engine.importance.estimates import gradients
 from engine.importance.rankings_of import PARTS, Axis, Evidence
 from engine.models.masks import Mask
-from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests
 from pages.ui.page.defaults import NOUNS
 from pages.ui.page.runtime import session, store
@@ -48,20 +48,14 @@ def curve_work(x: Experiment, axis: Axis, known: Evidence, slot: str = "curve", 
 
 def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
     """What reads the stored estimates; again when something was stored."""
-
-    def read() -> Iterator[Progress[Estimates]]:
-        yield Progress(1, 1, read_estimates(x, known, session()))
-
-    return Work("estimates", "Estimates", Action(f"{x.key} {store().n_puts}", read), 1)
+    read = partial(read_estimates, x, known, session())
+    return Work("estimates", "Estimates", Action.of(f"{x.key} {store().n_puts}", read), 1)
 
 
 def questions_work(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[Requests]:
     """What renders the questions of a task; finished at once if they are stored."""
-
-    def render() -> Iterator[Progress[Requests]]:
-        yield Progress(1, 1, get_requests(task, data_dir, store()))
-
-    return Work(slot, "Preparing the questions", Action(f"{task} {data_dir}", render), priority)
+    render = partial(get_requests, task, data_dir, store())
+    return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render), priority)
 
 
 def forecast(x: Experiment) -> Callable[[], None] | None:

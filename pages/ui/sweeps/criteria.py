@@ -7,11 +7,12 @@ import streamlit as st
 
 from engine.questions.requests import TaskSpec
 from engine.studies.compare import ALONG
-from pages.ui.comparison.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
+from pages.ui.comparison.criteria import CriteriaView, choose_comparing, draw_comparison
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, tasks_in_words
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import live
 
@@ -25,10 +26,10 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
         st.info("Choose at least one criterion.", icon=":material/checklist:")
         return
     target, since_s = wait_for_model(setup), time.monotonic()
-    of, drawn = CriteriaView("sweep compare", setting_of(setup, n_questions), target, comparing), CriteriaDownloads()
+    of, drawn = CriteriaView("sweep compare", setting_of(setup, n_questions), target, comparing), Sheet()
     stored = of.work
     stored.stored()
     live(stored.watched(), partial(draw_comparison, of, drawn), since_s)
     questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"
     told = about(target, tasks_in_words([task]), questions, pruned)
-    closing(Origin("Sweeps", [of.request], {TITLE: of.measurement}, told), drawn.tables, drawn.pictures)
+    closing(Origin("Sweeps", [of.request], {TITLE: of.measurement}, told), drawn)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
 from engine.questions.requests import TaskSpec
@@ -12,90 +11,90 @@ from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import POWER_HELP
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart, grey_ink
+from pages.ui.figures.drawing import grey_ink
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and what they are
-Drawn = tuple[Mapping[str, Picture], Mapping[str, pd.DataFrame]]
 NOTHING = "Nothing is measured here yet."
 
 
-def draw_section(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int, published: Known) -> Drawn:
-    """Draws a section; gives its charts and tables by name, for the downloads."""
+def draw_section(
+    section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int, published: Known, sheet: Sheet
+) -> None:
+    """Draws a section."""
     if not rows:
         st.caption(NOTHING)
-        return {}, {}
-    curves = partial(_curves, published=published)
-    draw = {"heads": curves, "ffns": curves, "both": _grid, "transfer": _transfer}.get(section, _lines)
-    pictures, more = draw(section, rows, front, permille)
-    return pictures, {"Accuracies": tables.table(rows), **more}
+        return
+    sheet.tables["Accuracies"] = tables.table(rows)
+    if section in ("heads", "ffns"):
+        _curves(section, rows, front, published, sheet)
+    elif section == "both":
+        _grid(rows, sheet)
+    elif section == "transfer":
+        _transfer(rows, permille, sheet)
+    else:
+        _lines(section, rows, front, sheet)
 
 
-def _curves(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int, published: Known) -> Drawn:
-    axis: Axis = "ffns" if section == "ffns" else "heads"
+def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Known, sheet: Sheet) -> None:
     own = [row for row in rows if row.point.by == "own"]
     random = [row for row in rows if row.point.by == "random"]
-    frame, pictures = tables.curves(own, random, axis, front.name), {}
+    frame = tables.curves(own, random, axis, front.name)
     st.markdown(tables.curves_in_words(frame, NOUNS[axis]))
     each = tables.by_shots(frame)
     for (shots, mine), at in zip(each, _side_by_side(len(each)), strict=True):
-        title = f"{section}, {_shots(shots)}"
-        pictures[title] = charts.curves(mine, axis)
+        title = f"{axis}, {_shots(shots)}"
         with at:
             st.subheader(_shots(shots), help=CURVES_HELP)
             words = tables.curves_in_words(mine, NOUNS[axis])
-            draw_chart(pictures[title], f"sweep {title}", words)
+            sheet.draw(title, charts.curves(mine, axis), f"sweep {title}", words)
     table = tables.break_table(break_points(own, axis), published[0])
     st.subheader("How much can go", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
     height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
-    return pictures, {"Break points": table}
+    sheet.tables["Break points"] = table
 
 
-def _grid(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int) -> Drawn:
-    cells, pictures = tables.grid(rows), {}
+def _grid(rows: Sequence[SweepRow], sheet: Sheet) -> None:
+    cells = sheet.tables["Means over tasks"] = tables.grid(rows)
     st.markdown(tables.grid_in_words(cells, SMALL_LOSS))
     each = tables.by_shots(cells)
     for (shots, mine), at in zip(each, _side_by_side(max(1, len(each))), strict=False):
         title = f"heads and FFNs, {_shots(shots)}"
         edges = tables.border(mine, SMALL_LOSS)
-        pictures[title] = charts.grid_map(tables.spread(mine), edges, SMALL_LOSS)
+        drawn = charts.grid_map(tables.spread(mine), edges, SMALL_LOSS)
         with at:
             st.subheader(_shots(shots), help=GRID_HELP)
-            draw_chart(pictures[title], f"sweep {title}", tables.grid_in_words(mine, SMALL_LOSS))
-    return pictures, {"Means over tasks": cells}
+            sheet.draw(title, drawn, f"sweep {title}", tables.grid_in_words(mine, SMALL_LOSS))
 
 
-def _transfer(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int) -> Drawn:
+def _transfer(rows: Sequence[SweepRow], permille: int, sheet: Sheet) -> None:
     own = [row for row in rows if row.point.by == "own"]
     frame = tables.transfer([row for row in rows if row.point.by != "own"], own)
     if frame.empty:
         st.caption(NOTHING)
-        return {}, {}
+        return
     words = tables.transfer_in_words(frame, permille / 1000)
     st.markdown(words)
-    chart = charts.transfer_map(frame)
-    draw_chart(chart, "sweep transfer", words)
-    return {"Transfer": chart}, {"Transfer": frame}
+    sheet.draw("Transfer", charts.transfer_map(frame), "sweep transfer", words)
+    sheet.tables["Transfer"] = frame
 
 
-def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int) -> Drawn:
-    frame, pictures = tables.lines(rows), {}
+def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet) -> None:
+    frame = sheet.tables["Curves"] = tables.lines(rows)
     st.markdown(tables.lines_in_words(frame))
     each = tables.by_shots(frame)
     for (shots, mine), at in zip(each, _side_by_side(len(each)), strict=True):
         title = f"{section}, {_shots(shots)}"
-        pictures[title] = charts.lines(mine)
         with at:
             st.subheader(_shots(shots) if section == "outside" else in_words(front), help=LINES_HELP[section])
-            draw_chart(pictures[title], f"sweep {title}", tables.lines_in_words(mine))
-    return pictures, {"Curves": frame}
+            sheet.draw(title, charts.lines(mine), f"sweep {title}", tables.lines_in_words(mine))
 
 
 CURVES_HELP = "Thin: one task each. The band: three random rankings, each a mean of tasks."

@@ -1,5 +1,4 @@
-"""The parts of the Training screen. Each draws itself and gives pictures and tables for the files; what is folded away
-is neither computed nor drawn."""
+"""The parts of the Training screen. Each draws itself; what is folded away is neither computed nor drawn."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -14,10 +13,10 @@ import streamlit as st
 
 from engine.training.phase_change import joint_components
 from pages.ui.controls.controls import one_listed, one_of
-from pages.ui.downloads.exports import Drawn, Table
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import theme_of
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.text_picture import text_picture
 from pages.ui.page.address import number_field
 from pages.ui.page.tables import plain
@@ -31,7 +30,6 @@ from pages.ui.training.tint import FULL_NATS, VIEWS, draw_tint
 IN_A_ROW, FILE_PX = 4, 380
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
-Found = tuple[dict[str, Drawn], dict[str, Table]]
 HEADS_HELP = {
     "prefix_matching": "Attention to what followed an earlier copy of the token, on repeated random tokens. Induction "
     "heads have most of it. A line a head.",
@@ -87,8 +85,8 @@ class TrainingFrames:
 Panel = Callable[[DrawnRun, TokenAxis], Picture]
 
 
-def row(view: TrainingFrames, key: str, words: str, panel: Panel, named: bool = True) -> dict[str, Drawn]:
-    """Draws a panel a run, side by side, and gives them as one picture for a file."""
+def row(view: TrainingFrames, key: str, words: str, panel: Panel, sheet: Sheet, named: bool = True) -> None:
+    """Draws a panel a run, side by side; in a file they are one picture."""
     for first in range(0, len(view.runs), IN_A_ROW):
         part = view.runs[first : first + IN_A_ROW]
         for run, at in zip(part, st.columns(min(len(view.runs), IN_A_ROW), gap="small"), strict=False):
@@ -96,7 +94,7 @@ def row(view: TrainingFrames, key: str, words: str, panel: Panel, named: bool = 
                 if named:
                     name_run(view, run)
                 draw_chart(panel(run, view.look), f"training {key} {run.name}", f"{words} of {run.label}.")
-    return {words: partial(_in_file, view, panel)}
+    sheet.pictures[words] = partial(_in_file, view, panel)
 
 
 def name_run(view: TrainingFrames, run: DrawnRun) -> None:
@@ -122,24 +120,23 @@ def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis
     return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0])
 
 
-def first_charts(view: TrainingFrames) -> Found:
+def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     """In-context score and prefix matching, a column a run: that they come together is what the screen is about."""
-    pictures = row(view, "score", "In-context score", partial(score_panel, view))
+    row(view, "score", "In-context score", partial(score_panel, view), sheet)
     words, panel = "Prefix matching of every head", partial(heads_panel, view, "prefix_matching")
-    pictures |= row(view, "prefix", words, panel, named=False)
-    return pictures, {"Over training": view.every}
+    row(view, "prefix", words, panel, sheet, named=False)
+    sheet.tables["Over training"] = view.every
 
 
-def more_heads(view: TrainingFrames) -> Found:
+def more_heads(view: TrainingFrames, sheet: Sheet) -> None:
     """Previous-token heads."""
     st.subheader("Previous-token heads", help=HEADS_HELP["previous_token"])
     words = "Previous-token score of every head"
-    return row(view, "previous", words, partial(heads_panel, view, "previous_token")), {}
+    row(view, "previous", words, partial(heads_panel, view, "previous_token"), sheet)
 
 
-def losses(view: TrainingFrames) -> Found:
+def losses(view: TrainingFrames, sheet: Sheet) -> None:
     """Loss, and what each doubling of the tokens gains, of all runs together."""
-    pictures: dict[str, Drawn] = {}
     titles = (("loss", "Loss", "Loss, nats a token", "Of held-out text. In the window the curve is not convex."),
               ("gain_rate", "What more training gains", "d loss / d ln(tokens), nats",
                "The slope of the loss by the logarithm of the tokens: the lower, the faster a run learns then. Which "
@@ -152,11 +149,10 @@ def losses(view: TrainingFrames) -> Found:
                 f"training {column}",
                 f"{title} of each run.",
             )
-        pictures[title] = partial(charts.curves, view.every, view.windows, view.still, column, axis)
-    return pictures, {}
+        sheet.pictures[title] = partial(charts.curves, view.every, view.windows, view.still, column, axis)
 
 
-def index_maps(view: TrainingFrames) -> Found:
+def index_maps(view: TrainingFrames, sheet: Sheet) -> None:
     """Where in the text the loss falls, over training."""
     help = (
         "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
@@ -168,8 +164,8 @@ def index_maps(view: TrainingFrames) -> Found:
     def panel(run: DrawnRun, look: TokenAxis) -> Picture:
         return charts.heat_panel(frames[run.name], view.windows, run.label, look)
 
-    pictures = row(view, "slopes", "d loss by d ln(index) over training", panel)
-    return pictures, {"Slopes by index": pd.concat(frames.values(), ignore_index=True)}
+    row(view, "slopes", "d loss by d ln(index) over training", panel, sheet)
+    sheet.tables["Slopes by index"] = pd.concat(frames.values(), ignore_index=True)
 
 
 def path_work(runs: Sequence[DrawnRun]) -> Work[list[np.ndarray]]:
@@ -189,7 +185,7 @@ def alike(runs: Sequence[DrawnRun]) -> tuple[DrawnRun, ...]:
     return tuple(run for run in measured if of(run) == of(measured[0]))
 
 
-def draw_paths(view: TrainingFrames, found: Sequence[np.ndarray], of: Sequence[DrawnRun]) -> Found:
+def draw_paths(view: TrainingFrames, found: Sequence[np.ndarray], of: Sequence[DrawnRun], sheet: Sheet) -> None:
     """The path of each run on the same two axes."""
     st.subheader("The path of the whole run", help=PATHS_HELP)
     frame = tables.paths(of, found)
@@ -200,10 +196,11 @@ def draw_paths(view: TrainingFrames, found: Sequence[np.ndarray], of: Sequence[D
     if left_out := [run.label for run in view.runs if run not in of]:
         st.caption(plain(f"Not drawn, as other tokens were measured: {'; '.join(left_out)}."))
     here = replace(view, runs=tuple(of), every=view.every)
-    return row(here, "path", "Paths on two components", panel), {"Paths": frame}
+    row(here, "path", "Paths on two components", panel, sheet)
+    sheet.tables["Paths"] = frame
 
 
-def carriers(view: TrainingFrames) -> Found:
+def carriers(view: TrainingFrames, sheet: Sheet) -> None:
     """Which heads carry the change: ablations along the before-and-after vector, and of the in-context score."""
     help = (
         "Each head is ablated, its attention pattern and those of the heads behind it kept, at some snapshots. First: "
@@ -217,8 +214,7 @@ def carriers(view: TrainingFrames) -> Found:
     ablated = tuple(run for run in view.runs if len(frames[run.name]))
     if not ablated:
         st.caption("In none of these runs were heads ablated.")
-        return {}, {}
-    pictures: dict[str, Drawn] = {}
+        return
     for what, title in (("along", "Ablations along before-and-after"), ("score", "Ablations and the in-context score")):
         of = tuple(run for run in ablated if frames[run.name][what].notna().any())
         if not of:
@@ -231,18 +227,18 @@ def carriers(view: TrainingFrames) -> Found:
             return charts.ablation_panel(frames[run.name], view.windows, run.label, look, what)
 
         here = TrainingFrames(of, view.every, view.windows, view.look, view.still)
-        pictures |= row(here, f"bars {what}", title, panel)
-        pictures |= row(here, f"over {what}", f"{title}, over training", over, named=False)
-    return pictures, {"Ablations": pd.concat(frames.values(), ignore_index=True)}
+        row(here, f"bars {what}", title, panel, sheet)
+        row(here, f"over {what}", f"{title}, over training", over, sheet, named=False)
+    sheet.tables["Ablations"] = pd.concat(frames.values(), ignore_index=True)
 
 
-def passage(view: TrainingFrames) -> Found:
+def passage(view: TrainingFrames, sheet: Sheet) -> None:
     """A passage tinted by what training has changed, and two of its tokens over training."""
     st.subheader("A passage", help=PASSAGE_HELP)
     read_by = [run for run in view.runs if run.trajectory.passages]
     if not read_by:
         st.caption("No passage was measured on these runs.")
-        return {}, {}
+        return
     text_at, run_at, by_at, a_at, b_at = st.columns([7, 6, 9, 3, 3], vertical_alignment="bottom")
     names = list(dict.fromkeys(name for run in read_by for name in run.trajectory.passages))
     first = names.index(FIRST_PASSAGE) if FIRST_PASSAGE in names else 0
@@ -267,18 +263,18 @@ def passage(view: TrainingFrames) -> Found:
     def panel(run: DrawnRun, look: TokenAxis) -> Picture:
         return charts.tokens_panel(frame, view.windows, run.label, look)
 
-    pictures = row(here, "two tokens", "Loss of two tokens of the passage", panel)
+    row(here, "two tokens", "Loss of two tokens of the passage", panel, sheet)
     change = tables.change(run, name)
-    pictures["Passage, end minus start"] = partial(
+    sheet.pictures["Passage, end minus start"] = partial(
         text_picture, change, "change", FULL_NATS["change"], ("predicted better", "predicted worse"),
         "token:N|Token; before:Q|Loss at the start, nats|.2f; after:Q|Loss at the end, nats|.2f")  # fmt: skip
-    return pictures, {"Tokens of the passage": frame, "Passage": change.drop(columns="piece")}
+    sheet.tables |= {"Tokens of the passage": frame, "Passage": change.drop(columns="piece")}
 
 
-def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None) -> Found:
+def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None, sheet: Sheet) -> None:
     """The model analysis table: a column a run, nine rows."""
     st.caption(ANALYSIS_HELP)
     drawn = analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
     draw_chart(drawn, "training analysis", words, width="content")
-    return {"Model analysis table": partial(analysis_table, view.runs, view.still, found)}, {}
+    sheet.pictures["Model analysis table"] = partial(analysis_table, view.runs, view.still, found)

@@ -83,7 +83,7 @@ function build(view) {
   const shape = JSON.stringify([data.runs.map(run => [run.label, run.window]), data.low, data.high, data.log])
   if (view.shape === shape) return
   view.shape = shape
-  const colours = getComputedStyle(part(".training")).getPropertyValue("--st-chart-categorical-colors").split(/,(?![^(]*\))/)
+  const colours = colorsOf(part(".training"), "--st-chart-categorical-colors")
   const coloured = (tag, k) => { const made = document.createElement(tag); made.style.setProperty("--colour", colours[k % colours.length]); return made }
   part(".bands").replaceChildren(...data.runs.flatMap((run, k) => {
     if (!run.window) return []
@@ -105,8 +105,8 @@ function build(view) {
 function show(view) {
   const { data, input, part, play } = view, tokens = data.stops[view.at]
   if (!view.down) input.value = Math.round(FINE * place(data, tokens))
-  part("output").textContent = said(tokens)
-  input.ariaValueText = `${said(tokens)} tokens`
+  part("output").textContent = inTokens(tokens)
+  input.ariaValueText = `${inTokens(tokens)} tokens`
   play.textContent = view.timer === null ? "▶ Play" : "■ Stop"
   play.ariaLabel = view.timer === null ? "Play training" : "Stop"
   data.runs.forEach((run, k) => { view.lines[k].textContent = view.lines[k].title = run.said[nearest(run.tokens, tokens)] })
@@ -132,14 +132,3 @@ function tokensAt({ low, high, log }, share) {
 }
 
 const along = share => `calc(var(--thumb) / 2 + ${share} * (100% - var(--thumb)))`
-
-function nearest(sorted, value) {
-  let best = 0
-  for (let i = 1; i < sorted.length; i++) if (Math.abs(sorted[i] - value) < Math.abs(sorted[best] - value)) best = i
-  return best
-}
-
-function said(tokens) {
-  for (const [size, letter] of [[1e9, " G"], [1e6, " M"], [1e3, " k"]]) if (tokens >= size) return `${+(tokens / size).toPrecision(3)}${letter}`
-  return `${tokens}`
-}

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from pages.ui.page.address import number_field
+from pages.ui.page.components import component_of
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.training.charts import MOMENT, TokenAxis
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tables import at_each
 
-HERE = Path(__file__).parent
 HTML = """
 <div class="training">
   <div class="head">
@@ -29,8 +28,7 @@ HTML = """
   <div class="runs"></div>
 </div>
 """
-CSS, JS = ((HERE / f"slider.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_training_slider", html=HTML, css=CSS, js=JS)
+_COMPONENT = component_of("training_slider", HTML, Path(__file__).parent, "slider")
 KEY, DRAG, SEEN = "training_tokens", "training drag", "training seen"
 FIELD_HELP = (
     "Where the marker stands, in tokens trained on. On the slider: arrow keys go from snapshot to snapshot, Home and "

@@ -8,7 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from engine.training.findings import findings
-from pages.ui.downloads.exports import Drawn, Table
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.tables import typeset
 from pages.ui.page.work import Action, Work
 from pages.ui.training.runs import RunSource, trajectory_of
@@ -20,15 +21,15 @@ CAPTION = (
 )
 
 
-def statements(sources: Mapping[str, RunSource]) -> tuple[dict[str, Drawn], dict[str, Table]]:
-    """Draws the statements as a table, and gives it for the files."""
+def statements(sources: Mapping[str, RunSource], sheet: Sheet) -> None:
+    """Draws the statements as a table."""
     st.caption(CAPTION)
     known = [each for source in sources.values() if (each := trajectory_of(source)) is not None]
     of = hashlib.sha256(b"".join(each.token_losses.tobytes() + each.icl.tobytes() for each in known)).hexdigest()
     action = Action.of(of, partial(findings, known))  # scikit-learn takes a second to import
     found = Work("training statements", "Statements of the paper", action, 2).awaited()
     if found is None:
-        return {}, {}
+        return
     frame = pd.DataFrame(
         [(typeset(each.text), each.verdict, typeset(each.ours)) for each in found], columns=["text", "verdict", "ours"]
     )
@@ -38,5 +39,5 @@ def statements(sources: Mapping[str, RunSource]) -> tuple[dict[str, Drawn], dict
         "ours": st.column_config.TextColumn("These runs", width="large"),
     }
     about = "The statements of the paper, and which of them hold for these runs"
-    st.dataframe(frame, column_config=config, hide_index=True, row_height=ROW_PX, alt=about, height="content")
-    return {}, {"Statements": frame}
+    draw_table(frame, config, about, row_height=ROW_PX, height="content")
+    sheet.tables["Statements"] = frame

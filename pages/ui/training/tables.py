@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from engine.training.phase_change import before_and_after, gain_rates, index_slopes, projections, slope_indices
-from pages.ui.page.tables import number, whole_percent
+from pages.ui.page.tables import number, visible, whole_percent
 from pages.ui.training.runs import DrawnRun
 
 KINDS = ("previous token", "induction", "other")
@@ -144,11 +144,6 @@ def two_that_part(run: DrawnRun, passage: str) -> list[int]:
     """The tokens (from 0) that the window changes most: the one predicted better, and the one predicted worse."""
     found = change(run, passage)["change"].to_numpy(float)
     return [] if np.isnan(found).all() else sorted({int(np.nanargmin(found)), int(np.nanargmax(found))})
-
-
-def visible(piece: str) -> str:
-    """A token with its blanks to be seen."""
-    return piece.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")
 
 
 def at_each(run: DrawnRun) -> list[str]:

@@ -39,8 +39,7 @@ function build(view) {
 
 function values({ data }) {
   const field = document.getElementById(data.field), tokens = +(field?.value || data.tokens[data.last])
-  let at = 0
-  data.tokens.forEach((each, i) => { if (Math.abs(each - tokens) < Math.abs(data.tokens[at] - tokens)) at = i })
+  const at = nearest(data.tokens, tokens)
   const rows = { change: [data.last, data.first], since: [at, data.first], loss: [at, null] }[data.view]
   const [to, from] = rows.map(row => row === null ? null : data.losses[row])
   return { at, shown: to.map((loss, i) => loss === null || (from && from[i] === null) ? null : loss - (from ? from[i] : 0)) }
@@ -58,8 +57,8 @@ function paint(view) {
   part(".bar").className = `bar ${isLoss ? "of-loss" : "of-change"}`
   part(".low").textContent = isLoss ? "0" : `better, −${data.full}`
   part(".high").textContent = isLoss ? `${data.full} nats` : `+${data.full} nats, worse`
-  part(".what").textContent = { change: `from ${data.start} to ${data.end}`, since: `from ${data.start} to ${said(data.tokens[at])}`,
-                                loss: `at ${said(data.tokens[at])}` }[data.view]
+  part(".what").textContent = { change: `from ${data.start} to ${data.end}`, since: `from ${data.start} to ${inTokens(data.tokens[at])} tokens`,
+                                loss: `at ${inTokens(data.tokens[at])} tokens` }[data.view]
   part(".text").dataset.snapshot = at
   point(view, view.over)
 }
@@ -76,9 +75,4 @@ function point(view, at) {
 
 function nats(value, sign) {
   return (value < 0 ? "−" : sign && value > 0 ? "+" : "") + Math.abs(value).toFixed(2)
-}
-
-function said(tokens) {
-  for (const [size, letter] of [[1e9, " G"], [1e6, " M"], [1e3, " k"]]) if (tokens >= size) return `${+(tokens / size).toPrecision(3)}${letter} tokens`
-  return `${tokens} tokens`
 }

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from streamlit.components.v2 import component
 
+from pages.ui.page.components import component_of
 from pages.ui.training.charts import MOMENT
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tables import ends_of, in_tokens
 
-HERE = Path(__file__).parent
 HTML = """
 <div class="reading">
   <div class="legend"><span class="low"></span><span class="bar"></span><span class="high"></span>
@@ -20,8 +19,7 @@ HTML = """
   <div class="readout" role="status"></div>
 </div>
 """
-CSS, JS = ((HERE / f"tint.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_training_tint", html=HTML, css=CSS, js=JS)
+_COMPONENT = component_of("training_tint", HTML, Path(__file__).parent, "tint")
 VIEWS = {"change": "end − start", "since": "moment − start", "loss": "loss at the moment"}
 FULL_NATS = {"change": 2.0, "since": 2.0, "loss": 6.0}  # where a tint is in full colour
 

@@ -10,7 +10,8 @@ from engine.models.masks import Mask
 from engine.models.slicing import SLICE_BELOW
 from pages.ui.page.runtime import in_memory, session
 from pages.ui.page.tables import mask_in_words, whole_percent
-from pages.ui.page.work import Work
+from pages.ui.page.work import Work, live
+from pages.ui.prune.panels import speeds
 from pages.ui.prune.screen import PruneResult
 
 SLOT = "cost"
@@ -21,8 +22,15 @@ HELP = (
 )
 
 
+def draw_savings(shown: PruneResult, since_s: float) -> bool:
+    """Draws the panel's inside; True."""
+    live([SLOT], partial(draw_costs, shown), since_s)
+    live([speeds.SLOT], partial(speeds.draw_speed, shown), since_s)
+    return True
+
+
 def draw_costs(shown: PruneResult) -> None:
-    """The panel's inside: what is stored of the mask that is set, and the job that measures the rest."""
+    """The upper half: what is stored of the mask that is set, and the job that measures the rest."""
     x, mask = shown.x, shown.mask
     if mask is None:
         st.caption("Which heads and FFNs go is not known before importance is measured.")

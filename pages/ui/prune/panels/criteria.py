@@ -5,11 +5,11 @@ from functools import partial
 import streamlit as st
 
 from engine.studies.surveys import StudySettings
-from pages.ui.comparison.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
+from pages.ui.comparison.criteria import CriteriaView, choose_comparing, draw_comparison
 from pages.ui.controls.sidebar import Setup
 from pages.ui.downloads.origin import command_line
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import live
 from pages.ui.prune.screen import PruneScreen
 
@@ -17,23 +17,20 @@ SLOT = "prune compare"
 ALONE = "Each curve begins with the full model: what is pruned or dropped above does not count here."
 
 
-def draw_criteria(
-    screen: PruneScreen, setup: Setup, where: DeltaGenerator, drawn: CriteriaDownloads
-) -> CriteriaView | None:
+def draw_criteria(screen: PruneScreen, setup: Setup, sheet: Sheet) -> CriteriaView | None:
     """Draws the part where it is unfolded; what is compared, None where that is nothing."""
     assert screen.shown is not None
     x = screen.shown.x
-    with where:
-        row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
-        comparing = choose_comparing("prune", row, st.container(), x.task)
-        if comparing is None:
-            st.caption("Choose at least one criterion.")
-            return None
-        if screen.shown.mask is None or not screen.shown.mask.is_full:
-            st.caption(ALONE)
-        setting = StudySettings(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
-        of = CriteriaView(SLOT, setting, x.target, comparing)
-        of.work.stored()
-        live(of.work.watched(), partial(draw_comparison, of, drawn), screen.since_s)
-        st.code(command_line(of.request), language="shell", wrap_lines=True)
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    comparing = choose_comparing("prune", row, st.container(), x.task)
+    if comparing is None:
+        st.caption("Choose at least one criterion.")
+        return None
+    if screen.shown.mask is None or not screen.shown.mask.is_full:
+        st.caption(ALONE)
+    setting = StudySettings(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
+    of = CriteriaView(SLOT, setting, x.target, comparing)
+    of.work.stored()
+    live(of.work.watched(), partial(draw_comparison, of, sheet), screen.since_s)
+    st.code(command_line(of.request), language="shell", wrap_lines=True)
     return of

@@ -14,8 +14,9 @@ from engine.accuracy.evaluation import Answers
 from engine.questions.requests import Question
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.selection import typed
+from pages.ui.figures.drawing import draw_table
 from pages.ui.page.address import MOST, number_field
-from pages.ui.page.tables import number, plain, written
+from pages.ui.page.tables import number, plain
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 
@@ -175,11 +176,11 @@ def _list(shown: pd.DataFrame, second: Second | None) -> None:
     if second is not None and "second" in shown:
         columns["second"] = text(second[0], width=95, help="The second model, under the same levels.")
         columns["second_margin"] = nats("Margin, nats", width=80, help=MARGIN_HELP)
-    look: dict[str, Any] = {"hide_index": True, "height": min(390, 38 + 35 * max(1, len(shown)))}
     words = "Questions with their choices, the answers of the full and of the pruned model, and their margins"
-    shown = written(shown[list(columns)], **{name: number for name in columns if name.endswith("margin")})
-    st.dataframe(shown, column_config=columns, key=key, selection_mode="single-row", on_select=opened, alt=words,
-                 **look)  # fmt: skip
+    formats = {name: number for name in columns if name.endswith("margin")}
+    selects = {"key": key, "selection_mode": "single-row", "on_select": opened}
+    height = min(390, 38 + 35 * max(1, len(shown)))
+    draw_table(shown, columns, words, formats=formats, height=height, **selects)
 
 
 def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:

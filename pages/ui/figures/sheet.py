@@ -1,0 +1,35 @@
+"""What a screen shows and hands to its downloads: pictures and tables, added as they are drawn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.streamlit_internals import DeltaGenerator
+
+Table = pd.DataFrame | Callable[[], bytes]  # or what makes the bytes of a CSV file
+Drawn = Picture | Callable[[], Picture]  # or what makes it
+
+
+@dataclass
+class Sheet:
+    """A screen's pictures and tables by name, in the order in which they are drawn, and what it says, in Markdown."""
+
+    pictures: dict[str, Drawn] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    says: list[str] = field(default_factory=list)
+
+    def draw(
+        self, name: str, picture: Picture, key: str, words: str, at: DeltaGenerator | None = None, **selection: Any
+    ) -> None:
+        """Draws a picture as `draw_chart` does, and adds it."""
+        self.pictures[name] = picture
+        draw_chart(picture, key, words, at, **selection)
+
+    def add(self, name: str, frame: pd.DataFrame) -> None:
+        """Adds a table if it has any rows."""
+        if len(frame):
+            self.tables[name] = frame
