@@ -1,9 +1,9 @@
-"""What single heads do to per-token losses, each ablated in turn, and how that moves the in-context-learning score.
+"""Per-token losses with each head ablated in turn, and the change of the in-context score.
 
-Two kinds (Olsson et al. 2022). *Full*: the head gives 0 and everything behind it is computed anew, as a mask does.
-*Pattern-preserving*: the same, but every attention pattern is forced to what it was with nothing ablated, so that what
-later heads look at does not change, only what they find there. In both the head may give its mean over the measured
-texts in place of 0 (*mean* ablation): zero is an output that later layers never saw in training.
+Two kinds (Olsson et al. 2022). *Full*: the head outputs 0 and everything after it is recomputed, as under a mask.
+*Pattern-preserving*: the same, but every attention pattern is fixed to that of the unablated model, so that later heads
+attend to the same positions and only the values there change. In both, the head may output its mean over the measured
+texts instead of 0 (*mean* ablation): later layers never saw a zero output in training.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ FILLS = ("zero", "mean")
 
 @dataclass(frozen=True)
 class Ablating:
-    """How heads are ablated: one of KINDS and one of FILLS, in a model from which `mask` is pruned already (a head of
-    it changes nothing when ablated). UsageError: no such kind or fill."""
+    """How heads are ablated: one of KINDS and one of FILLS, in a model already pruned by `mask` (ablating a pruned head
+    changes nothing). UsageError: unknown kind or fill."""
 
     mask: Mask
     kind: str = "full"
@@ -58,21 +58,21 @@ class Ablating:
 class HeadAblations:
     """Per-token losses of some texts with each head ablated in turn, in nats.
 
-    One array a text: `base` (n,) with nothing ablated, `ablated` (layer, head, n). Of each text the first 512 tokens
-    (or the model's window, where that is shorter). The first is nan without BOS.
+    One array per text: `base` (n,) with nothing ablated, `ablated` (layer, head, n). Each text is cut to its first 512
+    tokens (or the model's window, if shorter). The first loss is nan without BOS.
     """
 
     base: tuple[np.ndarray, ...]
     ablated: tuple[np.ndarray, ...]
 
     def __add__(self, other: HeadAblations) -> HeadAblations:
-        """The texts of both, in order."""
+        """Concatenates the texts of both, in order."""
         return HeadAblations((*self.base, *other.base), (*self.ablated, *other.ablated))
 
     def icl(self, around: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(mean, low, high), each (layer, head): in-context-learning score without the head minus the score with it.
+        """(mean, low, high), each (layer, head): in-context score without the head minus the score with it.
 
-        Positive: the model learns less in context without it. The interval is over texts, 95 %; `around` as in
+        Positive: the model learns less in context without the head. The interval is over texts, 95 %; `around` as in
         `engine.texts.incontext.scores`. HeadroomError: no text has the 512 tokens that a score needs.
         """
         texts = [pair for pair in zip(self.base, self.ablated, strict=True) if len(pair[0]) >= MIN_TOKENS]
@@ -82,12 +82,12 @@ class HeadAblations:
         return over_texts(without - plain[:, None, None])
 
     def before_and_after(self, difference: Sequence[np.ndarray], seed: int = 0) -> np.ndarray:
-        """(layer, head): how much of a change of the losses each head accounts for (Olsson et al., before-and-after
-        vector).
+        """(layer, head): how much of a change in losses each head accounts for, in nats (Olsson et al.,
+        before-and-after vector).
 
-        `difference` holds, text by text, per-token losses of model B minus model A. One random token of each text makes
-        a vector of them, scaled to length 1; a head's attribution is its dot product with what ablating the head adds
-        to the losses of the same tokens, in nats.
+        `difference` holds one array per text: per-token losses of model B minus those of model A. One random token per
+        text gives a vector, scaled to length 1; a head's attribution is the dot product of this vector with the loss
+        that ablating the head adds to the same tokens.
         """
         generator, before, moved = np.random.default_rng(seed), [], []
         for base, ablated, change in zip(self.base, self.ablated, difference, strict=True):
@@ -103,8 +103,8 @@ class HeadAblations:
 def head_ablations(
     target: Target, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
 ) -> Measurement[HeadAblations]:
-    """The HeadAblations of the texts finished so far; its progress counts forward passes. `measured`: all texts of the
-    measurement, over which means are taken, if `texts` are some of them."""
+    """Returns the HeadAblations of the texts finished so far; progress counts forward passes. `measured`: all texts
+    over which means are taken, if `texts` is only a part of them."""
     pieces = partial(_pieces, target, texts, how, measured or texts)
     n_passes = target.shape.n_heads_total + 1
     expected = partial(Workload, {"forward": float(n_passes * sum(map(len, texts)))})
@@ -113,7 +113,7 @@ def head_ablations(
 
 
 def patterns_of(loaded: Loaded, inputs: Tensor, mask: Mask) -> Patterns:
-    """The attention pattern (1, H, T, T) of every layer under `mask`; `inputs` (1, T) token ids."""
+    """Returns the attention pattern (1, H, T, T) of every layer under `mask`; `inputs` (1, T) token ids."""
     import torch
 
     found = {}
@@ -124,7 +124,7 @@ def patterns_of(loaded: Loaded, inputs: Tensor, mask: Mask) -> Patterns:
 
 
 def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
-    """What each head and FFN gives on average over the positions of `inputs` (1, T), under `mask`."""
+    """Returns the mean output of each head and FFN over the positions of `inputs` (1, T), under `mask`."""
     import torch
 
     shape = loaded.identity.shape
@@ -152,8 +152,8 @@ def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
 def _pieces(
     target: Target, texts: Sequence[str], how: Ablating, measured: Sequence[str], records: Sequence[Record]
 ) -> list[Piece]:
-    """For mean ablation the means over all `measured` texts, shared by both kinds; then the texts, a piece each, which
-    find the means first among the `records` so far."""
+    """Returns one piece per text. Mean ablation has one more, first: the means over all `measured` texts, shared by
+    both kinds, which the others read from the first of the `records` so far."""
     found, shape, reference = [], target.shape, None
     if how.fill == "mean":
         measured = [checked(text) for text in measured]
@@ -173,7 +173,7 @@ def _pieces(
 
 
 def _means(loaded: Loaded, bos: bool, mask: Mask, texts: Sequence[str]) -> Measuring:
-    """Mean outputs over all positions of the texts, every position alike."""
+    """Measures mean outputs over all positions of the texts, each with equal weight."""
     found, n = [], []
     for number, text in enumerate(texts):
         yield Progress(0, 0, message=f"means of text {number + 1} of {len(texts)}")
@@ -203,12 +203,12 @@ def _measured(loaded: Loaded, bos: bool, text: str, how: Ablating, records: Sequ
 
 
 def read_512(loaded: Loaded, text: str, bos: bool) -> TokenizedText:
-    """The text's first 512 tokens, or what the model's window holds, BOS in front where it is on."""
+    """Returns the text's first 512 tokens (or the model's window, if shorter), with BOS first if it is on."""
     return read(text, loaded.tokenizer, bos, min(MIN_TOKENS, loaded.identity.shape.n_ctx))
 
 
 def inputs_of(loaded: Loaded, reading: TokenizedText) -> Tensor:
-    """(1, T) ids of which each predicts the next; the last one predicts nothing."""
+    """Returns the (1, T) input ids, without the last token, which predicts nothing."""
     import torch
 
     ids = reading.inputs[:-1] if len(reading.inputs) > 1 else reading.inputs
@@ -216,8 +216,8 @@ def inputs_of(loaded: Loaded, reading: TokenizedText) -> Tensor:
 
 
 def losses_of(loaded: Loaded, reading: TokenizedText, *changed: AbstractContextManager[None]) -> np.ndarray:
-    """(n,) losses of the text's tokens in nats, nan in front where the first has none, of the model as it is in these
-    contexts, which are opened in order."""
+    """Returns (n,) losses of the text's tokens in nats, computed inside the contexts `changed`, which are entered in
+    order. The first is nan if no token precedes it."""
     import torch
 
     with ExitStack() as open_ones:

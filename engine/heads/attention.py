@@ -1,7 +1,7 @@
-"""What heads look at in a text, and what that does to the token that comes next, through the store.
+"""Attention patterns of heads on a text, and their effect on the next token, through the store.
 
-A head's pattern is where it attends. Its logit attribution is what attending there adds to the logit of the token that
-actually came next, by the direct path (engine.heads.direct_paths).
+A head's pattern is where it attends. Its logit attribution is what attending there adds to the logit of the actual next
+token, by the direct path (engine.heads.direct_paths).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engine.texts.passages import checked, text_digest
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_TOKENS = 1024  # with BOS; a longer text is cut behind
+MAX_TOKENS = 1024  # with BOS; a longer text is cut after this many
 THUMBNAIL = 32  # cells along a side
 WHOLE_ROWS, N_LARGEST = 256, 64  # of a longer text only the largest sources of each destination are kept
 BEGINNING = "⟨bos⟩"
@@ -39,11 +39,20 @@ Head = tuple[int, int]  # layer, head
 
 @dataclass(frozen=True)
 class Overview:
-    """A text of T tokens as the model reads it, BOS included (`first_text` is then 1), and what each part of the model
-    adds to the zero-meaned logit of each token, in logits (nats), 0 for the first token.
+    """A text of T tokens as the model reads it, BOS included, and what each component adds to the zero-meaned logit of
+    each token, in nats, 0 for the first token. `raised_nats`, `ffns`, `direct` and `rest` add up to `logit`.
 
-    `raised_nats` (L, H, T), `ffns` (L, T), `direct` (T,) and `rest` (T,) add up to `logit` (T,). `thumbnails` (L, H, S,
-    S): each head's pattern, the largest of each square, scaled to 255. `n_left_out` tokens behind did not fit.
+    text: the text
+    token_ids: (T,)
+    ends: (n,) character offsets at which the text's tokens end
+    first_text: index of the text's first token: 1 with BOS
+    n_left_out: tokens at the end that did not fit
+    thumbnails: (L, H, S, S) each head's pattern, the largest weight of each square, scaled to 255
+    raised_nats: (L, H, T) added by each head
+    ffns: (L, T) added by each FFN
+    direct: (T,) added by the embeddings
+    rest: (T,) added by biases
+    logit: (T,) the zero-meaned logit
     """
 
     text: str
@@ -69,7 +78,7 @@ class HeadView:
     """One head on a text: `pattern` (T, T), row = destination, and `raised_nats` (T, T): what attending from position t
     to a source added to the zero-meaned logit of the token at t + 1 (the last row is 0).
 
-    Of a text of more than 256 tokens the 64 largest of each row; what was smaller is 0.
+    For a text of more than 256 tokens, only the 64 largest entries of each row; the others are 0.
     """
 
     pattern: np.ndarray
@@ -77,7 +86,7 @@ class HeadView:
 
 
 def overview(target: Target, text: str, mask: Mask) -> Measurement[Overview]:
-    """The Overview of a text under a mask. HeadroomError: the text is empty, or a single token."""
+    """Returns the Overview of a text under a mask. HeadroomError: the text is empty, or a single token."""
     text, heads = checked(text), (target.shape.n_layers, target.shape.n_heads)
     shapes: dict[str, tuple[int | str, ...]] = {name: ("T",) for name in ("token_ids", "direct", "rest", "logit")}
     shapes |= {"ends": ("n",), "n_left_out": (), "thumbnails": (*heads, "S", "S")}
@@ -88,8 +97,9 @@ def overview(target: Target, text: str, mask: Mask) -> Measurement[Overview]:
 
 
 def head_views(target: Target, text: str, mask: Mask, heads: Sequence[Head]) -> Measurement[dict[Head, HeadView]]:
-    """A HeadView of each of `heads`. A forward pass gives and stores all heads of the layers that it is needed for, as
-    the next head is often a neighbor. UsageError: the model has no such head. HeadroomError: as above."""
+    """Returns a HeadView of each of `heads`. A forward pass stores all heads of each layer it is needed for, because
+    the next head requested is often in the same layer. UsageError: the model has no such head. HeadroomError: as for
+    `overview`."""
     text, shape = checked(text), target.shape
     for layer, head in heads:
         if not (0 <= layer < shape.n_layers and 0 <= head < shape.n_heads):
@@ -131,7 +141,7 @@ def _overview(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:
 
     with torch.inference_mode():
         parts = decomposed(loaded, run(loaded, reading.inputs, mask, visit))
-    # what is added at a position belongs to the token that comes next; the first one has nothing in front
+    # values at a position belong to the next token; no position precedes the first token
     shifted = {name: np.concatenate([np.zeros((*array.shape[:-1], 1)), array], -1) for name, array in parts.items()}
     arrays = {"token_ids": reading.inputs, "ends": reading.ends, "n_left_out": np.array(reading.n_left_out)}
     arrays["thumbnails"] = np.stack([thumbnails[layer] for layer in sorted(thumbnails)])
@@ -165,7 +175,7 @@ def _head_views(
 
 
 def _largest(name: str, rows: Tensor) -> dict[str, np.ndarray]:
-    """The largest of each row, in half precision, with where they are."""
+    """Returns the largest values of each row, in half precision, and their columns."""
     count = len(rows) if len(rows) <= WHOLE_ROWS else N_LARGEST
     sources = rows.abs().topk(count, dim=-1).indices
     return {name: rows.gather(1, sources).half().cpu().numpy(), f"{name}_at": sources.short().cpu().numpy()}

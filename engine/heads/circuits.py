@@ -1,4 +1,4 @@
-"""What heads would do by their weights alone: OV copying eigenvalues and the K-composition trace (Olsson et al. 2022).
+"""Scores of heads from their weights alone: OV copying eigenvalues and the K-composition trace (Olsson et al. 2022).
 
 Both are traces or eigenvalues of (n_vocab, n_vocab) matrices of rank d_head, so they are taken on the d_head side.
 """
@@ -18,10 +18,10 @@ from engine.models.weights import (
 
 
 def ov_copying_eigenvalues(loaded: Loaded) -> np.ndarray:
-    """(L, H): eigenvalues of the full OV circuit, the sum of their real parts over the sum of their sizes.
+    """(L, H): for the eigenvalues of the full OV circuit, the sum of their real parts over the sum of their magnitudes.
 
-    1: whatever is attended to, its own logit is raised; -1: lowered. The circuit is W_E W_V W_O W_U with the
-    attention's norm and the final norm folded in; positions and everything other layers write are left out.
+    1: attending to any token raises that token's logit; -1: lowers it. The circuit is W_E W_V W_O W_U with the
+    attention's norm and the final norm folded in; positions and the output of other layers are left out.
     """
     import torch
 
@@ -39,11 +39,11 @@ def ov_copying_eigenvalues(loaded: Loaded) -> np.ndarray:
 
 
 def qk_trace(loaded: Loaded, previous_token: np.ndarray) -> np.ndarray:
-    """(L, H): trace of the term by which a head's keys match its query's token with the token *before* the key.
+    """(L, H): trace of the term that matches a head's query token with the token *before* the key.
 
-    The keys are what earlier heads wrote there from the token in front, each weighted by its previous-token score (L,
-    H): W_E W_Q (W_E sum_k score_k W_V W_O W_K)^T. Large and positive for an induction head. Undefined (nan) in layer 0.
-    Rotary positions are left out.
+    The keys are what earlier heads wrote at the key from the token before it, each weighted by its previous-token score
+    (L, H): W_E W_Q (W_E sum_k score_k W_V W_O W_K)^T. Large and positive for an induction head. Undefined (nan) in
+    layer 0. Rotary positions are left out.
     """
     import torch
 

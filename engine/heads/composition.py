@@ -1,10 +1,11 @@
 """Which earlier heads feed a head's keys, by weights alone.
 
-Two numbers of each earlier head. *QK trace*: the trace of W_E W_Q (W_E W_V W_O W_K)^T over the vocabulary, large where
-what that head writes of a token is what this head's queries for the same token look for (Olsson et al. 2022); times
-its previous-token score it is its part of the QK trace on the Induction screen. *K-composition*: how much of what the
-head writes is read by the keys at all, |W_Q W_K^T (W_V W_O)^T| / (|W_Q W_K^T| |W_V W_O|), Frobenius norms (Elhage et
-al. 2021), beside the same of random matrices of these shapes. Norms are folded in; rotary positions are left out.
+Two numbers for each earlier head. *QK trace*: the trace of W_E W_Q (W_E W_V W_O W_K)^T over the vocabulary, large if
+the earlier head's output for a token matches this head's query for the same token (Olsson et al. 2022). Multiplied by
+the earlier head's previous-token score, it is that head's share of the QK trace on the Induction screen.
+*K-composition*: how much of the earlier head's output the keys read, |W_Q W_K^T (W_V W_O)^T| / (|W_Q W_K^T| |W_V W_O|)
+in Frobenius norms (Elhage et al. 2021), with the same for random matrices of these shapes. Norms are folded in; rotary
+positions are left out.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from engine.timing.workload import CHARACTERS_A_TOKEN
 if TYPE_CHECKING:
     from torch import Tensor
 
-N_RANDOM = 6  # random heads on either side; each of one with each of the other
+N_RANDOM = 6  # random heads on either side; all pairs are used
 
 
 @dataclass(frozen=True)
 class Feeding:
-    """Of each earlier head of a model, (layers before, H): `trace` in no unit, and `composition`, 0 to 1. `random`
-    (n,): the composition of pairs of random heads of the same shapes."""
+    """For each earlier head, (earlier layers, H): `trace`, without a unit, and `composition`, 0 to 1. `random` (n,):
+    the composition of pairs of random heads of the same shapes."""
 
     trace: np.ndarray
     composition: np.ndarray
@@ -42,11 +43,11 @@ class Feeding:
 
 
 def feeding(target: Target, head: Head) -> Measurement[Feeding]:
-    """The Feeding of `head`; in layer 0 it is empty."""
+    """Returns the Feeding of `head`; empty in layer 0."""
     if not head[0]:
         none = np.zeros((0, target.shape.n_heads))
         return known_value(target.as_usual, ("feeding", head), Feeding(none, none, np.zeros(0)))
-    # int8 weights are read by a pass of as many rows as the model is wide
+    # int8 weights are read by a pass over d_model rows
     rows = target.shape.d_model * (head[0] + 1) / target.shape.n_layers
     expected = partial(Workload, {"forward": CHARACTERS_A_TOKEN * rows})
     return single(target.as_usual, _piece(target, head), lambda record: Feeding(**record.arrays), expected)

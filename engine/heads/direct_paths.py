@@ -1,8 +1,8 @@
-"""What each part of a model adds to the logits by the direct path: heads, FFNs, embeddings and biases.
+"""What heads, FFNs, embeddings and biases add to the logits by the direct path.
 
-What a part writes into the residual stream goes through the final norm, whose scale is frozen at what it was, and the
-unembedding. Logits are zero-meaned over the vocabulary and read at the token that came next (Olsson et al. 2022). The
-parts add up to the true zero-meaned logit; in int8 only nearly, since a sum of heads is rounded otherwise than each.
+Their output in the residual stream passes through the final norm, with its scale frozen, and the unembedding. Logits
+are zero-meaned over the vocabulary and read at the actual next token (Olsson et al. 2022). The parts add up to the true
+zero-meaned logit; in int8 only approximately, because a sum of heads is rounded differently than each head.
 """
 
 from __future__ import annotations
@@ -28,11 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass over T tokens. By layer: z (T, H, d_head) and the FFN's output (T, d_model); the residual stream
-    in front of layer 0. And who reads them: the inner product of what a layer's attention, its FFN or the embeddings
-    write at a position with `for_attention[layer]`, `for_ffn[layer]` or `for_embedded` (T - 1, d_model) is what that
-    adds to the zero-meaned logit of the next token; `constant` (T - 1,) is what the norms' biases add. `scale`
-    (T - 1, 1) is what each norm divided by.
+    """One forward pass over T tokens: outputs by layer, and the vectors that read them. The inner product of an output
+    with its reader, both at the same position, is what the output adds to the zero-meaned logit of the next token.
+
+    z: by layer, (T, H, d_head)
+    ffn: by layer, the FFN's output (T, d_model)
+    embedded: (T, d_model) the residual stream before layer 0
+    for_attention: by layer, (T - 1, d_model) the reader of the attention's output
+    for_ffn: by layer, (T - 1, d_model) the reader of the FFN's output
+    for_embedded: (T - 1, d_model) the reader of the embeddings
+    constant: (T - 1,) what the norms' biases add
+    logit: (T - 1,) the zero-meaned logit
+    scale: by norm, (T - 1, 1) what it divided by
     """
 
     z: dict[int, Tensor]
@@ -47,12 +54,12 @@ class Pass:
 
 
 def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -> Pass:
-    """The pass over `inputs` (T,) token ids, with a `visit` as in engine.models.patterns; inside
+    """Returns the Pass over `inputs` (T,) token ids, with a `visit` as in engine.models.patterns. Call inside
     torch.inference_mode."""
     import torch
 
     model, shape = loaded.model, loaded.identity.shape
-    final, behind = loaded.family.final_norm(model), [norms_behind(loaded, layer) for layer in range(shape.n_layers)]
+    final, norms = loaded.family.final_norm(model), [norms_behind(loaded, layer) for layer in range(shape.n_layers)]
     z, ffn, embedded, scale = {}, {}, {}, {}
 
     def keep_z(layer: int) -> Any:
@@ -68,13 +75,13 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         return lambda module, args: scale.update({norm: norm_scale(norm, args[0].reshape(-1, shape.d_model))[:-1]})
 
     tokens = torch.from_numpy(inputs.astype(np.int64)).to(model.get_input_embeddings().weight.device)
-    with pruned(loaded, mask), ExitStack() as hooks:  # the mask's hooks first, so that ours see what is left
+    with pruned(loaded, mask), ExitStack() as hooks:  # the mask's hooks first, so that ours see the pruned outputs
         layers = loaded.family.layer_list(model)
         for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(model)):
             hooks.enter_context(attention_out.register_forward_pre_hook(keep_z(layer)))
             hooks.enter_context(ffn_out.register_forward_hook(keep_ffn(layer)))
         hooks.enter_context(layers[0].register_forward_pre_hook(keep_embedded, with_kwargs=True))
-        for norm in [final, *chain.from_iterable(behind)]:
+        for norm in [final, *chain.from_iterable(norms)]:
             if norm is not None:
                 hooks.enter_context(norm.register_forward_pre_hook(keep_scale(norm)))
         with visited(loaded, visit):
@@ -85,7 +92,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
     reader, constant = unembedding(loaded, tokens[1:], final_norm=False, zero_mean=True), hidden.new_zeros(()).float()
 
     def through(norm: Any) -> None:
-        """The reader in front of a norm, from the one behind it."""
+        """Moves the reader from after a norm to before it."""
         nonlocal reader, constant
         if norm is not None:
             with onloaded(norm):
@@ -96,7 +103,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
     for_attention, for_ffn = {}, {}
     through(final)
     for layer in reversed(range(shape.n_layers)):
-        after_attention, after_ffn = behind[layer]
+        after_attention, after_ffn = norms[layer]
         through(after_ffn)
         for_ffn[layer] = reader
         through(after_attention)
@@ -105,8 +112,8 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
 
 
 def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
-    """What `heads` (L, H, T - 1), `ffns` (L, T - 1), `direct` and `rest` (T - 1,) add at each position of a pass to the
-    zero-meaned `logit` (T - 1,) of the token that comes next. Inside torch.inference_mode."""
+    """Returns what `heads` (L, H, T - 1), `ffns` (L, T - 1), `direct` and `rest` (T - 1,) add at each position to the
+    zero-meaned `logit` (T - 1,) of the next token. Call inside torch.inference_mode."""
     import torch
 
     heads, ffns, rest = [], [], ran.constant
@@ -122,8 +129,8 @@ def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
 
 
 def read_by_all(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> Tensor:
-    """(T - 1, d_model): what a layer's attention writes, as the unembedding reads it: through every norm behind it,
-    each with the scale that it had."""
+    """Returns (T - 1, d_model): the output of a layer's attention as the unembedding reads it, after every later norm
+    with its frozen scale."""
     n_layers = loaded.identity.shape.n_layers
     norms = [*chain.from_iterable(norms_behind(loaded, each) for each in range(layer, n_layers))]
     for norm in [*norms, loaded.family.final_norm(loaded.model)]:

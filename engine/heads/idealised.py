@@ -1,9 +1,9 @@
-"""Heads with an idealised pattern: they attend exactly as their name says; how much of what they are worth is left?
+"""Heads with an ideal attention pattern, and how much of their effect remains.
 
-A head is worth what ablating it costs. If it costs next to nothing to give it the exact pattern of a previous-token
-head in place of its own, that pattern is all it needs (Scherlis in Olsson et al. 2022: 99 % of the loss for the
-previous-token head of a two-layer model). The head's queries and keys then do nothing; its values and output, and all
-other heads, are as ever, and those behind it may look elsewhere.
+A head's effect is the loss that ablating it adds. If replacing its pattern by that of an exact previous-token head adds
+almost no loss, that pattern is all the head needs (Scherlis in Olsson et al. 2022: 99 % of the loss for the
+previous-token head of a two-layer model). The head's queries and keys are then unused; its values, its output and all
+other heads are unchanged, although later heads may attend elsewhere.
 """
 
 from __future__ import annotations
@@ -41,19 +41,25 @@ from engine.timing.workload import characters
 PATTERNS = {
     "previous": "the token before",
     "prefix": "what followed the same token before ([A][B] … [A] → B); the first token where there is none",
-    "uniform": "everything so far alike",
+    "uniform": "all tokens so far equally",
 }
 SIDES = ("full", "ablated", *PATTERNS)
-STRETCH = 32  # tokens that the bootstrap takes together: neighbours' losses go together
+STRETCH = 32  # tokens that the bootstrap draws together, because losses of neighboring tokens correlate
 DRAWS = 2000
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """How much of the heads' effect is left, over `n` questions or stretches of text, `n_scored` questions or tokens.
-    `effect_nats`: what ablating them adds to the loss; `share` of it that the pattern keeps away, 1 = all; `low` and
-    `high` its 95 % bootstrap interval. Share and interval are nan unless ablating clearly adds to the loss: else there
-    is nothing to recover."""
+    """How much of the heads' effect the pattern recovers. Share and interval are nan unless ablating clearly adds to
+    the loss: otherwise there is nothing to recover.
+
+    effect_nats: loss that ablating the heads adds
+    effect_low, effect_high: its 95 % bootstrap interval
+    share: share of it that the pattern prevents, 1 = all
+    low, high: its 95 % bootstrap interval
+    n: questions, or stretches of text
+    n_scored: questions, or tokens
+    """
 
     effect_nats: float
     effect_low: float
@@ -67,8 +73,8 @@ class Recovered:
 
 @dataclass(frozen=True)
 class Ideal:
-    """The (layer, head) whose pattern is replaced, all at once, in a model from which `mask` is pruned. UsageError:
-    none is named, or one of them is pruned."""
+    """The (layer, head) pairs whose patterns are replaced together, in a model pruned by `mask`. UsageError: no head is
+    named, or one of them is pruned."""
 
     heads: tuple[tuple[int, int], ...]
     mask: Mask
@@ -88,15 +94,15 @@ class Ideal:
         return Mask.from_arrays(kept, np.array(self.mask.ffns))
 
     def key(self) -> dict[str, Any]:
-        """What of it changes the numbers."""
+        """Returns the fields that change the numbers."""
         return {"heads": sorted(map(list, self.heads)), "mask": self.mask.key()}
 
 
 def ideal_pattern(kind: str, row: Row) -> np.ndarray:
-    """(T, T), destination by source, rows of sum 1: where a head of PATTERNS looks in a packed row.
+    """Returns (T, T), destination by source, rows summing to 1: where a head of PATTERNS attends in a packed row.
 
-    `prefix`: alike at every earlier position behind a copy of the destination's token (the destination itself where the
-    token follows itself), as the prefix-matching score counts them.
+    `prefix`: equally to every earlier position after a copy of the destination's token (the destination itself if the
+    token follows itself), as the prefix matching score counts them.
     """
     tokens, positions, branch = (np.array(each) for each in (row.tokens, row.positions, row.branch))
     at = {place: index for index, place in enumerate(zip(branch.tolist(), positions.tolist(), strict=True))}
@@ -116,15 +122,15 @@ def ideal_pattern(kind: str, row: Row) -> np.ndarray:
     return (looked_at / looked_at.sum(1, keepdims=True)).astype(np.float32)
 
 
-Losses = Mapping[str, tuple[np.ndarray, ...]]  # by SIDES: an array (n,) a text, nats a token, nan where not scored
+Losses = Mapping[str, tuple[np.ndarray, ...]]  # by SIDES: one array (n,) per text, nats per token, nan if not scored
 
 
 def ideal_losses(target: Target, texts: Sequence[str], ideal: Ideal) -> Measurement[Losses]:
-    """The Losses of the texts so far, with the heads as they are, ablated, and with each of PATTERNS. Its progress is
-    in windows.
+    """Returns the Losses of the texts so far, with the heads unchanged, ablated, and with each of PATTERNS. Progress
+    counts windows.
 
-    A text is read whole, in windows of 512 tokens (or the model's) without overlap, each by itself. A last window of
-    fewer than STRETCH tokens is left out: its tokens have too little before them.
+    The whole text is read in independent windows of 512 tokens (or the model's window, if shorter) without overlap. A
+    last window of fewer than STRETCH tokens is left out: its tokens have too little context.
     """
     texts = [checked(text) for text in texts]
 
@@ -143,7 +149,7 @@ def ideal_losses(target: Target, texts: Sequence[str], ideal: Ideal) -> Measurem
 
 
 def ideal_answers(target: Target, questions: Questions, ideal: Ideal) -> Measurement[dict[str, Answers]]:
-    """The Answers by SIDES, those that are known. Its progress is in questions."""
+    """Returns the known Answers by SIDES. Progress counts questions."""
     parts = {"full": evaluation(target, questions, ideal.mask)}
     parts["ablated"] = evaluation(target, questions, ideal.ablated)
     for kind in PATTERNS:
@@ -164,7 +170,8 @@ def ideal_answers(target: Target, questions: Questions, ideal: Ideal) -> Measure
 
 
 def recovered_in_texts(losses: Losses, kind: str) -> Recovered:
-    """What the pattern recovers of the mean loss of all tokens, its interval from stretches of 32 tokens."""
+    """Returns how much of the mean loss of all tokens the pattern recovers, with an interval over stretches of 32
+    tokens."""
 
     def summed(texts: Sequence[np.ndarray]) -> np.ndarray:
         known = [text[np.isfinite(text)].astype(float) for text in texts]
@@ -176,13 +183,14 @@ def recovered_in_texts(losses: Losses, kind: str) -> Recovered:
 
 
 def recovered_in_questions(answers: Mapping[str, Answers], kind: str) -> Recovered:
-    """What the pattern recovers of the mean loss of the right choice, its interval from the questions."""
+    """Returns how much of the mean loss of the right choice the pattern recovers, with an interval over questions."""
     loss = {side: -answers[side].gold_log_likelihood_nats for side in ("full", "ablated", kind)}
     return _recovered(loss["ablated"] - loss["full"], loss["ablated"] - loss[kind], np.ones(len(loss["full"])))
 
 
 def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Recovered:
-    """Of units to draw from: the sums of what ablating adds and of what the pattern keeps away, of so many losses."""
+    """Bootstraps over units. By unit: the loss that ablating adds, the part of it that the pattern prevents, and the
+    number of losses summed."""
     n = len(effect)
     counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), DRAWS)  # (draw, unit)
     effects, keeps, losses = (counts @ each for each in (effect, kept, n_losses))
@@ -195,7 +203,7 @@ def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Re
 
 
 def _text_pieces(target: Target, texts: Sequence[str], ideal: Ideal, records: Sequence[Record]) -> Iterator[Piece]:
-    """The windows of all texts, a piece each; how many a text has is known from its first among the `records`."""
+    """Yields one piece per window of each text; the first record of a text gives the number of its windows."""
     fields = target.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
     for text in texts:
         tokenize, window, n_windows = lru_cache(maxsize=1)(partial(tokenized, text)), 0, 1
@@ -207,7 +215,7 @@ def _text_pieces(target: Target, texts: Sequence[str], ideal: Ideal, records: Se
 
 
 def _n_windows(record: Record) -> int:
-    """Windows that are read of the text that the record is of."""
+    """Returns the number of windows read from the record's text."""
     whole, rest = divmod(record.receipt["n_tokens"], record.receipt["window_tokens"])
     return max(1, whole + (rest >= STRETCH))
 
@@ -227,7 +235,7 @@ def _window_measured(loaded: Loaded, tokenize: Tokenize, bos: bool, ideal: Ideal
 
 
 def _losses(records: Sequence[Record]) -> Losses:
-    """Of each text that has all its windows among the records."""
+    """Returns the losses of each text whose windows are all among the records."""
     found: dict[str, tuple[np.ndarray, ...]] = {side: () for side in SIDES}
     for first, record in enumerate(records):
         windows = records[first : first + _n_windows(record)]
@@ -251,7 +259,7 @@ def _question_pieces(target: Target, questions: Questions, ideal: Ideal, kind: s
     for chunk, size in questions.sized_chunks():
         key = canonical_key("idealised", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}
-        reads = partial(characters, questions.at(chunk))  # row by row, so at another pace than other passes
+        reads = partial(characters, questions.at(chunk))  # row by row, so at a different speed than other passes
         wanted.append(Piece(key, size, shapes, partial(measure, chunk=chunk), reads, "patterns"))
     return wanted
 
@@ -259,7 +267,7 @@ def _question_pieces(target: Target, questions: Questions, ideal: Ideal, kind: s
 def _score(
     loaded: Loaded, questions: Sequence[Sequence[Encoded]], ideal: Ideal, kind: str
 ) -> Generator[float, None, Scored]:
-    """As `engine.accuracy.scoring.score`, row by row: each has patterns of its own."""
+    """Scores like `engine.accuracy.scoring.score`, but row by row, because each row has different patterns."""
     import torch
 
     rows, results = [row for choices in questions for row in pack(choices)], []

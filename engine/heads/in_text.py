@@ -1,5 +1,5 @@
-"""One head on the tokens of a text and on repeated random tokens, through the store: where it looks, and which of all
-tokens it raises there by the direct path (engine.heads.direct_paths).
+"""One head on a text and on repeated random tokens, through the store: where it attends, and the tokens that it raises
+there by the direct path (engine.heads.direct_paths).
 """
 
 from __future__ import annotations
@@ -32,19 +32,26 @@ from engine.timing.workload import CHARACTERS_A_TOKEN
 if TYPE_CHECKING:
     from torch import Tensor
 
-N_RAISED = 5  # tokens, of each position
-N_SOURCES = 128  # of each position, the largest
+N_RAISED = 5  # tokens per position
+N_SOURCES = 128  # largest sources kept per position
 PROBE_TOKENS, PROBE_SEED = 25, 0  # the first example of the prefix-matching score
 ROWS = 128  # positions whose logits are held at once
 
 
 @dataclass(frozen=True)
 class HeadInText:
-    """A head on a text of T tokens, BOS included: `pattern` (T, T), row = destination, the 128 largest of each row.
+    """A head on a text of T tokens, BOS included.
 
-    `raised_next` (T,): what it adds to the zero-meaned logit of the token that came next, in nats, the last one nan.
-    `raised_ids` and `raised_nats` (T, 5): the tokens it raises most there, and by how much; `strings` says what they
-    look like. `to_first` and `to_previous` (T,): attention to the first token and to the one just before, exactly.
+    text: the text
+    token_ids: (T,)
+    ends: (n,) character offsets at which the text's tokens end
+    pattern: (T, T), row = destination, the 128 largest of each row
+    to_first: (T,) attention to the first token, exact
+    to_previous: (T,) attention to the previous token, exact
+    raised_next: (T,) what the head adds to the zero-meaned logit of the next token, in nats; the last is nan
+    raised_ids: (T, 5) the tokens that it raises most
+    raised_nats: (T, 5) by how much
+    strings: the text of each token id in `raised_ids`
     """
 
     text: str
@@ -60,7 +67,7 @@ class HeadInText:
 
     @property
     def first_text(self) -> int:
-        """How many tokens stand in front of the text: 1 with BOS."""
+        """The number of tokens before the text: 1 with BOS."""
         return len(self.token_ids) - len(self.ends)
 
     @property
@@ -76,8 +83,8 @@ class HeadInText:
 
 @dataclass(frozen=True)
 class HeadOnProbe:
-    """A head on a beginning and 25 random tokens (fewer in a short window) four times over: `pattern` (T, T), and the
-    text of each token."""
+    """A head on a beginning token and 25 random tokens (fewer in a short window) repeated four times: `pattern` (T, T),
+    and the text of each token."""
 
     pattern: np.ndarray
     pieces: tuple[str, ...]
@@ -86,7 +93,7 @@ class HeadOnProbe:
 
 @dataclass(frozen=True)
 class Looked:
-    """One pair of `HeadInText`: from `destination` to `source`, both indices, with weight `attention`."""
+    """One pair of token indices of a HeadInText, from `destination` to `source`, and its weight `attention`."""
 
     destination: int
     source: int
@@ -94,19 +101,19 @@ class Looked:
 
 
 def head_in_texts(target: Target, texts: Mapping[str, str], head: Head) -> Measurement[dict[str, HeadInText]]:
-    """The head on each of these texts, by name. HeadroomError: a text is empty."""
+    """Returns the head's HeadInText on each text, by name. HeadroomError: a text is empty."""
     texts = {name: checked(text) for name, text in texts.items()}
     wanted = {name: _text_piece(target, text, head) for name, text in texts.items()}
     return by_name(target, wanted, lambda name, record: _as_text(texts[name], record))
 
 
 def head_on_probe(target: Target, head: Head) -> Measurement[HeadOnProbe]:
-    """The HeadOnProbe. HeadroomError: the window is too short for it."""
+    """Returns the HeadOnProbe of `head`. HeadroomError: the window is too short."""
     return single(target.as_usual, _probe_piece(target, head), _as_probe)
 
 
 def most_looked_at(seen: HeadInText, count: int) -> list[Looked]:
-    """The pairs of largest weight whose source is not the first token, each pair of token texts once."""
+    """Returns the pairs of largest weight whose source is not the first token, each pair of token texts once."""
     pattern, named, listed = seen.pattern.copy(), seen.pieces, []
     pattern[:, 0] = 0
     taken: set[tuple[str, str]] = set()
@@ -122,7 +129,7 @@ def most_looked_at(seen: HeadInText, count: int) -> list[Looked]:
 
 
 def most_raised(seen: HeadInText, count: int) -> list[int]:
-    """The positions at which a token is raised most, largest first, each such token once."""
+    """Returns the positions at which a token is raised most, largest first, each such token once."""
     taken: set[str] = set()
     listed: list[int] = []
     for position in np.argsort(-seen.raised_nats[:, 0], kind="stable"):
@@ -179,7 +186,7 @@ def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
 
 
 def _raised(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """(ids, nats), both (T - 1, 5): the tokens whose zero-meaned logit is raised most at each position."""
+    """Returns (ids, nats), both (T - 1, 5): the tokens whose zero-meaned logit is raised most at each position."""
     read = read_by_all(loaded, ran, layer, written)
     readers = unembedding(loaded, final_norm=False, zero_mean=True)  # (n_vocab, d_model)
     count, ids, nats = min(N_RAISED, len(readers)), [], []
@@ -210,7 +217,7 @@ def _probe_piece(target: Target, head: Head) -> Piece:
 
 
 def _probe_tokens(shape: ModelShape) -> int:
-    """Random tokens that fit the window four times over, at most 25."""
+    """Returns how many random tokens, repeated four times, fit the window; at most 25."""
     return max(1, min(PROBE_TOKENS, (shape.n_ctx - 1) // probes.N_COPIES))
 
 

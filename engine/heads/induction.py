@@ -1,6 +1,6 @@
-"""Induction scores of every head: does it look at what followed the same token before (prefix matching), and does it
-raise the logit of the token it looks at (copying)? With the scores that explain how: previous token, duplicate token,
-and what the weights alone say. Two variants: Olsson et al. 2022 and Bansal et al. 2212.09095.
+"""Induction scores of every head: does it attend to the token that followed an earlier copy of the current one (prefix
+matching), and does it raise the logit of the token it attends to (copying)? Also the scores that explain how: previous
+token, duplicate token, and scores of the weights. Two variants: Olsson et al. 2022 and Bansal et al. 2212.09095.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,8 +41,8 @@ PART = 10  # examples stored together, so that a cancelled run resumes there
 class InductionScores:
     """`mean[name]` and `standard_error[name]`, both (layer, head), over `n[name]` examples, for each name of SCORES.
 
-    Scores of the weights have no examples: n is 1 and the standard error nan. `note` says what was left out or done
-    otherwise; `n_tokens` are the random ones of the shortest example.
+    Scores of the weights have no examples: n is 1 and the standard error nan. `note` reports deviations from the paper;
+    `n_tokens` is the number of random tokens of the shortest example.
     """
 
     mean: dict[str, np.ndarray]
@@ -53,11 +53,11 @@ class InductionScores:
 
 
 def induction(target: Target, variant: str, seed: int = 0) -> Measurement[InductionScores]:
-    """The InductionScores of all heads, once all records are there.
+    """Returns the InductionScores of all heads once all records are stored.
 
-    `olsson`: 10 examples of 25 random tokens, or of as many as fit the window four times over. `bansal`: one
-    example of each of the lengths 25, 27, ..., 223 that fit the window. The probes have beginnings of their own: with
-    or without BOS is no matter. HeadroomError: the window is too short. UsageError: no such variant.
+    `olsson`: 10 examples of 25 random tokens, or fewer if four copies of 25 do not fit the window. `bansal`: one
+    example of each of the lengths 25, 27, ..., 223 that fit the window. The probes add a beginning token themselves, so
+    the BOS setting does not matter. HeadroomError: the window is too short. UsageError: unknown variant.
     """
     n = len(_pieces(target, variant, seed, []))
 
@@ -69,28 +69,31 @@ def induction(target: Target, variant: str, seed: int = 0) -> Measurement[Induct
 
 
 def fits(shape: ModelShape) -> bool:
-    """Whether the window holds the probes of Olsson et al.'s scores."""
+    """Returns whether the window holds the probes of Olsson et al.'s scores."""
     return (shape.n_ctx - 1) // probes.N_COPIES >= FEWEST_TOKENS
 
 
 def retained(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """(heads + 1,): share of the total score that is left when the first k heads of `order` are pruned.
+    """Returns (heads + 1,): the share of the total score that remains when the first k heads of `order` are pruned.
 
-    Bansal et al., figures on prefix matching and copying. Scores below 0 count as 0 here: they are no capacity to lose.
+    As in Bansal et al.'s figures on prefix matching and copying. Scores below 0 count as 0: they are not a capacity
+    that can be lost.
     """
     capacity = np.maximum(scores.ravel(), 0)[order]
     return 1 - np.concatenate([[0], np.cumsum(capacity)]) / max(float(capacity.sum()), 1e-30)
 
 
 def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
-    """The `count` heads of highest score by name, such as `L3H5`; heads without a score are left out."""
+    """Yields the name, such as `L3H5`, and score of the `count` highest-scored heads; heads without a score are left
+    out."""
     n_heads, known = scores.shape[1], np.where(np.isnan(scores), -np.inf, scores)
     for flat in np.argsort(-known, axis=None)[: min(count, np.isfinite(known).sum())]:
         yield f"L{flat // n_heads}H{flat % n_heads}", float(scores.flat[flat])
 
 
 def _lengths(shape: ModelShape, variant: str) -> list[int]:
-    """Of the examples, in random tokens: in a short window of Olsson et al.'s as many as fit four times over."""
+    """Returns the number of random tokens of each example, shortened for `olsson` so that four copies fit the
+    window."""
     if variant not in VARIANTS:
         raise UsageError(f"variant {variant!r} is unknown; choose one of {', '.join(VARIANTS)}")
     most = (shape.n_ctx - 1) // probes.N_COPIES
@@ -105,8 +108,8 @@ def _lengths(shape: ModelShape, variant: str) -> list[int]:
 
 
 def _pieces(target: Target, variant: str, seed: int, records: Sequence[Record]) -> list[Piece]:
-    """Examples that are measured and stored together, and last the scores of the weights, which take the previous-token
-    scores among the `records` so far."""
+    """Returns pieces of up to PART examples, and last the scores of the weights, which need the previous-token scores
+    among the `records` so far."""
     lengths = _lengths(target.shape, variant)
     texts = [min(TEXT_TOKENS, target.shape.n_ctx - 1)] * N_EXAMPLES
     found, heads = [], (target.shape.n_layers, target.shape.n_heads)
@@ -126,12 +129,12 @@ def _pieces(target: Target, variant: str, seed: int, records: Sequence[Record]) 
 
 
 def _reads(what: str, lengths: Sequence[int]) -> float:
-    """Characters that so many tokens would be of a text."""
+    """Returns the number of characters of a text with this many tokens."""
     return CHARACTERS_A_TOKEN * sum(lengths) * (1 if what == "previous_token" else probes.N_COPIES)
 
 
 def _probed(loaded: Loaded, probe: Probe, about: Mapping[str, Any], variant: str) -> Measuring:
-    """Scores of a few examples; those of one length share a forward pass."""
+    """Scores a few examples; those of equal length share a forward pass."""
     found: list[dict[str, np.ndarray]] = []
     done, numbered = 0, enumerate(about["lengths"], about["first"])
     for length, examples in groupby(numbered, key=lambda pair: pair[1]):
@@ -144,7 +147,7 @@ def _probed(loaded: Loaded, probe: Probe, about: Mapping[str, Any], variant: str
 
 
 def _weighed(loaded: Loaded, records: Sequence[Record], about: Mapping[str, Any], variant: str) -> Measuring:
-    """What the weights alone say."""
+    """Computes the scores of the weights."""
     yield Progress(0, 1, message="weights")
     before = _joined(records, "previous_token").mean(0)
     arrays = {"ov_eigen": ov_copying_eigenvalues(loaded)[None], "qk_trace": qk_trace(loaded, before)[None]}
@@ -152,10 +155,10 @@ def _weighed(loaded: Loaded, records: Sequence[Record], about: Mapping[str, Any]
 
 
 def _told(loaded: Loaded, about: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    told = {name: about[name] for name in ("what", "seed", "lengths")}
+    fields = {name: about[name] for name in ("what", "seed", "lengths")}
     if alphabet := probes.alphabet_of(loaded):
-        told["alphabet"] = alphabet
-    return told | {"kind": "induction", "variant": variant, "merges": probes.has_merges(loaded.tokenizer)}
+        fields["alphabet"] = alphabet
+    return fields | {"kind": "induction", "variant": variant, "merges": probes.has_merges(loaded.tokenizer)}
 
 
 def _joined(records: Sequence[Record], name: str) -> np.ndarray:
@@ -176,7 +179,7 @@ def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> Induc
                      f"{shape.n_ctx} tokens")  # fmt: skip
     n_tokens = min(_lengths(shape, variant))
     if n_tokens < N_TOKENS:
-        notes.append(f"{n_tokens} random tokens and not {N_TOKENS}, as the window has {shape.n_ctx}")
+        notes.append(f"{n_tokens} random tokens instead of {N_TOKENS}, because the window has {shape.n_ctx}")
     if alphabet := {record.receipt.get("alphabet", 0) for record in records} - {0}:
         notes.append(f"random tokens are drawn from the {max(alphabet)} that the model was trained on")
     if not all(record.receipt.get("merges", True) for record in records):
@@ -185,5 +188,5 @@ def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> Induc
 
 
 def _key(target: Target, about: Mapping[str, Any]) -> str:
-    # probes have beginnings of their own: their keys do not differ by it
+    # probes add a beginning token themselves, so their keys do not depend on the BOS setting
     return canonical_key("induction", {**target.as_usual.key(), "attention": "own", **about})

@@ -1,8 +1,8 @@
-"""What a head would say of a token by its weights alone: the tokens that it raises and lowers where it looks at it.
+"""The tokens that a head raises and lowers when it attends to a token, by its weights alone.
 
-The row of the full OV circuit W_E W_V W_O W_U (Elhage et al. 2021), with the attention's norm and the final norm folded
-in; positions and what other layers write are left out. Each row is given in its own standard deviations over the
-vocabulary from its own mean: so no scale of a norm is needed.
+These are rows of the full OV circuit W_E W_V W_O W_U (Elhage et al. 2021), with the attention's norm and the final norm
+folded in; positions and the output of other layers are left out. Each row is standardized over the vocabulary (its mean
+0, its standard deviation 1), so the scales of the norms do not matter.
 """
 
 from __future__ import annotations
@@ -36,9 +36,16 @@ ROWS = 128  # tokens whose rows are held at once
 
 @dataclass(frozen=True)
 class OvTokens:
-    """Of the n distinct tokens of a text, in order: `own` (n,), by how much each raises itself, in standard deviations
-    of its row; `own_rank` (n,), 1 where it raises nothing more. `raised_ids`, `raised` and `lowered_ids`, `lowered`
-    (n, 10): the largest and the smallest. `strings` says what tokens look like."""
+    """The tokens that a head raises and lowers for each of the n distinct tokens of a text, in order of appearance.
+    Values are in standard deviations of a token's row.
+
+    token_ids: (n,)
+    own: (n,) how much each token raises itself
+    own_rank: (n,) its rank in its own row; 1 if it raises no other token more
+    raised_ids, raised: (n, 10) the tokens raised most, and by how much
+    lowered_ids, lowered: (n, 10) the tokens lowered most, and by how much
+    strings: the text of each token id
+    """
 
     token_ids: np.ndarray
     own: np.ndarray
@@ -51,18 +58,18 @@ class OvTokens:
 
     @property
     def copied(self) -> float:
-        """Share of the tokens that are among the ten that they raise most."""
+        """The share of tokens that are among the ten that they raise most."""
         return float((self.own_rank <= N_LISTED).mean())
 
 
 def ov_tokens(target: Target, text: str, head: Head) -> Measurement[OvTokens]:
-    """The OvTokens of the first 256 distinct tokens of a text. HeadroomError: the text is empty."""
+    """Returns the OvTokens of the first 256 distinct tokens of a text. HeadroomError: the text is empty."""
     expected = partial(Workload, {"forward": float(len(text))})
     return single(target.as_usual, _piece(target, checked(text), head), _of, expected)
 
 
 def circuit_rows(loaded: Loaded, head: Head, token_ids: Tensor) -> Tensor:
-    """(n, n_vocab): rows of the OV circuit, each less its mean and in its standard deviations."""
+    """Returns (n, n_vocab): standardized rows of the OV circuit."""
     layer, number = head
     _, _, value = attention_weights(loaded, layer)
     read = normed(attention_norm(loaded, layer), embedding(loaded, token_ids)).to(value.device)

@@ -1,6 +1,7 @@
-"""The inputs that show induction heads, and what one batch of them says of every head.
+"""Probe inputs for induction heads, and the scores of every head on one batch of them.
 
-Every probe takes one random generator an example and gives arrays (example, layer, head); a batch is one forward pass.
+Every probe takes one random generator per example and returns arrays (example, layer, head); a batch is one forward
+pass.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 N_COPIES = 4
-LEAVE_OUT = 0.04  # share of the most and of the least common merges that random tokens are not drawn from
+LEAVE_OUT = 0.04  # share of the most and of the least common merges excluded from random tokens
 Generators = Sequence[np.random.Generator]
 
 
 def random_token_pool(tokenizer: Any) -> np.ndarray:
-    """Token ids that random tokens are drawn from, most common merges first, without the 4 % at either end.
+    """Returns the token ids that random tokens are drawn from, most common merges first, without the 4 % at either end.
 
-    A tokenizer without BPE merges gives its ids in their own order. Special tokens are never among them.
+    For a tokenizer without BPE merges, the ids in ascending order. Special tokens are excluded.
     """
     model = _tokenizer_model(tokenizer)
     special = set(tokenizer.all_special_ids)
@@ -46,23 +47,24 @@ def random_token_pool(tokenizer: Any) -> np.ndarray:
 
 
 def alphabet_of(loaded: Loaded) -> int:
-    """Of a model that was trained here on random tokens of so many kinds, ids 1 and up, how many; 0 for any other."""
-    said = loaded.identity.config.get("headroom_alphabet")
-    return said if isinstance(said, int) and 0 < said < loaded.identity.shape.n_vocab else 0
+    """Returns the number of distinct random tokens (ids from 1) that a model trained by Headroom was trained on; 0 for
+    any other model."""
+    size = loaded.identity.config.get("headroom_alphabet")
+    return size if isinstance(size, int) and 0 < size < loaded.identity.shape.n_vocab else 0
 
 
 def has_merges(tokenizer: Any) -> bool:
-    """Whether the tokenizer says which tokens are common."""
+    """Returns whether the tokenizer has merges, which order tokens by frequency."""
     return bool(_tokenizer_model(tokenizer).get("merges"))
 
 
-@lru_cache(maxsize=1)  # tens of thousands of entries, asked for with every batch
+@lru_cache(maxsize=1)  # tens of thousands of entries, needed for every batch
 def _tokenizer_model(tokenizer: Any) -> dict[str, Any]:
     return json.loads(tokenizer.backend_tokenizer.to_str())["model"]
 
 
 def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.ndarray:
-    """(example, n_tokens) ids, distinct within an example. HeadroomError: the tokenizer has too few."""
+    """Returns (example, n_tokens) ids, distinct within an example. HeadroomError: the tokenizer has too few."""
     alphabet = alphabet_of(loaded)
     pool = np.arange(1, 1 + alphabet) if alphabet else random_token_pool(loaded.tokenizer)
     if n_tokens > len(pool):
@@ -72,32 +74,32 @@ def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.n
 
 
 def repeated_tokens(loaded: Loaded, n_tokens: int, n_copies: int, generators: Generators) -> np.ndarray:
-    """(example, 1 + n_tokens * n_copies): a beginning, then the same random tokens again and again."""
+    """Returns (example, 1 + n_tokens * n_copies): a beginning token, then the same random tokens `n_copies` times."""
     tokens = np.tile(random_tokens(loaded, n_tokens, generators), n_copies)
     return np.concatenate([np.full((len(tokens), 1), beginning(loaded.tokenizer, default=0)), tokens], axis=1)
 
 
 def prefix_matching(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
-    """Prefix-matching and duplicate-token scores, 0 to 1.
+    """Returns prefix matching and duplicate-token scores, 0 to 1.
 
-    Random tokens, 4 times over, behind a beginning token. Averaged over positions from the second copy on: the
-    attention paid to all positions that follow an earlier copy of the position's token, and to those copies themselves.
-    Departs from llm-interpret, which credits the position after BOS as if it followed a copy of the last token.
+    The input is a beginning token and random tokens repeated 4 times. The scores are the attention to positions that
+    follow an earlier copy of the current token, and to those copies themselves, averaged over positions from the second
+    copy on. Unlike llm-interpret, which credits the position after BOS as if it followed a copy of the last token.
     """
     inputs = repeated_tokens(loaded, n_tokens, N_COPIES, generators)
     destination, source = np.indices((inputs.shape[1], inputs.shape[1]))
-    later, behind = destination > n_tokens, destination - source
+    later, distance = destination > n_tokens, destination - source
     wanted = {
-        "prefix_matching": later & (source > 1) & (behind >= 0) & ((behind + 1) % n_tokens == 0),
-        "duplicate_token": later & (source > 0) & (behind > 0) & (behind % n_tokens == 0),
+        "prefix_matching": later & (source > 1) & (distance >= 0) & ((distance + 1) % n_tokens == 0),
+        "duplicate_token": later & (source > 0) & (distance > 0) & (distance % n_tokens == 0),
     }
     return _attention_to(loaded, inputs, wanted, inputs.shape[1] - 1 - n_tokens)
 
 
 def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
-    """Mean attention to the position just before, in stretches of the built-in story that the generators choose.
+    """Returns mean attention to the previous position, in stretches of the built-in story chosen by the generators.
 
-    From the second token on: the first one has only the beginning before it.
+    Averaged from the second token on: only the beginning token precedes the first.
     """
     ids = np.array(loaded.tokenizer(story(), add_special_tokens=False).input_ids)
     firsts = [generator.integers(0, max(1, len(ids) - n_tokens)) for generator in generators]
@@ -109,12 +111,12 @@ def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
 
 
 def copying(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
-    """Copying score, -1 to 1 (Olsson et al.).
+    """Returns the copying score, -1 to 1 (Olsson et al.).
 
-    Random tokens, once, without BOS. A head's output alone, through W_O, the final norm's weights and the unembedding,
-    raises or lowers the sample's tokens against their mean; of all that it raises, the share that goes to the tokens
-    attended to (weighted by attention) is r, averaged over positions; the score is 4 r - 1, at most 1. The residual
-    stream is the real one.
+    The input is random tokens, once, without BOS. A head's output alone, through W_O, the final norm's weights and the
+    unembedding, raises or lowers the sample's tokens relative to their mean. r is the share of everything raised that
+    goes to the tokens attended to (weighted by attention), averaged over positions; the score is 4 r - 1, at most 1.
+    The residual stream is the real one.
     """
     import torch
 
@@ -135,12 +137,12 @@ def copying(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, 
 
 
 def copying_bansal(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
-    """Copying score, 0 to 1, as llm-interpret has it.
+    """Returns the copying score, 0 to 1, as computed by llm-interpret.
 
-    BOS and 4 n random tokens. Every layer's input is the embeddings; a head's output is the value at the position
-    itself, through W_O with its whole bias and the unembedding without the final norm. Of what it raises among the
-    tokens so far (probabilities against their mean), the share of the token attended to most. The softmax runs over the
-    vocabulary there and over these tokens alone here: the common factor leaves the share.
+    The input is BOS and 4 n random tokens. Every layer's input is the embeddings; a head's output is the value at the
+    position itself, through W_O with its whole bias and the unembedding without the final norm. The score is the share
+    of the token attended to most in everything raised among the tokens so far (probabilities relative to their mean).
+    llm-interpret takes the softmax over the vocabulary, Headroom over these tokens only: a common factor that cancels.
     """
     import torch
 
@@ -185,7 +187,7 @@ def _zeros(loaded: Loaded, n_examples: int) -> np.ndarray:
 
 
 class _SeenAll(Exception):
-    """Every layer's heads have been visited: what the last layer makes of them is not needed."""
+    """Stops a pass after the last layer's heads have been visited: its output is not needed."""
 
 
 def _run(loaded: Loaded, inputs: np.ndarray, visit: Visit, embeddings_everywhere: bool = False) -> None:

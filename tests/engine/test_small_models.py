@@ -194,7 +194,7 @@ def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, sess
         assert np.isfinite(scores).all() and (what == "heads" or recipe.mlp or not scores.any())
     found = last(induction(target, "olsson").run(session)).value
     assert np.isfinite(found.mean["prefix_matching"]).all() and found.n_tokens == min(25, (n_ctx - 1) // 4)
-    assert ("15 random tokens and not 25" in found.note) == (n_ctx == 64)
+    assert ("15 random tokens instead of 25" in found.note) == (n_ctx == 64)
     if n_ctx == 64:
         with pytest.raises(HeadroomError, match="too short for 25 tokens four times over; choose the variant olsson"):
             list(induction(target, "bansal").run(session))

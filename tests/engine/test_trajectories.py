@@ -106,7 +106,7 @@ def test_heads_and_passages_are_those_of_the_other_screens(run, session):
     found = final(wanted(session, series_of(f"{run.folder}@step{{8,32}}"), plan).run(session))
     assert list(found.steps) == [8, 32] and found.recipe == run.recipe.as_json()
     scores = final(induction(target_in(session, run.snapshot(32)), "olsson").run(session))
-    assert "15 random tokens and not 25" in scores.note  # of a context of 64
+    assert "15 random tokens instead of 25" in scores.note  # of a context of 64
     for name in SCORES:
         assert np.array_equal(found.heads[name][1], scores.mean[name].astype(np.float32), equal_nan=True)
     assert len(found.passages) == 5
