@@ -141,7 +141,7 @@ def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
         hooks.enter_context(attention_out.register_forward_pre_hook(z))
         hooks.enter_context(ffn_out.register_forward_hook(output))
 
-    # the mask's hooks first, so that ours see what is left
+    # the mask's hooks first, so that ours see the pruned outputs
     with torch.inference_mode(), pruned(loaded, mask), ExitStack() as hooks:
         for layer, modules in enumerate(loaded.family.layer_modules(loaded.model)):
             note(layer, *modules)

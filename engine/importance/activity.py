@@ -1,7 +1,7 @@
-"""What heads and FFNs do while a model reads questions, without a gradient: what they write into the residual stream,
-how large their outputs' features are, and how much heads look at the first token.
+"""Statistics of heads and FFNs on questions, without a gradient: the norm of their output in the residual stream, the
+size of its features, and the attention of heads to the first token.
 
-One forward pass a question, over its context and its right choice, gives all of it.
+One forward pass per question, over its context and its right choice, gives all of them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Sums = dict[str, np.ndarray]
 
 
 def activity_pieces(target: Target, questions: Questions) -> list[Piece]:
-    """What is stored of these questions, a piece a chunk: sums over all positions of all inputs of
+    """Returns one piece per chunk of these questions. Each stores sums over all positions of all inputs:
 
-    `head_norms` (L, H) and `ffn_norms` (L,): the length of what the part writes, in front of any norm; `head_squares`
-    (L, H * d_head) and `ffn_squares` (L, d_mlp): the square of each input of W_O and of the FFN's writing matrix;
-    `first_token` (L, H): attention to position 0, of the positions behind it. `n` (2,): how many positions, and how
-    many behind the first.
+    head_norms, ffn_norms: (L, H), (L,) the length of the component's output, before any norm
+    head_squares, ffn_squares: (L, H * d_head), (L, d_mlp) the square of each input of W_O and the FFN's output matrix
+    first_token: (L, H) attention to position 0, from the positions after it
+    n: (2,) the number of positions, and of those after the first
     """
     found = []
     for chunk, size in questions.sized_chunks(CHUNK):
@@ -52,7 +52,7 @@ def activity_pieces(target: Target, questions: Questions) -> list[Piece]:
 
 
 def summed(records: Sequence[Record]) -> Sums:
-    """The sums of several pieces together, fp64."""
+    """Returns the total of the sums of several pieces, fp64."""
     names = records[0].arrays
     return {name: np.sum([record.arrays[name].astype(np.float64) for record in records], axis=0) for name in names}
 
@@ -83,7 +83,7 @@ def _nothing(loaded: Loaded) -> Sums:
 
 
 def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
-    """The sums over rows that share a padded pass."""
+    """Returns the sums over rows that share a padded pass."""
     import torch
 
     device = loaded.model.get_input_embeddings().weight.device
@@ -91,7 +91,7 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
     inputs = torch.zeros(len(rows), max(lengths), dtype=torch.long, device=device)
     for at, row in enumerate(rows):
         inputs[at, : lengths[at]] = torch.tensor(row.tokens)
-    # padding lies behind everything: causal attention hides it, and nothing of it is counted
+    # padding comes last: causal attention hides it, and it is not counted
     real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (B, T)
     found = _nothing(loaded)
     found["n"] += sum(lengths), sum(length - 1 for length in lengths)
@@ -113,7 +113,7 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
 
 @contextmanager
 def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
-    """While open, a forward pass puts into `found` what its FFNs do at the positions that are `real` (B * T,)."""
+    """While open, a forward pass adds its FFNs' sums over the positions that are `real` (B * T,) to `found`."""
 
     def watch(layer: int, out: Any, writer: Any) -> None:
         def written(module: Any, args: tuple[Any, ...], output: Tensor) -> None:

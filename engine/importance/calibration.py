@@ -1,6 +1,6 @@
-"""How far estimates of engine.importance.estimates can be trusted: what the levels measured along one line of them say.
+"""How reliable the estimates of engine.importance.estimates are, judged by the levels measured along one line of them.
 
-Nothing here is a guess: with no measured level there is no correction, with few no error to expect, and no trust.
+Without a measured level there is no correction; with too few, the expected error is unknown and nothing is trusted.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from engine.importance.estimates import Gradients, estimate
 from engine.models.masks import Mask
 
 TRUSTED_ERROR = 0.05  # accuracy; an expected error up to this is trusted
-MIN_LEVELS = 3  # measured levels from which an error is expected, and of how many of them it is the mean
+MIN_LEVELS = 3  # measured levels needed for an expected error, which is the mean over this many of them
 
 
 @dataclass(frozen=True)
 class Check:
-    """An estimate beside the accuracy measured on the same `n` questions, 0-1, where `n_pruned` parts are pruned."""
+    """An estimate and the accuracy measured on the same `n` questions, 0-1, with `n_pruned` components pruned."""
 
     n_pruned: int
     estimated: float
@@ -28,17 +28,17 @@ class Check:
 
     @property
     def off(self) -> float:
-        """How far the bare estimate is off, 0-1."""
+        """The absolute error of the uncorrected estimate, 0-1."""
         return abs(self.estimated - self.measured)
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The bare estimates along one line, and what the levels measured on it say about them.
+    """The uncorrected estimates along one line, and the levels measured on it.
 
-    A line is one order of parts with everything else as it is, so that each mask on it prunes what those before it
-    prune: measurements under other masks say nothing here. `n_pruned` (place,): how many parts each prunes, rising;
-    `estimated` (place,), 0-1; `checks`: of places that were measured.
+    A line is one order of components with everything else fixed, so each mask on it prunes everything that the masks
+    before it prune; measurements under other masks do not apply. `n_pruned` (place,): components pruned, ascending;
+    `estimated` (place,), 0-1; `checks`: for the measured places.
     """
 
     n_pruned: np.ndarray
@@ -47,16 +47,16 @@ class Calibration:
 
     @cached_property
     def levels(self) -> tuple[Check, ...]:
-        """The measured places, rising, without the full model, of which an estimate is exact."""
+        """The measured places, ascending, without the full model, whose estimate is exact."""
         return tuple(check for check in self._rising if check.n_pruned)
 
     @cached_property
     def corrected(self) -> np.ndarray:
-        """(place,) estimates that the measured places allow, 0-1.
+        """(place,) estimates corrected by the measured places, 0-1.
 
         Each is shifted by measured - estimated, interpolated linearly over the measured places and constant beyond the
-        outermost. At a measured place it is what was measured. Between two of them it stays between the two, and goes
-        from the one to the other without turning back.
+        outermost. At a measured place it equals the measured value. Between two measured places it is monotonic and
+        stays between their values.
         """
         if not self.checks:
             return self.estimated
@@ -71,7 +71,7 @@ class Calibration:
 
     @cached_property
     def errors_left_out(self) -> tuple[float, ...]:
-        """Of each of `levels`: |corrected - measured|, corrected by all other checks alone."""
+        """For each of `levels`: |corrected - measured|, corrected only by all other checks."""
         errors = []
         for left_out in self.levels:
             others = replace(self, checks=tuple(check for check in self.checks if check is not left_out))
@@ -81,8 +81,8 @@ class Calibration:
 
     @cached_property
     def expected_error(self) -> np.ndarray:
-        """(place,) absolute error to expect of the corrected estimate: the mean of `errors_left_out` at the 3 measured
-        levels nearest by. nan = unknown: below 3 measured levels, and where not both sides have a measured place."""
+        """(place,) expected absolute error of the corrected estimate: the mean of `errors_left_out` at the 3 nearest
+        measured levels. nan = unknown: with fewer than 3 measured levels, or outside the measured range."""
         unknown = np.full(self.n_pruned.shape, np.nan)
         if len(self.levels) < MIN_LEVELS:
             return unknown
@@ -94,19 +94,19 @@ class Calibration:
 
     @cached_property
     def is_trusted(self) -> np.ndarray:
-        """(place,) whether the error to expect is known and at most 5 accuracy points (TRUSTED_ERROR)."""
+        """(place,) whether the expected error is known and at most 5 accuracy points (TRUSTED_ERROR)."""
         return self.expected_error <= TRUSTED_ERROR
 
     @cached_property
     def contradiction(self) -> Check | None:
-        """Where the bare estimate is furthest off, if that is more than 5 accuracy points (TRUSTED_ERROR)."""
+        """The check with the largest error of the uncorrected estimate, if above 5 accuracy points (TRUSTED_ERROR)."""
         worst = max(self.checks, key=lambda check: check.off, default=None)
         return worst if worst is not None and worst.off > TRUSTED_ERROR else None
 
     @cached_property
     def is_shown(self) -> np.ndarray:
-        """(place,) whether an estimate may stand as a figure: trusted; or, where the error is unknown, contradicted by
-        nothing measured on the line."""
+        """(place,) whether an estimate may be shown: it is trusted, or its error is unknown and no check on the line
+        contradicts it."""
         unchecked = np.isnan(self.expected_error) & (self.contradiction is None)
         return self.is_trusted | unchecked
 
@@ -116,8 +116,8 @@ class Calibration:
 
 
 def check(answers: Answers | None, gradients: Gradients, mask: Mask, metric: str = "acc") -> Check | None:
-    """The Check of a mask by the answers that are known under it, or None if there are none. If they are to some of the
-    questions, the estimate is of the same ones."""
+    """Returns the Check of a mask from the answers known under it, or None if there are none. If they cover only some
+    of the questions, the estimate covers the same ones."""
     if answers is None or not (n := min(len(answers), len(gradients))):
         return None
     correct = answers.correct if metric == "acc" else answers.correct_norm
@@ -126,8 +126,8 @@ def check(answers: Answers | None, gradients: Gradients, mask: Mask, metric: str
 
 
 def _from_to(start: float, end: float, values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The values, between `start` and `end` and never turning back on the way: halfway between the nearest such line
-    above them all and the nearest below. Unchanged where they do so already."""
+    """Returns the values made monotonic between `start` and `end`: halfway between the nearest monotonic line above
+    them and the nearest below. Values that are monotonic already stay unchanged."""
     sign = 1.0 if end >= start else -1.0
     inside = sign * np.clip(values, min(start, end), max(start, end))
     above, below = np.maximum.accumulate(inside), np.minimum.accumulate(inside[::-1])[::-1]

@@ -1,10 +1,11 @@
-"""What pruning would do, estimated to first order without a forward pass.
+"""First-order estimates of the effect of pruning, without a forward pass.
 
-log p(mask) = log p(full model) - sum over what is pruned of d log p / d gate: the Taylor expansion at gates of 1, read
-at 0 for what the mask prunes. The gradients come once from one backward pass a choice (engine.importance.importance,
-`gate`); any number of masks is then one matrix product. How far to trust it is engine.importance.calibration's to say.
+log p(mask) = log p(full model) - sum over the pruned components of d log p / d gate: the Taylor expansion at gates of
+1, evaluated at 0 for the pruned components. The gradients come from one backward pass per choice
+(engine.importance.importance, `gate`); any number of masks is then one matrix product. engine.importance.calibration
+judges how reliable an estimate is.
 
-An estimate is an `Estimate`, never an `Accuracy`: the two share no field.
+An estimate is an `Estimate`, never an `Accuracy`: the two have no field in common.
 """
 
 from collections.abc import Generator, Sequence
@@ -29,8 +30,8 @@ BLOCK = 2_000_000  # predicted log-likelihoods held at once: 16 MB
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """Of the full model, for n questions: `log_likelihood_nats` (n, choice), and signed d log-likelihood / d gate in
-    nats, fp16, of `heads` (n, choice, L, H) and `ffns` (n, choice, L); nan where a question has no such choice."""
+    """Gradients of the full model for n questions: `log_likelihood_nats` (n, choice), and signed d log-likelihood /
+    d gate in nats, fp16, of `heads` (n, choice, L, H) and `ffns` (n, choice, L); nan for missing choices."""
 
     questions: tuple[Question, ...]
     log_likelihood_nats: np.ndarray
@@ -42,25 +43,25 @@ class Gradients:
 
     @cached_property
     def by_component(self) -> np.ndarray:
-        """(component, n * choice) float32, heads row by row and then FFNs; 0 where there is no choice."""
+        """(component, n * choice) float32, heads row by row and then FFNs; 0 for missing choices."""
         flat = [array.reshape(self.log_likelihood_nats.size, -1) for array in (self.heads, self.ffns)]
         return np.nan_to_num(np.concatenate(flat, axis=1).astype(np.float32).T)
 
     @cached_property
     def gold(self) -> np.ndarray:
-        """(n, choice) bool: what counts as right."""
+        """(n, choice) bool: the choices that count as right."""
         return np.array([[choice in q.golds for choice in range(self.heads.shape[1])] for q in self.questions])
 
     @cached_property
     def n_chars(self) -> np.ndarray:
-        """(n, choice) length of each choice, which acc_norm divides by; nan where there is none."""
+        """(n, choice) length of each choice, which acc_norm divides by; nan for missing choices."""
         width = self.heads.shape[1]
         return np.array([[*q.n_chars, *[np.nan] * (width - len(q.n_chars))] for q in self.questions], float)
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What masks are estimated to give: not measured. `estimated` in the masks' shape, accuracies 0-1."""
+    """Estimated (not measured) accuracies under masks, 0-1; `estimated` has the masks' shape."""
 
     metric: str
     estimated: np.ndarray
@@ -68,10 +69,10 @@ class Estimate:
 
 
 def gradients(target: Target, questions: Questions) -> Measurement[Gradients]:
-    """The Gradients; its value so far are those of the first questions.
+    """Returns the Gradients; the value so far covers the first questions.
 
-    UsageError for a task that is judged by greedy decoding: what would be decoded does not follow from the
-    log-likelihood of the one continuation, so nothing is estimated there.
+    UsageError for a task judged by greedy decoding: the decoded text does not follow from the log-likelihood of one
+    continuation, so it cannot be estimated.
     """
     if questions.requests.greedy:
         raise UsageError(f"{questions.task.name} is judged by greedy decoding, which cannot be estimated from "
@@ -91,15 +92,16 @@ def gradients(target: Target, questions: Questions) -> Measurement[Gradients]:
 
 
 def pruned_by(masks: Mask | Sequence[Mask]) -> np.ndarray:
-    """Bool (component,) of one mask, (masks, component) of several: True = pruned, heads row by row and then FFNs."""
+    """Returns bool (component,) for one mask, (masks, component) for several: True = pruned, heads row by row and then
+    FFNs."""
     if isinstance(masks, Mask):
         return ~np.array([*(kept for row in masks.heads for kept in row), *masks.ffns])
     return np.array([pruned_by(mask) for mask in masks])
 
 
 def predicted(gradients: Gradients, masks: Mask | Sequence[Mask] | np.ndarray) -> np.ndarray:
-    """(..., n, choice) predicted log-likelihoods in nats, nan where there is no choice; `masks` as Mask, several, or
-    what `pruned_by` gives. Being first-order they may exceed 0. UsageError: masks of another model."""
+    """Returns (..., n, choice): predicted log-likelihoods in nats, nan for missing choices. `masks`: one Mask, several,
+    or the result of `pruned_by`. First-order values may exceed 0. UsageError: masks of another model."""
     pruned = masks if isinstance(masks, np.ndarray) else pruned_by(masks)
     if pruned.shape[-1] != len(gradients.by_component):
         raise UsageError(f"masks are over {pruned.shape[-1]} heads and FFNs, the gradients over "
@@ -109,7 +111,7 @@ def predicted(gradients: Gradients, masks: Mask | Sequence[Mask] | np.ndarray) -
 
 
 def estimated_correct(gradients: Gradients, log_likelihood_nats: np.ndarray, metric: str = "acc") -> np.ndarray:
-    """(..., n) bool: which questions would be right; chosen as `Answers` does, the first of equals."""
+    """Returns (..., n) bool: the questions answered right; the choice is made as by `Answers`, the first of equals."""
     if metric not in METRICS:
         raise UsageError(f"metric {metric!r} is unknown; choose {' or '.join(METRICS)}")
     scores = log_likelihood_nats
@@ -123,7 +125,7 @@ def estimated_correct(gradients: Gradients, log_likelihood_nats: np.ndarray, met
 def estimate(
     gradients: Gradients, masks: Mask | Sequence[Mask] | np.ndarray, metric: str = "acc", n: int | None = None
 ) -> Estimate:
-    """Estimated accuracy of each of the masks over all questions, or over the first `n`; not calibrated."""
+    """Returns the estimated accuracy of each mask over all questions, or over the first `n`; not calibrated."""
     pruned = masks if isinstance(masks, np.ndarray) else pruned_by(masks)
     rows = pruned.reshape(-1, pruned.shape[-1])
     block = max(1, BLOCK // max(1, gradients.log_likelihood_nats.size))
@@ -135,7 +137,8 @@ def estimate(
 
 
 def _gradients(answers: Answers, scores: Scores) -> Gradients:
-    """d log p / d gate = - tokens x dLoss / d gate: importance keeps the gradient of the mean loss over the tokens."""
+    """Returns the Gradients by d log p / d gate = - tokens x dLoss / d gate: `scores` has gradients of the mean loss
+    over the tokens."""
     assert scores.gate_heads is not None and scores.gate_ffns is not None and scores.n_targets is not None
     n, width = scores.gate_heads.shape[:2]
     times = -scores.n_targets.astype(np.float32)

@@ -1,9 +1,9 @@
-"""How a loss changes with each head and FFN: the gradients of gates of 1 on every head's z and every FFN's output.
+"""Gradients of a loss by gates of 1 on every head's z and every FFN's output.
 
-A gate's gradient is the product of what it would multiply with the gradient there, so that nothing has to be
-multiplied, and the model's output stays bit for bit the same. The products are taken and summed in fp32 whatever the
-model's precision. No weight has a gradient, nothing below the first layer's heads takes part in the backward pass, and
-behind the last layer's heads only the positions that are read are computed at all.
+A gate's gradient is the product of the value it would multiply and that value's gradient, so no gate is actually
+applied, and the model's output stays identical bit for bit. The products are computed and summed in fp32 in every
+precision. No weight has a gradient, the backward pass ends at the first layer's heads, and after the last layer's heads
+only the positions that are read are computed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ from engine.questions.encoding import Row
 
 
 def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each choice of each row, of its mean loss over the continuation's tokens, 0 where a row has fewer choices:
+    """Returns (sum over positions of |dLoss/dgate| (row, choice, L, H), signed dLoss/dgate of heads (row, choice, L,
+    H), of FFNs (row, choice, L)), for each choice's mean loss over its continuation tokens; 0 for missing choices.
 
-    (sum over positions of |dLoss/dgate| (row, choice, L, H), signed dLoss/dgate of heads (row, choice, L, H), of FFNs
-    (row, choice, L)). The absolute value is per position: |sum over d_head of z * dLoss/dz|, the inner term of Bansal
-    et al.'s I_h. Works on int8 weights, whose layers pass gradients to their inputs only.
+    The absolute value is per position: |sum over d_head of z * dLoss/dz|, the inner term of Bansal et al.'s I_h. Works
+    on int8 weights, whose layers pass gradients only to their inputs.
     """
     import torch
 
@@ -48,7 +48,7 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
         lengths = torch.tensor(tokens_computed(loaded, rows))
         row_of = torch.arange(n_rows).repeat_interleave(lengths), torch.tensor([index for index, _ in places])
         for choice in range(n_choices):
-            # the rows do not touch each other, so one pass gives this choice's gradients in every row
+            # the rows are independent, so one pass gives this choice's gradients in every row
             mine = (number == choice).to(losses.device)
             gradients = torch.autograd.grad(losses[mine].sum(), branches, retain_graph=choice + 1 < n_choices)
             for index, (branch, gradient) in enumerate(zip(branches, gradients, strict=True)):
@@ -69,14 +69,14 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
 
 @contextmanager
 def _watched(loaded: Loaded) -> Iterator[list[Any]]:
-    """While open, a forward pass leaves in the list that this gives: each layer's z and its FFN's output, in layer
-    order, as tensors with a gradient."""
+    """While open, a forward pass appends each layer's z and FFN output, in layer order, as tensors with a gradient, to
+    the list that is yielded."""
     branches = []
 
     def keep(value: Any) -> Any:
         if not value.requires_grad:  # nothing below the first branch needs one
             value = value.detach().requires_grad_()
-        value.register_hook(lambda gradient: may_stop())  # a backward pass can be left like a forward pass
+        value.register_hook(lambda gradient: may_stop())  # a backward pass can be interrupted like a forward pass
         branches.append(value)
         return value
 

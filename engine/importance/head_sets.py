@@ -1,6 +1,7 @@
-"""The heads that match prefixes best, ablated together, beside as many others drawn at random.
+"""The heads with the highest prefix matching scores ablated together, compared with equally many random heads.
 
-One such head alone is often not missed, as the others do the same: what they are worth shows when several go at once.
+Ablating one such head often has no effect, because the others do the same: their effect shows when several are ablated
+at once.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -24,42 +25,42 @@ from engine.shapes import ModelShape
 from engine.texts.tokenloss import losses_of_texts
 
 T = TypeVar("T")
-Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
+Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array per text
 MOST, DRAWS = 32, 5  # heads of the largest set, random sets of each size
 
 
 @dataclass(frozen=True)
 class HeadSet:
-    """Heads by flat index, in the order in which they were taken. `draw` 0: those that match prefixes best; from 1 on
-    the number of a random draw. Without any, it is the full model."""
+    """Heads by flat index, in the order in which they were chosen. `draw` 0: the highest prefix matching scores; from
+    1: the number of a random draw. The empty set is the full model."""
 
     heads: tuple[int, ...] = ()
     draw: int = 0
 
     def mask(self, shape: ModelShape) -> Mask:
-        """The mask that prunes them."""
+        """Returns the mask that prunes them."""
         kept = np.ones(shape.n_heads_total, bool)
         kept[list(self.heads)] = False
         return Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
 
     def names(self, shape: ModelShape) -> str:
-        """Such as "L1H0 L1H3"."""
+        """Returns their names, such as "L1H0 L1H3"."""
         return " ".join(shape.head_names[head] for head in sorted(self.heads))
 
 
 def sizes(n_heads: int) -> list[int]:
-    """How many heads go at once: 1, 2, 4 and so on, up to a quarter of all and at most MOST."""
+    """Returns the sizes of the sets: 1, 2, 4 and so on, up to a quarter of all heads and at most MOST."""
     return [2**power for power in range(MOST.bit_length()) if power == 0 or 2**power <= min(MOST, n_heads // 4)]
 
 
 def n_sets(shape: ModelShape) -> int:
-    """How many sets are measured, the full model among them."""
+    """Returns how many sets are measured, including the full model."""
     return 1 + len(sizes(shape.n_heads_total)) * (1 + DRAWS)
 
 
 def head_sets(prefix_matching: np.ndarray) -> list[HeadSet]:
-    """The full model, then by size the set of highest prefix matching (L, H) and the random ones. Those are drawn from
-    the heads that are in none of the former; a larger draw of the same number holds the smaller ones."""
+    """Returns the full model, then by size the set of highest `prefix_matching` (L, H) and the random sets. Random sets
+    are drawn from the heads outside the largest best set; a larger set of the same draw contains the smaller ones."""
     strongest = order(-prefix_matching)
     counts, found = sizes(strongest.size), [HeadSet()]
     others = np.sort(strongest[counts[-1] :])
@@ -71,17 +72,17 @@ def head_sets(prefix_matching: np.ndarray) -> list[HeadSet]:
 
 
 def set_answers(target: Target, questions: Questions) -> Measurement[dict[HeadSet, Answers]]:
-    """The answers without each set so far. Its progress is in questions."""
+    """Returns the answers without each set so far. Progress counts questions."""
     return _over_sets(target, questions.n, partial(evaluation, target, questions))
 
 
 def set_losses(target: Target, texts: Sequence[str]) -> Measurement[dict[HeadSet, Losses]]:
-    """The per-token losses of all texts without each set so far. Its progress is in texts."""
+    """Returns the per-token losses of all texts without each set so far. Progress counts texts."""
     return _over_sets(target, len(texts), partial(losses_of_texts, target, texts))
 
 
 def _over_sets(target: Target, n: int, of: Callable[[Mask], Measurement[T]]) -> Measurement[dict[HeadSet, T]]:
-    """The value of each set, `n` steps of progress each."""
+    """Returns the value of each set so far, with `n` steps of progress each."""
     scores, full = induction(target, "olsson", INDUCTION_SEED), of(Mask.full(target.shape))
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, dict[HeadSet, T]]:

@@ -1,5 +1,5 @@
-"""How much each head and FFN matters for a task: gradient scores in a backward pass a choice, by leaving each out
-(engine.importance.oracle), by what parts do (engine.importance.activity) or weigh (engine.importance.magnitudes).
+"""Scores of each head and FFN for a task: by gradients, with one backward pass per choice, by ablating each
+(engine.importance.oracle), by activity (engine.importance.activity) or by weights (engine.importance.magnitudes).
 
 The choices of a question share one packed forward pass where that is cheaper.
 """
@@ -34,28 +34,33 @@ from engine.timing.workload import gradient_characters
 
 ORACLES = ("heads-oracle", "ffns")
 OF_THE_SAME_PASSES = ("heads-one-divisor", "heads-taylor", "ffns-taylor")  # as "heads"
-GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSES, "heads")}  # by what is stored
+GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSES, "heads")}  # the stored score of each
 OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
 PREFIX, PREFIX_SEED = "heads-prefix", 0
-GRADIENT_TOKENS = 256  # padded tokens a backward pass, which keeps every layer's activations; more is no faster ...
-GRADIENT_TOKENS_SMALL = 512  # ... except where n_layers * d_model is at most SMALL_WIDTH, and little is kept
+GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
+GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
 SMALL_WIDTH = 4096
-LARGE_PARAMETERS = 500_000_000  # from which a pass leaves holes of half a gigabyte, and is long beside closing them
+LARGE_PARAMETERS = 500_000_000  # from here a pass fragments half a gigabyte, and takes longer than freeing it
 WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, PREFIX)
-Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a group of rows, as gate_gradients gives it
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # for a group of rows, as returned by gate_gradients
 N_UNFINISHED = 4  # interrupted chunks whose gradients are kept with the model
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Importance scores over n questions: (layer, head) for heads, (layer,) for FFNs; larger = more important.
+    """Importance scores over n questions.
 
-    `tie_break` orders equal scores (oracles: mean gold log-likelihood lost, nats). `gate_heads` (n, choice, L, H) and
-    `gate_ffns` (n, choice, L) are the signed gate gradients dLoss/dgate of each choice's mean loss over its `n_targets`
-    (n, choice) continuation tokens, fp16, nan where a question has no such choice; `n_zero` counts those that are
-    exactly 0. Of `heads` they are the gold choice's alone, in fp32 since they rank by themselves; `n_positions` is how
-    many positions carry a gradient.
+    what: name of the score, one of WHAT
+    n: questions
+    scores: (L, H) for heads, (L,) for FFNs; larger = more important
+    tie_break: orders equal scores (oracles: mean gold log-likelihood lost, nats)
+    gate_heads: (n, choice, L, H) signed gradients dLoss/dgate of each choice's mean loss over its continuation tokens,
+        fp16, nan for missing choices; for `heads` only the gold choice, in fp32 because they are ranked by themselves
+    gate_ffns: (n, choice, L) the same for FFNs
+    n_targets: (n, choice) continuation tokens
+    n_zero: how many of `gate_heads` are exactly 0
+    n_positions: how many positions have a gradient
     """
 
     what: str
@@ -70,28 +75,32 @@ class Scores:
 
     @property
     def last_layer_times(self) -> float:
-        """How many times as much the last layer counts in the paper's scores as by one divisor for all layers."""
+        """The factor by which the paper's scores weight the last layer, relative to one divisor for all layers."""
         return 1.0 if self.n_targets is None else self.n_positions / float(self.n_targets.sum())
 
     def with_other_divisor(self) -> "Scores":
-        """Those of `heads-one-divisor`, where these are `heads`, and the other way round."""
+        """Converts scores `heads` to `heads-one-divisor`, and vice versa."""
         scores, other = self.scores.copy(), {"heads": "heads-one-divisor", "heads-one-divisor": "heads"}[self.what]
         scores[-1] *= self.last_layer_times if other == "heads" else 1 / self.last_layer_times
         return replace(self, what=other, scores=scores)
 
 
 def importance(target: Target, questions: Questions, what: str, mask: Mask | None = None) -> Measurement[Scores]:
-    """The Scores; gradient scores have a value so far, the others once all records are there.
+    """Returns the Scores; gradient scores have a value so far, the others only once all records are stored.
 
-    `heads`: Bansal et al.'s I_h from the gold choice. `gate`: mean |dLoss/dgate| of the gold choice (Michel et al.
-    2019), with every choice's signed gradients kept. `heads-one-divisor`: I_h with the last layer divided by as many
-    positions as the others, of the passes of `heads`. `heads-oracle`, `ffns`: accuracy lost when that one is pruned.
-    `heads-taylor`, `ffns-taylor`: the same of heads or FFNs, of the passes of `heads`. `heads-weight`, `ffns-weight`:
-    the size of a part's weights. `heads-activation`, `ffns-activation`: mean length of what it writes into the residual
-    stream. `heads-wanda`, `ffns-wanda`: sum of |w| times the root mean square of its input, over what it writes with.
-    `heads-first-token`: attention to all but the first token. `heads-prefix`: prefix matching (Olsson et al.), of
-    random tokens, not of questions. Under a `mask`, of the model that it leaves (gradient scores only): what is pruned
-    scores 0. UsageError: no such scores, or not under a mask.
+    `heads`: Bansal et al.'s I_h from the gold choice.
+    `gate`: mean |dLoss/dgate| of the gold choice (Michel et al. 2019), with every choice's signed gradients.
+    `heads-one-divisor`: I_h with one divisor for all layers, from the passes of `heads`.
+    `heads-oracle`, `ffns`: accuracy lost when only that head or FFN is pruned.
+    `heads-taylor`, `ffns-taylor`: mean |dLoss/dgate| of heads or FFNs, from the passes of `heads`.
+    `heads-weight`, `ffns-weight`: size of the weights.
+    `heads-activation`, `ffns-activation`: mean length of the output in the residual stream.
+    `heads-wanda`, `ffns-wanda`: sum of |w| times the root mean square of its input, over the output weights.
+    `heads-first-token`: attention to all but the first token.
+    `heads-prefix`: prefix matching (Olsson et al.), on random tokens instead of questions.
+
+    With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
+    score, or not available under a mask.
     """
     _check(what, mask)
     if what in ORACLES:
@@ -119,7 +128,7 @@ def _check(what: str, mask: Mask | None) -> None:
     if what not in WHAT:
         raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
     if mask is not None and not mask.is_full and what not in GRADIENTS:
-        raise UsageError(f"importance {what!r} cannot be measured anew under a mask; choose heads or gate")
+        raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
 
 
 def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
@@ -158,7 +167,7 @@ def _measured(
     heads = np.full((len(chunk), n_choices, shape.n_layers, shape.n_heads), np.nan, kept_as)
     ffns = np.full((len(chunk), n_choices, shape.n_layers), np.nan, kept_as)
     n_targets = np.zeros((len(chunk), n_choices), np.int32)
-    lengths = np.zeros((len(chunk), 2), np.int64)  # positions that carry gradient; continuation tokens
+    lengths = np.zeros((len(chunk), 2), np.int64)  # positions with a gradient; continuation tokens
     rows = [row for choices, gold in zip(encoded, golds, strict=True)
             for row in (_rows(choices) if what == "gate" else pack([choices[gold]]))]  # fmt: skip
     small = shape.n_layers * shape.d_model <= SMALL_WIDTH
@@ -189,8 +198,8 @@ def _measured(
 
 
 def _unfinished(loaded: Loaded, key: str) -> list[Found]:
-    """The gradients that an interrupted run of this chunk computed, one entry per group, so that work that yields
-    repeatedly still makes progress."""
+    """Returns the gradients that an interrupted run of this chunk computed, one entry per group, so that work that
+    yields repeatedly still makes progress."""
     held = loaded.unfinished
     while len(held) >= N_UNFINISHED and key not in held:
         held.pop(next(iter(held)))
@@ -198,8 +207,8 @@ def _unfinished(loaded: Loaded, key: str) -> list[Found]:
 
 
 def _rows(choices: Sequence[Encoded]) -> list[Row]:
-    """Rows for one question's choices, packed where that is cheaper: one forward pass of the packed row and a backward
-    pass for each choice, against both for each choice alone."""
+    """Returns rows for one question's choices, packed if one forward pass of the packed row and one backward pass per
+    choice are cheaper than both passes for each choice alone."""
     packed = pack(choices)
     together = sum(len(row.tokens) * (1 + len(row.choices)) for row in packed)
     alone = sum(2 * len(choice.inputs) for choice in choices)
@@ -207,7 +216,7 @@ def _rows(choices: Sequence[Encoded]) -> list[Row]:
 
 
 def _groups(rows: Sequence[Row], n_tokens: int) -> list[list[Row]]:
-    """Rows with the same number of choices, longest first, at most so many padded tokens a group."""
+    """Returns groups of rows with equally many choices, longest first, of at most `n_tokens` padded tokens each."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: (-len(row.choices), -len(row.tokens))):
         first = groups[-1][0] if groups else row
@@ -220,11 +229,11 @@ def _groups(rows: Sequence[Row], n_tokens: int) -> list[list[Row]]:
 
 
 def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
-    """Scores of the first `limit` questions of the stored chunks.
+    """Returns the scores of the first `limit` questions of the stored chunks.
 
-    I_h: sum over positions and examples, divided by the positions that carry gradient (sequence length - 1), the last
-    layer by the number of continuation tokens, as llm-interpret at batch size 1; `heads-one-divisor`: all layers by the
-    former.
+    I_h: sum over positions and examples, divided by the number of positions with a gradient (sequence length - 1), in
+    the last layer by the number of continuation tokens, as in llm-interpret at batch size 1. `heads-one-divisor`: all
+    layers divided by the former.
     """
     n_choices = max(part.arrays["heads"].shape[1] for part in parts)
 
@@ -252,22 +261,22 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
 
 
 def _forward_pieces(target: Target, questions: Questions, what: str) -> list[Piece]:
-    """What a score needs that takes no gradient."""
+    """Returns the pieces that a score without gradients needs."""
     weights = [] if what in OF_ACTIVITY and "wanda" not in what else [magnitude_piece(target)]
     return weights if what in OF_WEIGHTS else [*weights, *activity_pieces(target, questions)]
 
 
 def _of_forward(what: str, n: int, shape: ModelShape, records: Sequence[Record]) -> Scores:
-    """Such a score, of the records of its pieces."""
+    """Returns a score without gradients from the records of its pieces."""
     axis, _, criterion = what.partition("-")
     if criterion == "weight":
         return Scores(what, 0, records[0].arrays[axis].astype(np.float64))
     sums = summed(records[1:] if criterion == "wanda" else records)
-    n_positions, n_behind = sums["n"]
+    n_positions, n_after_first = sums["n"]
     if criterion == "activation":
         return Scores(what, n, sums["head_norms" if axis == "heads" else "ffn_norms"] / n_positions)
     if criterion == "first-token":
-        return Scores(what, n, 1 - sums["first_token"] / max(n_behind, 1))
+        return Scores(what, n, 1 - sums["first_token"] / max(n_after_first, 1))
     of = "head" if axis == "heads" else "ffn"
     weighted = records[0].arrays[f"{of}_outputs"] * np.sqrt(sums[f"{of}_squares"] / n_positions)
     parts = (shape.n_layers, shape.n_heads, shape.d_head) if axis == "heads" else (shape.n_layers, shape.d_mlp)
@@ -279,7 +288,7 @@ def _prefix(found: InductionScores) -> Scores:
 
 
 def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:
-    """What each ablation costs; `answers` are the full model's, then one for each head or FFN."""
+    """Returns the accuracy lost by each ablation; `answers`: the full model's, then one for each head or FFN."""
     size = (shape.n_layers,) if what == "ffns" else (shape.n_layers, shape.n_heads)
     accuracy_drop, nats_drop = (each.reshape(size) for each in lost(answers[0], answers[1:]))
     return Scores(what, len(answers[0]), accuracy_drop, nats_drop)

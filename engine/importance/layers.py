@@ -1,6 +1,6 @@
-"""In what order whole layers go: the one table of ways, what each measures, and how that is stored.
+"""Pruning orders of whole layers: the table of criteria, what each measures, and how it is stored.
 
-A layer that is dropped has its heads and its FFN pruned; what stays of it are biases, and in OPT-350m its norms.
+Dropping a layer prunes its heads and its FFN; its biases stay, and in OPT-350m its norms.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -28,27 +28,28 @@ from engine.records import Record, canonical_key, decode, encode
 from engine.shapes import ModelShape
 from engine.timing.workload import all_characters, gradient_characters
 
-# every way there is, and whether it is measured, on the task's train questions
+# all criteria, and whether each is measured (on the task's train questions)
 LAYERS_BY = {"influence": True, "oracle": True, "greedy": True, "last-first": False, "random": False}
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the greedy search: the layer that went, and the accuracy (0-1) that is left then."""
+    """One step of the greedy search: the layer that was dropped, and the accuracy (0-1) after that."""
 
     layer: int
     accuracy: float
 
 
 def n_passes(shape: ModelShape, by: str, n: int) -> int:
-    """How many times all questions are read to know which n layers go first; a pass without a layer begins in it."""
-    ways = {"influence": 1, "oracle": 1 + shape.n_layers, "greedy": sum(shape.n_layers - at for at in range(n))}
-    return ways.get(by, 0)
+    """Returns how many times all questions are read to find the first n layers to drop; a pass without a layer starts
+    in that layer."""
+    counts = {"influence": 1, "oracle": 1 + shape.n_layers, "greedy": sum(shape.n_layers - at for at in range(n))}
+    return counts.get(by, 0)
 
 
 def layer_order(target: Target, questions: Questions | None, by: str, n: int, seed: int = 0) -> Measurement[np.ndarray]:
-    """Layers, first to go first: all of them, or of `greedy` the first n, and more if they are stored. Orders that are
-    not measured need no questions."""
+    """Returns layers in pruning order: all of them; for `greedy` the first n, and more if they are stored. Orders that
+    are not measured need no questions."""
     if questions is None or not LAYERS_BY[by]:
         return known_value(target, (by, seed), unmeasured_order(target.shape, by, seed))
     if by == "influence":
@@ -59,16 +60,16 @@ def layer_order(target: Target, questions: Questions | None, by: str, n: int, se
 
 
 def unmeasured_order(shape: ModelShape, by: str, seed: int) -> np.ndarray:
-    """Layers, first to go first, where nothing has to be measured for that: `last-first`, or seeded `random`."""
+    """Returns layers in a pruning order that needs no measurement: `last-first`, or seeded `random`."""
     return random_order(shape.n_layers, seed) if by == "random" else np.arange(shape.n_layers)[::-1]
 
 
 def block_influence(target: Target, questions: Questions) -> Measurement[np.ndarray]:
-    """(L,): 1 - the mean over all tokens of the cosine between the residual stream that enters a layer and that leaves
-    it (Men et al. 2403.03853), of the full model.
+    """Returns (L,): 1 - the mean over all tokens of the cosine between a layer's input and output residual stream, of
+    the full model (Men et al. 2403.03853).
 
-    The tokens are those of each question with its gold choice, as the model reads them. Cosines are taken in fp64: a
-    layer may turn the stream by less than fp32 tells from nothing.
+    The tokens are those of each question with its gold choice, as the model reads them. Cosines are computed in fp64,
+    because a layer may rotate the stream by less than fp32 resolves.
     """
     value, about = partial(_influence, questions), ("influence", questions)
     return of_records(target, about, lambda session, records: _influence_pieces(target, questions), value)
@@ -90,7 +91,7 @@ def _influence_pieces(target: Target, questions: Questions) -> list[Piece]:
         shapes: dict[str, tuple[int | str, ...]] = {"sums": (len(chunk), target.shape.n_layers)}
         shapes["lengths"] = (len(chunk),)
         measure = partial(_measured, target=target, questions=questions, chunk=chunk)
-        # half of what a pass and a backward pass read
+        # half of a forward and a backward pass
         reads = partial(_reads, questions, chunk)
         wanted.append(Piece(key, size, shapes, measure, reads))
     return wanted
@@ -105,7 +106,7 @@ def _measured(loaded: Loaded, target: Target, questions: Questions, chunk: Seque
     rows = []
     for question, choices in zip(questions.at(chunk), encoded, strict=True):
         row = pack([choices[question.golds[0]]])[0]
-        # the whole last layer is wanted, not where a target is alone
+        # the last layer is needed at all positions, not only at the targets
         rows.append(replace(row, read=tuple((0, position, 0) for position in range(len(row.tokens)))))
     sums, lengths = np.zeros((len(rows), target.shape.n_layers)), np.zeros(len(rows), np.int64)
     done, total = 0, sum(len(row.tokens) for row in rows)
@@ -124,16 +125,16 @@ def _measured(loaded: Loaded, target: Target, questions: Questions, chunk: Seque
 
 @contextmanager
 def _turning(loaded: Loaded) -> Iterator[list[np.ndarray]]:
-    """While open, a forward pass leaves in the list that this gives, layer by layer, 1 - the cosine between the stream
-    before and behind it, (token,)."""
+    """While open, a forward pass appends for each layer 1 - the cosine between the stream before and after it,
+    (token,), to the list that is yielded."""
     import torch
 
     found: list[np.ndarray] = []
 
     def compare(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        before, behind = (args[0] if args else kwargs["hidden_states"]), output
-        behind = behind if isinstance(behind, torch.Tensor) else behind[0]
-        cosine = torch.nn.functional.cosine_similarity(before.double(), behind.to(before.device).double(), dim=-1)
+        before, after = (args[0] if args else kwargs["hidden_states"]), output
+        after = after if isinstance(after, torch.Tensor) else after[0]
+        cosine = torch.nn.functional.cosine_similarity(before.double(), after.to(before.device).double(), dim=-1)
         found.append((1 - cosine).flatten().cpu().numpy())
 
     with ExitStack() as hooks:
@@ -143,17 +144,17 @@ def _turning(loaded: Loaded) -> Iterator[list[np.ndarray]]:
 
 
 def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Step]]:
-    """The first n Steps, or as far as they are known: the layer that costs least is dropped, and the rest measured
-    again without each of the others.
+    """Returns the first n Steps, or those known so far. Each step drops the layer that costs least, and the next
+    measures again without each remaining layer.
 
-    The layer without which most questions are right goes, of equals the one that leaves the most gold log-likelihood.
-    Each step is stored; so are the answers under each mask. Reading gives the steps beyond n too.
+    The layer whose removal leaves the most questions right is dropped; of equals, the one that leaves the most gold
+    log-likelihood. Each step is stored; so are the answers under each mask. Reading also returns stored steps beyond n.
     """
     n_layers = target.shape.n_layers
 
     def expected(n_done: int) -> Workload:
         passes = n_passes(target.shape, "greedy", n) - n_passes(target.shape, "greedy", n_done)
-        return Workload({"forward": all_characters(questions) * passes / 2})  # a pass without a layer begins in it
+        return Workload({"forward": all_characters(questions) * passes / 2})  # a pass without a layer starts in it
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, list[Step]]:
         found: list[Step] = []
@@ -190,7 +191,7 @@ def _store_step(
     left: Sequence[int],
     answers: list[Answers],
 ) -> Step:
-    """The step that the answers without each layer that is `left` give, which is stored."""
+    """Stores and returns the next step, given the answers without each of the `left` layers."""
     arrays = {
         "layers": np.array(left),
         "accuracy": np.array([each.correct.mean() for each in answers]),

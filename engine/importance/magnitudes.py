@@ -1,8 +1,6 @@
-"""What the weights of a part alone say, read once a model: how large a head's value and output matrices are together,
-and an FFN's.
+"""Norms of the weights of heads and FFNs, read once per model.
 
-Weights are those that the model multiplies by: int8 ones as their scales give them back. Gains of norms and biases are
-left out.
+Weights are those that the model multiplies by: int8 weights after scaling. Gains of norms and biases are left out.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def magnitude_piece(target: Target) -> Piece:
-    """What is stored of a model's weights, fp32: `heads` (L, H) the Frobenius norm of W_V W_O, `ffns` (L,) the product
-    of the norms of what reads the stream (Llama: gate and up as one matrix) and of what writes into it; for Wanda
-    `head_outputs` (L, H * d_head) and `ffn_outputs` (L, d_mlp): the sum of |w| of each input of the writing matrix."""
+    """Returns the piece with the norms of a model's weights, fp32: `heads` (L, H) the Frobenius norm of W_V W_O, `ffns`
+    (L,) the product of the norms of the input matrices (Llama: gate and up as one matrix) and of the output matrix; for
+    Wanda `head_outputs` (L, H * d_head) and `ffn_outputs` (L, d_mlp): the sum of |w| by input of the output matrix."""
     shape = target.shape
     key = canonical_key("magnitudes", target.as_usual.key())
     n = shape.n_layers
@@ -54,7 +52,7 @@ def _of_layer(loaded: Loaded, layer: int) -> dict[str, Tensor]:
     shape, family = loaded.identity.shape, loaded.family
     values = attention_weights(loaded, layer)[2].double()  # (H, d_model, d_head)
     outputs = output_weights(loaded, layer).double()  # (H, d_head, d_model)
-    # |W_V W_O|^2 = trace of W_V' W_V W_O W_O', of matrices that are (d_head, d_head)
+    # |W_V W_O|^2 = trace of W_V' W_V W_O W_O', a product of (d_head, d_head) matrices
     squared = ((values.transpose(1, 2) @ values) * (outputs @ outputs.transpose(1, 2))).sum((1, 2))
     module = family.layer_list(loaded.model)[layer]
     readers = [linear(loaded, attrgetter(name)(module), shape.d_model)[0].double() for name in family.ffn_read]

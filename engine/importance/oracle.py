@@ -21,14 +21,15 @@ from engine.timing.workload import all_characters
 
 
 def oracle(target: Target, questions: Questions, what: str) -> Measurement[list[Answers]]:
-    """The Answers of the full model, then under each single ablation of `what` (heads-oracle, ffns or layers)."""
+    """Returns the Answers of the full model, then under each single ablation of `what` (heads-oracle, ffns or
+    layers)."""
     return under_each(target, questions, [Mask.full(target.shape), *single_ablations(target.shape, what)])
 
 
 def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> Measurement[list[Answers]]:
-    """The Answers under each of the masks, the first of which prunes least.
+    """Returns the Answers under each of the masks, the first of which prunes least.
 
-    Each chunk under each mask is stored as `evaluation` stores it, so either finds what the other measured.
+    Each chunk under each mask is stored as by `evaluation`, so each finds the records of the other.
     """
 
     def steps(session: Session, measures: bool) -> Steps[list[Answers]]:
@@ -53,7 +54,7 @@ def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> M
         return {}
 
     def expected() -> Workload:
-        # a pass without a part begins in its layer
+        # a pass without a component starts in its layer
         return Workload({"forward": all_characters(questions) * (1 + len(masks)) / 2})
 
     return Measurement(target, ("under each", questions, *(mask.key() for mask in masks)), steps)
@@ -67,7 +68,7 @@ def _measured(
     keys: Mapping[Mask, str],
     so_far: tuple[int, int],
 ) -> Generator[Progress[Any], None, None]:
-    """Measures and stores one chunk under each mask that it has no record of."""
+    """Measures and stores one chunk under each mask whose record is missing."""
     done, total = so_far
     loaded = yield from session.loaded(target, done, total)
     started, n_done = time.perf_counter(), 0
@@ -86,7 +87,7 @@ def _measured(
 
 
 def lost(full: Answers, ablated: Sequence[Answers]) -> tuple[np.ndarray, np.ndarray]:
-    """(accuracy lost, mean gold log-likelihood lost in nats) in each of the ablated models."""
+    """Returns (accuracy lost, mean gold log-likelihood lost in nats) by each of the ablated models."""
     accuracy = np.array([full.correct.mean() - each.correct.mean() for each in ablated])
     gold = full.gold_log_likelihood_nats.mean()
     return accuracy, np.array([gold - each.gold_log_likelihood_nats.mean() for each in ablated])

@@ -1,4 +1,4 @@
-"""Orders of components and pruning levels: from scores to "which ones go first" to a `Mask`; how much orders agree.
+"""Pruning orders and levels: from scores to an order to a `Mask`; agreement between rankings.
 
 Levels are in permille (700 = 70 %): whole numbers, so that floor(p * N / 1000) is exact and keys hold no floats.
 """
@@ -15,16 +15,16 @@ from engine.shapes import ModelShape
 from engine.statistics import Z_95
 
 AGGREGATES = ("scores", "ranks")
-TOP_SHARE = 0.3  # of the heads: what Bansal et al. keep
+TOP_SHARE = 0.3  # the share of heads that Bansal et al. keep
 PERMUTATIONS = 1999
-DIGITS = 9  # of what takes functions whose last bits are a processor's own
-MAX_PERMUTED = 512  # components; beyond, rho * sqrt(n - 1) is as good as normal, and permuting takes seconds
+DIGITS = 9  # for functions whose last bits depend on the processor
+MAX_PERMUTED = 512  # components; above, rho * sqrt(n - 1) is practically normal, and permuting takes seconds
 
 
 def order(scores: np.ndarray, tie_break: np.ndarray | None = None) -> np.ndarray:
-    """Flat indices of `scores` from least to most important; equals ordered by `tie_break`, then by position.
+    """Returns flat indices of `scores` from least to most important; equals ordered by `tie_break`, then by position.
 
-    UsageError where a score is nan: an order of undefined scores would be an accident.
+    UsageError if a score is nan: the order of undefined scores would be arbitrary.
     """
     flat = np.asarray(scores, float).ravel()
     if np.isnan(flat).any():
@@ -34,26 +34,26 @@ def order(scores: np.ndarray, tie_break: np.ndarray | None = None) -> np.ndarray
 
 
 def random_order(n: int, seed: int = 0) -> np.ndarray:
-    """A seeded random order of n components: the control that any ranking has to beat."""
+    """Returns a seeded random order of n components: the control that any ranking has to beat."""
     return np.random.default_rng(seed).permutation(n)
 
 
 def random_order_within_layers(shape: ModelShape, like: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Head order that takes heads from the layers in the sequence in which `like` does, but which head is random."""
+    """Returns a head order that visits the layers in the sequence of `like` but takes a random head of each."""
     generator = np.random.default_rng(seed)
     waiting = [list(layer * shape.n_heads + generator.permutation(shape.n_heads)) for layer in range(shape.n_layers)]
     return np.array([waiting[index // shape.n_heads].pop() for index in like])
 
 
 def n_pruned(permille: int, n: int) -> int:
-    """Number of components pruned at a level: floor(p * n / 1000). UsageError outside 0 to 1000."""
+    """Returns the number of components pruned at a level: floor(p * n / 1000). UsageError outside 0 to 1000."""
     if not 0 <= permille <= 1000:
         raise UsageError(f"pruning level is {permille / 10:g} %; choose 0 to 100")
     return permille * n // 1000
 
 
 def permille(percent: float | str) -> int:
-    """A level typed in percent as permille; UsageError when it is no number from 0 to 100 or finer than 0.1 %."""
+    """Converts a level typed in percent to permille. UsageError: not a number from 0 to 100, or finer than 0.1 %."""
     try:
         value = float(percent)
     except ValueError as error:
@@ -68,7 +68,8 @@ def permille(percent: float | str) -> int:
 def mask_at(
     shape: ModelShape, head_order: np.ndarray, ffn_order: np.ndarray, heads_permille: int, ffns_permille: int
 ) -> Mask:
-    """Mask at two levels: the first floor(p * N / 1000) heads of `head_order` and FFNs of `ffn_order` are pruned."""
+    """Returns the mask at two levels: the first floor(p * N / 1000) heads of `head_order` and FFNs of `ffn_order` are
+    pruned."""
     heads, ffns = np.ones(shape.n_heads_total, bool), np.ones(shape.n_layers, bool)
     heads[np.asarray(head_order, int)[: n_pruned(heads_permille, heads.size)]] = False
     ffns[np.asarray(ffn_order, int)[: n_pruned(ffns_permille, ffns.size)]] = False
@@ -77,11 +78,13 @@ def mask_at(
 
 @dataclass(frozen=True)
 class Agreement:
-    """How much each two of `labels` agree: Spearman's rho of their scores (k, k), nan where one of them is constant.
+    """Agreement between every two of k rankings; all arrays are (k, k).
 
-    `low` and `high` bound a 95 % interval (Fisher's z, Bonett and Wright's standard error; nan where rho is 1 or -1).
-    `p` is two-sided, from random relabellings of the components (of more than 512, from the normal limit). `overlap` is
-    the share of the top 30 % of one that is in the other's.
+    labels: names of the rankings
+    srcc: Spearman's rho of their scores, nan if one of them is constant
+    low, high: a 95 % interval (Fisher's z, Bonett and Wright's standard error; nan if rho is 1 or -1)
+    p: two-sided, from random relabellings of the components (for more than 512, from the normal limit)
+    overlap: share of the top 30 % of one that is in the top 30 % of the other
     """
 
     labels: tuple[str, ...]
@@ -93,13 +96,14 @@ class Agreement:
 
     @property
     def mean(self) -> float:
-        """Mean of the coefficients of different labels; nan without any."""
+        """The mean coefficient of different labels; nan if there are none."""
         pairs = self.srcc[np.triu_indices(len(self.labels), 1)]
         return float(np.nanmean(pairs)) if np.isfinite(pairs).any() else math.nan
 
 
 def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS) -> Agreement:
-    """Agreement of every two score arrays over the same components. UsageError: none, or of different shapes."""
+    """Returns the Agreement of every two score arrays over the same components. UsageError: no scores, or different
+    shapes."""
     rows = _rows(scores)
     ranks = _centred(_ranks(rows))
     together, srcc = ranks @ ranks.T, _correlations(ranks)
@@ -110,11 +114,11 @@ def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS
     p = np.where(np.isnan(srcc), np.nan, (extreme + 1) / (permutations + 1))
     p = (p + p.T) / 2  # a pair is relabelled from either side
     if n > MAX_PERMUTED:
-        # of the limit of what permuting gives
+        # the limit of the permutation test
         p = np.vectorize(lambda x: float(f"{math.erfc(x):.9g}"))(np.abs(srcc) * math.sqrt((n - 1) / 2))
     with np.errstate(divide="ignore"):
         z, error = np.arctanh(np.clip(srcc, -1, 1)), np.sqrt((1 + srcc**2 / 2) / max(n - 3, 1))
-    # of two equal orders the interval would be a point, however few components they rank
+    # for two equal orders the interval would be a point, even with few components
     z[(np.abs(srcc) > 1 - 1e-12) & ~np.eye(len(srcc), dtype=bool)] = np.nan
     low, high = (np.round(np.tanh(z + side * Z_95 * error), DIGITS) for side in (-1, 1))
     chosen = list(scores)
@@ -123,31 +127,32 @@ def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS
 
 
 def as_published(scores: Mapping[str, np.ndarray]) -> np.ndarray:
-    """(k, k): what llm-interpret's script prints as SRCC, for comparison alone.
+    """Returns (k, k): the values that llm-interpret's script prints as SRCC, only for comparison.
 
-    It correlates head numbers in order of score, not scores: relabelling the heads changes it, and two tasks that rank
-    4608 heads nearly alike (rho 0.95) come out at 0.
+    It correlates head numbers in order of score instead of scores: relabelling the heads changes it, and it is about 0
+    for two tasks that rank 4608 heads almost equally (rho 0.95).
     """
     numbers = np.argsort(_rows(scores), axis=1, kind="stable")
     return _correlations(_centred(numbers.astype(float)))
 
 
 def n_top(n: int, share: float = TOP_SHARE) -> int:
-    """How many of n components the highest `share` are; at least one."""
+    """Returns how many of n components are in the top `share`; at least one."""
     return max(1, math.floor(share * n))
 
 
 def top_overlap(a: np.ndarray, b: np.ndarray, share: float = TOP_SHARE) -> float:
-    """Share of the `share` highest-scored components of `a` that are among those of `b`, 0-1; at least one counts."""
+    """Returns which share of the top `share` of `a` is in the top `share` of `b`, 0-1; the top has at least one."""
     count = n_top(a.size, share)
     best = [set(np.argsort(-scores.ravel(), kind="stable")[:count].tolist()) for scores in (a, b)]
     return len(best[0] & best[1]) / count
 
 
 def aggregate(scores: Mapping[str, np.ndarray], how: str = "scores") -> np.ndarray:
-    """One array of scores for all: their mean (Bansal et al.), or `ranks`: the mean of their ranks, as a share (0-1).
+    """Returns one array of scores for all tasks: the mean of their scores (Bansal et al.), or with `ranks` the mean of
+    their ranks, as a share (0-1).
 
-    By scores, a task with large gradients decides; by ranks every task counts alike.
+    By scores, a task with large gradients dominates; by ranks, every task has equal weight.
     """
     if how not in AGGREGATES:
         raise UsageError(f"aggregate of {how!r} is unknown; choose {' or '.join(AGGREGATES)}")
@@ -159,7 +164,7 @@ def aggregate(scores: Mapping[str, np.ndarray], how: str = "scores") -> np.ndarr
 
 def _rows(scores: Mapping[str, np.ndarray]) -> np.ndarray:
     if not scores:
-        raise UsageError("there are no scores to compare; measure the importance of a task first")
+        raise UsageError("no scores to compare; measure the importance of a task first")
     shapes = {np.shape(array) for array in scores.values()}
     if len(shapes) > 1:
         raise UsageError(f"scores have different shapes {sorted(shapes)}; compare scores of one model and one kind")
@@ -167,21 +172,21 @@ def _rows(scores: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _ranks(rows: np.ndarray) -> np.ndarray:
-    """Each row's ranks from 1, equals sharing their mean."""
+    """Returns each row's ranks from 1; equals share their mean rank."""
     from scipy.stats import rankdata
 
     return rankdata(rows, axis=1)
 
 
 def _centred(ranks: np.ndarray) -> np.ndarray:
-    """Twice the ranks, of mean 0: whole numbers, so that sums of their products are exact in whatever order the library
-    of a processor adds them up, and two machines find the same to the last bit."""
+    """Returns twice the ranks, minus their mean: whole numbers, so that sums of products are exact in any order of
+    addition and identical on all machines."""
     doubled = 2 * ranks
     return doubled - doubled.mean(1, keepdims=True)
 
 
 def _correlations(centred: np.ndarray) -> np.ndarray:
-    """(k, k) coefficients of every two rows, nan where one is constant."""
+    """Returns (k, k): the correlations of every two rows, nan if one is constant."""
     sums = centred @ centred.T
     lengths = np.sqrt(np.outer(sums.diagonal(), sums.diagonal()))
     return np.clip(np.divide(sums, lengths, out=np.full_like(sums, np.nan), where=lengths > 0), -1, 1)

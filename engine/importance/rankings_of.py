@@ -1,5 +1,5 @@
-"""From "prune 40 % of the heads by this ranking" to a `Mask`: the one table of rankings, what each needs to know, and
-how that is read from the store or measured.
+"""From "prune 40 % of the heads by this ranking" to a `Mask`: the table of rankings, the evidence that each needs, and
+how it is read from the store or measured.
 """
 
 from collections.abc import Collection, Generator
@@ -24,7 +24,7 @@ from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
 Axis = Literal["heads", "ffns", "layers"]
-# every ranking there is, and what it needs to know of the heads and of the FFNs
+# all rankings, and the evidence that each needs for heads and FFNs
 NEEDS = {
     **dict.fromkeys(("importance", "own", *CRITERIA), ("heads", "ffns")),
     "reversed": ("heads", "ffns"),
@@ -37,26 +37,34 @@ NEEDS = {
     "others": ("heads", "ffns"),
     "rescored": ("ffns",),
 }
-OF_OTHERS = ("task", "aggregate", "others")  # scores of other tasks than the one that is pruned
+OF_OTHERS = ("task", "aggregate", "others")  # scores of tasks other than the pruned one
 OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
-OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", beside other tasks'
+OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", as opposed to other tasks'
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
 INDUCTION_SEED = PREFIX_SEED
 PARTS: tuple[Part, ...] = ("heads", "ffns")
-RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}  # by evidence, in words
+RANKED = {
+    "heads": "heads",
+    "prefix_matching": "heads",
+    "ffns": "FFNs",
+    "layers": "layers",
+}  # component names by evidence
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """How components are ordered: by a criterion (engine.importance.criteria.CRITERIA), what scores least first, such
-    as `importance` (in studies `own`) = this task's own scores; `reversed` = the most important first; `random`;
-    `within-layers` = each layer loses as many heads as by importance, at random; `induction-first` = highest prefix
-    matching (Olsson) first; `induction-protected` = importance, but heads that match prefixes go last. FFNs go by
-    importance in these three. Those of studies are told in engine.studies.sweeps.
+    """How components are ordered.
 
-    Scores come from `n_questions` of the task's train split (None = all), so that a ranking is never judged on the
-    questions that made it. `heads_by` and `ffns_by` name the score of importance (engine.importance.importance.WHAT),
-    `layers_by` how whole layers are ordered, whatever the name (engine.importance.layers.LAYERS_BY).
+    name: a criterion (engine.importance.criteria.CRITERIA), lowest score first, such as `importance` (in studies `own`)
+        = this task's scores; `reversed` = the most important first; `random`; `within-layers` = each layer loses the
+        same number of heads as by importance, chosen at random; `induction-first` = highest prefix matching (Olsson)
+        first; `induction-protected` = importance, but heads that match prefixes last. FFNs go by importance in the last
+        three. engine.studies.sweeps describes the rankings of studies.
+    seed: of random orders
+    n_questions: how many questions the scores come from (None = all)
+    split: of the questions; train, so that a ranking is never judged on the questions that made it
+    heads_by, ffns_by: the score used as importance (engine.importance.importance.WHAT)
+    layers_by: how whole layers are ordered, for every name (engine.importance.layers.LAYERS_BY)
     """
 
     name: str = "importance"
@@ -74,7 +82,7 @@ class Ranking:
             raise UsageError(f"order of layers {self.layers_by!r} is unknown; choose one of {', '.join(LAYERS_BY)}")
 
     def what(self, part: Part) -> str:
-        """The score that heads or FFNs are ordered by, or would be (engine.importance.importance.WHAT)."""
+        """Returns the score that heads or FFNs are ordered by (engine.importance.importance.WHAT)."""
         if self.name in CRITERIA and self.name != "importance":
             return CRITERIA[self.name].of(part)
         return self.heads_by if part == "heads" else self.ffns_by
@@ -82,8 +90,8 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known so far of the components that are to be ordered: the scores that the ranking goes by, prefix
-    matching (L, H), and the order of layers, as far as it is known."""
+    """The evidence for ordering components that is known so far: the scores of the ranking, prefix matching (L, H), and
+    the known part of the order of layers."""
 
     heads: Scores | None = None
     ffns: Scores | None = None
@@ -91,7 +99,7 @@ class Evidence:
     layers: np.ndarray | None = None
 
     def missing(self, ranking: str, heads_too: bool, ffns_too: bool) -> list[str]:
-        """What `ranking` would need besides, to order heads, FFNs or both."""
+        """Returns the evidence that `ranking` still needs to order heads, FFNs or both."""
         wanted = [name for name in NEEDS[ranking] if (ffns_too if name == "ffns" else heads_too)]
         return [name for name in wanted if getattr(self, name) is None]
 
@@ -106,7 +114,7 @@ class Orders:
     layers: np.ndarray | None = None
 
     def mask(self, heads_permille: int, ffns_permille: int, layers_permille: int = 0) -> Mask:
-        """The mask at these levels of these orders: what either of them prunes."""
+        """Returns the mask at these levels: everything that any of the orders prunes."""
         mask = mask_at(self.shape, self.heads, self.ffns, heads_permille, ffns_permille)
         n = n_pruned(layers_permille, self.shape.n_layers)
         return mask if self.layers is None or not n else without_layers(mask, {*self.layers[:n].tolist()})
@@ -114,7 +122,14 @@ class Orders:
 
 @dataclass(frozen=True)
 class Pruning:
-    """What is pruned: levels of a ranking, which the scores of `task` make, and the edits `typed` on top."""
+    """A choice of components to prune: levels of a ranking by the scores of `task`, and the edits `typed` on top.
+
+    task: the task whose scores make the ranking
+    ranking: how components are ordered
+    heads_permille, ffns_permille: levels of heads and FFNs
+    typed: single components pruned or kept on top
+    layers_permille: level of whole layers
+    """
 
     task: TaskSpec
     ranking: Ranking
@@ -124,49 +139,49 @@ class Pruning:
     layers_permille: int = 0
 
     def __str__(self) -> str:
-        """Changes with the levels, the ranking's name and the typed edits."""
+        """Returns a text of the ranking's name, the levels and the typed edits."""
         layers = f" {self.layers_permille} {self.ranking.layers_by}" if self.layers_permille else ""
         return f"{self.ranking.name} {self.heads_permille} {self.ffns_permille}{layers} {self.typed.key()}"
 
     @property
     def by_level(self) -> bool:
-        """Whether anything is pruned by level."""
+        """Whether any level is above 0."""
         return bool(self.heads_permille or self.ffns_permille or self.layers_permille)
 
     @property
     def n_layers_dropped(self) -> int:
-        """How many whole layers go by level."""
+        """How many whole layers are pruned by level."""
         return n_pruned(self.layers_permille, len(self.typed.prune.ffns))
 
     def level(self, axis: Axis) -> int:
-        """The level of one axis, in permille."""
+        """Returns the level of one axis, in permille."""
         return getattr(self, f"{axis}_permille")
 
     def at(self, axis: Axis, permille: int) -> "Pruning":
-        """The same with the level of one axis changed."""
+        """Returns a copy with the level of one axis changed."""
         return replace(self, **{f"{axis}_permille": permille})
 
     def missing(self, known: Evidence) -> list[str]:
-        """What has to be known besides before the mask is."""
+        """Returns the evidence still needed before the mask is known."""
         missing = known.missing(self.ranking.name, self.heads_permille > 0, self.ffns_permille > 0)
         n = self.n_layers_dropped
         return missing + ["layers"] * (n > 0 and (known.layers is None or len(known.layers) < n))
 
     def mask(self, orders: Orders) -> Mask:
-        """What is pruned by these orders and by the typed edits."""
+        """Returns the mask by these orders and the typed edits."""
         return self.typed.on(self.by_levels(orders))
 
     def by_levels(self, orders: Orders) -> Mask:
-        """What is pruned by these orders alone."""
+        """Returns the mask by these orders alone."""
         return orders.mask(self.heads_permille, self.ffns_permille, self.layers_permille)
 
     def known_mask(self, shape: ModelShape, known: Evidence) -> Mask | None:
-        """The mask where all that it needs is known, else None."""
+        """Returns the mask, or None if evidence is missing."""
         return None if self.missing(known) else self.mask(orders_from(shape, self.ranking, known))
 
 
 def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
-    """The orders of `ranking`. Where the evidence it needs is missing, any order: none must be taken from it then."""
+    """Returns the orders of `ranking`. If evidence is missing, the order is arbitrary and must not be used."""
     n = shape.n_heads_total
     if ranking.name == "random":
         return Orders(shape, random_order(n, ranking.seed), random_order(shape.n_layers, ranking.seed), known.layers)
@@ -194,11 +209,11 @@ def evidence(
     data_dir: str | Path | None = None,
     requests: Requests | None = None,
 ) -> Measurement[Evidence]:
-    """The Evidence that is `wanted` (names as in NEEDS) and, if any layers are to go, the first `n_layers` of their
-    order; what is missing of it is None.
+    """Returns the `wanted` Evidence (names as in NEEDS) and, if any layers are dropped, the first `n_layers` of their
+    order; missing evidence is None.
 
-    `requests` are those of the task that importance is measured on, if they are rendered already. Each part is named
-    and counted by itself; the share of a step is that of all parts.
+    `requests`: the rendered requests of the task, if available. Each part is named and counted separately; the share of
+    a step is relative to all parts.
     """
     shape, needed = target.shape, [name for name in RANKED if name in wanted or name == "layers" and n_layers]
     measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
@@ -232,7 +247,7 @@ def evidence(
 def orders_of(
     target: Target, pruning: Pruning, data_dir: str | Path | None = None, requests: Requests | None = None
 ) -> Measurement[Orders]:
-    """The Orders that the levels of `pruning` need; `requests` as for `evidence`."""
+    """Returns the Orders that the levels of `pruning` need; `requests` as for `evidence`."""
     wanted, n_layers = pruning.missing(Evidence()), pruning.n_layers_dropped
     known = evidence(target, pruning.task, pruning.ranking, wanted, n_layers, data_dir, requests)
     return known.map(
