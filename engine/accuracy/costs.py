@@ -1,7 +1,7 @@
-"""What a mask saves: parameters and bytes that the layers hold, and measured seconds a question, masked and sliced.
+"""The savings by a mask: parameters and bytes of the layers, and measured seconds per question, masked and sliced.
 
-Masked: everything is computed and what is pruned is set to 0. Sliced: what is pruned is not computed
-(engine.models.slicing). Seconds are of this machine at that moment, so its load is part of the record.
+Masked: everything is computed, and the outputs of pruned components are set to 0. Sliced: pruned components are not
+computed (engine.models.slicing). Seconds depend on the machine's current load, so the load is part of the record.
 """
 
 import os
@@ -33,9 +33,17 @@ N_ROUNDS = 7
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one mask. `n_heads_masked` heads are pruned but computed: too few of their layer go, or its projections are
-    one. `seconds` a question, an array of one entry a round by WAYS, {} before it is measured; `slicing_s` is what
-    making the smaller weights took; `load` the machine's 1-minute load before, on `n_cpus`."""
+    """The cost of a model under one mask.
+
+    n_params, n_params_full: parameters of the pruned and the full model's layers
+    n_bytes, n_bytes_full: their bytes
+    n_heads_masked: heads pruned but computed, because too few of their layer are pruned or it has fused projections
+    seconds: by WAYS, seconds per question, one entry per round; {} if not measured
+    n_questions: questions timed
+    slicing_s: seconds to make the smaller weights
+    load: the machine's 1-minute load before
+    n_cpus: its CPUs
+    """
 
     n_params: int
     n_params_full: int
@@ -52,7 +60,7 @@ class Cost:
 def cost(
     target: Target, questions: Questions, mask: Mask, timed: bool = True, again: bool = False
 ) -> Measurement[Cost]:
-    """The Cost of a mask, with seconds if `timed`. `again`: measured even if it is stored."""
+    """Returns the Cost of a mask, with seconds if `timed`. `again`: measures even if it is stored."""
     fields = target.key() | {"mask": mask.key()}
     shapes: dict[str, tuple[int | str, ...]] = {"sizes": (5,)}
     if timed:
@@ -90,7 +98,7 @@ def _measured(loaded: Loaded, target: Target, questions: Questions, mask: Mask, 
                         pass
                 if number >= 0:
                     seconds[way].append((time.perf_counter() - began) / len(encoded))
-                yield Progress(max(0, number), 1 + N_ROUNDS, message="Seconds a question")
+                yield Progress(max(0, number), 1 + N_ROUNDS, message="Seconds per question")
     arrays = {way: np.array(values) for way, values in seconds.items()}
     arrays["sizes"] = np.array(
         [parts.n_params, parts.n_params_full, parts.n_bytes, parts.n_bytes_full, parts.masked.n_heads_pruned], np.int64
@@ -104,8 +112,8 @@ def _chunk(questions: Questions) -> tuple[int, ...]:
 
 
 def _cost(record: Record) -> Cost:
-    told = record.receipt
+    receipt = record.receipt
     n_params, n_params_full, n_bytes, n_bytes_full, n_masked = (int(value) for value in record.arrays["sizes"])
     seconds = {way: record.arrays[way] for way in WAYS if way in record.arrays}
-    return Cost(n_params, n_params_full, n_bytes, n_bytes_full, n_masked, seconds, told["n_questions"],
-                told["slicing_s"], told["load"], told["n_cpus"])  # fmt: skip
+    return Cost(n_params, n_params_full, n_bytes, n_bytes_full, n_masked, seconds, receipt["n_questions"],
+                receipt["slicing_s"], receipt["load"], receipt["n_cpus"])  # fmt: skip

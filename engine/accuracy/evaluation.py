@@ -1,7 +1,7 @@
 """Accuracy of a model under a mask: questions -> store or forward passes -> `Answers` -> accuracy, intervals, flips.
 
-What is stored is the log-likelihood of every choice, chunk by chunk, so every figure here follows without a rerun and a
-cancelled or killed run resumes at the chunk it had in hand.
+The log-likelihood of every choice is stored, chunk by chunk, so every figure here follows without a rerun, and a
+cancelled or killed run resumes at its current chunk.
 """
 
 import math
@@ -26,14 +26,14 @@ from engine.statistics import exponential, wilson
 from engine.timing.workload import all_characters, characters, kept_share
 
 ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
-LONG_S = 2.0  # of a chunk, from which a smaller one gives the first figure sooner
+LONG_S = 2.0  # a chunk that takes longer is split, so that the first figure appears sooner
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model said to n questions: `log_likelihood_nats` and `greedy` are (n, choice), nan where there is none.
+    """A model's answers to n questions: `log_likelihood_nats` and `greedy` are (n, choice), nan for missing choices.
 
-    `n_cut` counts, per question, context tokens dropped because the window is shorter.
+    `n_cut` counts, per question, the context tokens that did not fit the window.
     """
 
     questions: tuple[Question, ...]
@@ -46,7 +46,7 @@ class Answers:
         return len(self.questions)
 
     def first(self, n: int) -> "Answers":
-        """Those to the first n questions."""
+        """Returns the answers to the first n questions."""
         if n >= len(self):
             return self
         scores, greedy, cut = self.log_likelihood_nats[:n], self.greedy[:n], self.n_cut[:n]
@@ -87,9 +87,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """`acc` and `acc_norm` (0-1) over n questions, Wilson 95 % interval of `acc`. `perplexity`, where questions are
-    judged by greedy decoding (LAMBADA): exp of the mean negative log-likelihood of the last word, as the harness has
-    it; nan elsewhere."""
+    """Accuracy over questions.
+
+    n: questions
+    acc, acc_norm: 0-1
+    ci_low, ci_high: Wilson 95 % interval of `acc`
+    perplexity: for tasks judged by greedy decoding (LAMBADA), exp of the mean negative log-likelihood of the last word,
+        as in the harness; else nan
+    """
 
     n: int
     acc: float
@@ -100,7 +105,7 @@ class Accuracy:
 
 
 def accuracy(answers: Answers) -> Accuracy:
-    """Accuracy of `answers`; nan without questions."""
+    """Returns the Accuracy of `answers`; nan without questions."""
     n = len(answers)
     if n == 0:
         return Accuracy(0, math.nan, math.nan, 0.0, 1.0)
@@ -110,10 +115,10 @@ def accuracy(answers: Answers) -> Accuracy:
 
 
 def evaluation(target: Target, questions: Questions, mask: Mask, by_pace: bool = True) -> Measurement[Answers]:
-    """The Answers under a mask; its value so far are those to the first questions, chunk by chunk.
+    """Returns the Answers under a mask; the value so far covers the first questions, chunk by chunk.
 
-    `by_pace`: smaller chunks where this machine is slow. Questions that share other passes differ in the last bits, so
-    a study, whose numbers must not depend on the speed of a machine, goes without.
+    `by_pace`: use smaller chunks if this machine is slow. How questions are grouped in passes changes the last bits of
+    their results, so studies, whose numbers must not depend on a machine's speed, set it to False.
     """
 
     def pieces(session: Session, records: list[Record]) -> Iterable[Piece]:
@@ -127,8 +132,8 @@ def evaluation(target: Target, questions: Questions, mask: Mask, by_pace: bool =
 
 
 def _sized_pieces(session: Session, target: Target, questions: Questions, mask: Mask) -> Iterator[Piece]:
-    """The pieces of `chunk_pieces`; in place of one that is not stored its quarters, where they are begun or the whole
-    would take long."""
+    """Yields the pieces of `chunk_pieces`, but the quarters of a piece that is not stored if they were begun or the
+    piece would take long."""
     large, small = chunk_pieces(target, questions, mask), list[Piece]()
     for number, (piece, chunk) in enumerate(zip(large, questions.chunks(), strict=True)):
         if session.store.get(piece.key) is None and len(chunk) > SMALL_CHUNK:
@@ -144,8 +149,8 @@ def _sized_pieces(session: Session, target: Target, questions: Questions, mask: 
 def chunk_pieces(
     target: Target, questions: Questions, mask: Mask, chunks: Sequence[SizedChunk] | None = None
 ) -> list[Piece]:
-    """What is stored of these questions under one mask: a piece a chunk of log-likelihoods, of all their chunks if they
-    are not given."""
+    """Returns one piece per chunk with the log-likelihoods of these questions under one mask; by default for all
+    chunks."""
     smaller = lru_cache(maxsize=1)(partial(sliced, mask=mask))  # cut once, not for every chunk
 
     def measure(loaded: Loaded, chunk: tuple[int, ...]) -> Measuring:
@@ -163,12 +168,12 @@ def chunk_pieces(
 
 
 def _reads(questions: Questions, chunk: Sequence[int], mask: Mask) -> float:
-    """Characters of a chunk, as many as the pruned model's passes take as long for."""
+    """Returns the characters that the full model would read in the time that the pruned model takes for the chunk."""
     return characters(questions.at(chunk)) * kept_share(mask)
 
 
 def encoded_chunk(loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int]) -> list[list[Encoded]]:
-    """The questions of a chunk as tokens; those encoded last are kept beside the model, for the next mask."""
+    """Returns the questions of a chunk as tokens; the last ones are cached with the model, for the next mask."""
     key, held = (questions.digest(chunk), target.bos), loaded.encoded
     if key not in held:
         held[key] = encode_questions(questions.at(chunk), loaded.tokenizer, target.bos, target.shape.n_ctx)
@@ -184,7 +189,7 @@ def _n_tokens(encoded: Sequence[Sequence[Encoded]]) -> int:
 def answers_measured(
     questions: Questions, mask: Mask, encoded: Sequence[Sequence[Encoded]], scored: Scored
 ) -> Measured:
-    """What is stored of a chunk under one mask."""
+    """Returns the arrays and receipt to store for a chunk under one mask."""
     n_cut = np.array([max(choice.n_cut for choice in choices) for choices in encoded], np.int32)
     log_likelihood_nats, greedy = scored
     arrays = {"log_likelihood_nats": log_likelihood_nats, "greedy": greedy.astype(np.uint8), "n_cut": n_cut}
@@ -193,7 +198,7 @@ def answers_measured(
 
 
 def answers_of(questions: Questions, parts: Sequence[Record]) -> Answers:
-    """The Answers of the first questions, from the stored records of their chunks."""
+    """Returns the Answers to the first questions, from the stored records of their chunks."""
     rows = questions.order[: min(questions.n, sum(len(part.arrays["n_cut"]) for part in parts))]
     n_choices = max((part.arrays["log_likelihood_nats"].shape[1] for part in parts), default=1)
     scores, greedy = np.full((len(rows), n_choices), np.nan), np.zeros((len(rows), n_choices), bool)

@@ -1,9 +1,9 @@
-"""Forward passes over rows of different lengths, without padding: all rows of a pass lie end to end, and everything but
-attention is computed for their tokens alone. Attention is computed by groups of rows that are about as long, padded as
-`engine.questions.encoding.batches` has it, so that no number depends on which groups share a pass.
+"""Forward passes over rows of different lengths, without padding: all rows of a pass are concatenated, and everything
+but attention is computed for their tokens only. Attention is computed by groups of rows of similar length, padded as by
+`engine.questions.encoding.batches`, so that no number depends on which groups share a pass.
 
-But outlier columns of LLM.int8() are those of everything in a pass, padding too. Where bitsandbytes' own layers look
-for them, groups pass one by one and padded, as ever: stored results were computed so. Other ways have other keys.
+However, LLM.int8() finds outlier columns among everything in a pass, including padding. With bitsandbytes' layers, each
+group therefore has a separate, padded pass, as when the stored results were computed. Other kernels have other keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Place = tuple[int, int]  # row, position
-ATTENTION = "headroom_end_to_end"  # what transformers knows `_attention` as
+ATTENTION = "headroom_end_to_end"  # the name under which `_attention` is registered in transformers
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class _Group:
-    """Rows of one padded attention. `padded` (B, T): where each token lies in the pass, anything for padding; `real`
+    """Rows of one padded attention. `padded` (B, T): each token's position in the pass, arbitrary for padding; `real`
     (n,): which of the B * T are tokens, in the pass's order, None without padding; `mask` (B, 1, T, n_prefix + T)."""
 
     start: int
@@ -54,7 +54,7 @@ class _Layout:
 
 
 def passes(loaded: Loaded, rows: Sequence[Row]) -> list[list[list[Row]]]:
-    """The groups of rows, in order, of each forward pass."""
+    """Returns the groups of rows, in order, of each forward pass."""
     groups = batches(rows)
     return [[group] for group in groups] if _padding_counts(loaded) else joined(groups)
 
@@ -64,7 +64,7 @@ def _padding_counts(loaded: Loaded) -> bool:
 
 
 def compute_prefix(loaded: Loaded, tokens: Sequence[int]) -> Prefix:
-    """The Prefix of rows that begin with these tokens, by a pass of its own."""
+    """Computes, in a separate pass, the Prefix of rows that begin with these tokens."""
     import torch
 
     inputs = torch.tensor([tokens], device=loaded.model.get_input_embeddings().weight.device)
@@ -74,8 +74,8 @@ def compute_prefix(loaded: Loaded, tokens: Sequence[int]) -> Prefix:
 
 
 def hidden_states(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefix | None = None) -> Tensor:
-    """(place, d_model): what the unembedding reads, at each of `read_places` of all rows in order, from one forward
-    pass over what lies behind the `prefix`."""
+    """Returns (place, d_model): the unembedding's input at each of `read_places` of all rows in order, from one forward
+    pass over the tokens after the `prefix`."""
     import torch
 
     with torch.inference_mode():
@@ -83,13 +83,13 @@ def hidden_states(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefi
 
 
 def tokens_computed(loaded: Loaded, rows: Sequence[Row]) -> list[int]:
-    """How many tokens of each row `gradient_pass` computes: with padding where that counts."""
+    """Returns how many tokens `gradient_pass` computes for each row, including padding if it is computed."""
     longest = max(len(row.tokens) for row in rows)
     return [longest if _padding_counts(loaded) else len(row.tokens) for row in rows]
 
 
 def gradient_pass(loaded: Loaded, rows: Sequence[Row]) -> Tensor:
-    """As `hidden_states` of these rows, longest first; gradients can be passed back from it."""
+    """Returns the `hidden_states` of these rows, longest first, with gradients."""
     groups = [rows] if _padding_counts(loaded) else batches(rows)
     return _run(loaded, groups, None)
 
@@ -100,13 +100,13 @@ def _run(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefix | None)
 
 
 def read_places(rows: Sequence[Row]) -> list[Place]:
-    """(row, position) of all that is read."""
+    """Returns the (row, position) of all positions that are read."""
     return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
 
 
 def padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
-    """`input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T) or None for one pass, padded right;
-    the prefix in front of all rows is seen by everything."""
+    """Returns `input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T) or None for one pass, padded
+    right; the prefix before all rows is visible to every token."""
     import torch
 
     length = max(len(row.tokens) for row in rows)
@@ -118,7 +118,7 @@ def padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 
 
 
 def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Place], prefix: Prefix | None) -> Tensor:
-    """The pass over one group."""
+    """Runs the pass over one group."""
     from transformers import DynamicCache
 
     (rows,), model, before = groups, loaded.model, None
@@ -137,7 +137,7 @@ def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Pl
 def _end_to_end(
     loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Place], prefix: Prefix | None
 ) -> Tensor:
-    """The pass over any groups, without padding."""
+    """Runs the pass over any groups, without padding."""
     import torch
 
     model, rows = loaded.model, [row for group in groups for row in group]
@@ -156,13 +156,14 @@ def _end_to_end(
 
 
 def _mask(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int) -> Tensor | None:
-    """(B, 1, T, n_prefix + T), added to the attention of rows padded right; None where causal attention is enough."""
+    """Returns (B, 1, T, n_prefix + T), added to the attention of rows padded right; None if causal attention is
+    enough."""
     import torch
 
     length = max(len(row.tokens) for row in rows)
     branch = torch.tensor([[*row.branch, *[-1] * (length - len(row.branch))] for row in rows])  # -1 = padding
     if not n_prefix and not bool((branch > 0).any()):
-        return None  # padding lies behind everything, so causal attention hides it
+        return None  # padding comes last, so causal attention hides it
     earlier = torch.ones(length, length, dtype=torch.bool).tril()
     visible = (branch[:, None, :] == 0) | (branch[:, None, :] == branch[:, :, None])  # (B, T destination, T source)
     hidden = ~(earlier & visible)[:, None]
@@ -196,8 +197,8 @@ def _register() -> None:
 def _attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *, end_to_end: _Layout, **options: Any
 ) -> tuple[Tensor, None]:
-    """What transformers asks of an attention function, ((1, n, H, d_head), None), of `query` (1, H, n, d_head), `key`
-    and `value`; group by group by its own for torch's scaled_dot_product_attention."""
+    """Returns ((1, n, H, d_head), None), as transformers expects of an attention function, for `query` (1, H, n,
+    d_head), `key` and `value`; group by group, by transformers' function for torch's scaled_dot_product_attention."""
     import torch
 
     attend, prefix, found = sdpa_attention(), end_to_end.prefix, []
@@ -215,7 +216,7 @@ def _attention(
 
 
 def _as_rows(value: Tensor, group: _Group) -> Tensor:
-    """(B, H, T, d_head) of (1, H, n, d_head)."""
+    """Converts (1, H, n, d_head) to (B, H, T, d_head)."""
     by_token, (n_rows, length) = value[0].transpose(0, 1), group.padded.shape
     if group.real is None:
         rows = by_token[group.start : group.start + n_rows * length]

@@ -1,7 +1,7 @@
-"""What others have measured, and whether a number measured here agrees with it.
+"""Published values, and whether a number measured here agrees with them.
 
-The table is beside this module, with its sources. A model is known by its hub id and revision alone: what a folder
-holds cannot be told by its name.
+The table, with its sources, is next to this module. A model is identified only by its hub id and revision: the name of
+a folder does not identify its contents.
 """
 
 import csv
@@ -23,16 +23,25 @@ from engine.questions.requests import TaskSpec
 TABLE = Path(__file__).with_name("published.csv")
 COLUMNS = ("model", "revision", "task", "shots", "bos", "metric", "value", "stderr")
 METRICS = ("acc", "acc_norm", "perplexity")
-OTHER_DRAWS = "harness-0.3"  # its solved examples are other ones than today's harness draws
-POINTS = {"int8": 1.5}  # that an accuracy may be off by, 0.6 in other precisions
-PERCENT = {"int8": 5.0}  # that a perplexity may be off by, 2 in other precisions
+OTHER_DRAWS = "harness-0.3"  # it drew other few-shot examples than the current harness
+POINTS = {"int8": 1.5}  # allowed difference of an accuracy, 0.6 in other precisions
+PERCENT = {"int8": 5.0}  # allowed difference of a perplexity, 2 in other precisions
 N_STANDARD_ERRORS = 3.0
-WHOLE = 0.75  # of the published questions, from which they count as all: how many there were is only known about
+WHOLE = 0.75  # share of the published questions that counts as all, because their number is known only approximately
 
 
 @dataclass(frozen=True)
 class Published:
-    """One published value: `metric` is acc or acc_norm (0-1) or perplexity, `stderr` nan where it was not told."""
+    """One published value.
+
+    source: where it was published
+    model, revision: hub id and revision
+    task, shots: what was measured
+    bos: whether BOS came first
+    metric: acc, acc_norm or perplexity
+    value: 0-1 for accuracies
+    stderr: nan if not reported
+    """
 
     source: str
     model: str
@@ -46,20 +55,20 @@ class Published:
 
     @property
     def n(self) -> float:
-        """About how many questions an accuracy was measured on, from its standard error; nan where that is unknown."""
+        """The approximate number of questions of an accuracy, from its standard error; nan if that is unknown."""
         if self.metric == "perplexity" or not self.stderr > 0:
             return math.nan
         return self.value * (1 - self.value) / self.stderr**2 + 1
 
     @property
     def has_other_examples(self) -> bool:
-        """Whether its solved examples were other ones than are drawn here: then it gives a range only."""
+        """Whether its few-shot examples differ from those drawn here; it then gives only a range."""
         return self.shots > 0 and self.source == OTHER_DRAWS
 
 
 @dataclass(frozen=True)
 class PublishedComparison:
-    """A published value beside `ours`, from n questions. `difference` and what is `allowed` are in points of an
+    """A published value and `ours`, from n questions. `difference` and the `allowed` difference are in points of an
     accuracy, in percent of a perplexity."""
 
     published: Published
@@ -70,7 +79,7 @@ class PublishedComparison:
 
     @property
     def verdict(self) -> str:
-        """agrees, differs, or "range only" where it cannot be judged."""
+        """agrees, differs, or "range only" if it cannot be judged."""
         if self.published.has_other_examples:
             return "range only"
         return "agrees" if round(abs(self.difference), 6) <= self.allowed else "differs"
@@ -78,22 +87,23 @@ class PublishedComparison:
 
 @once
 def built_in() -> tuple[Published, ...]:
-    """The table that comes with the app."""
+    """Returns the table included in the app."""
     return read_table(TABLE)
 
 
 def read_table(file: Path) -> tuple[Published, ...]:
-    """The rows of a table in CSV with the columns of COLUMNS; lines that begin with # are remarks. HeadroomError names
-    the row that cannot be read."""
+    """Reads a CSV table with the columns of COLUMNS; lines that begin with # are comments. HeadroomError: names the row
+    that cannot be read."""
     try:
         lines = read_regular(file).decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise HeadroomError(f"the table {file} cannot be read ({error}); give a CSV file in UTF-8") from error
-    told = [line for line in lines if line.strip() and not line.startswith("#")]
+    content = [line for line in lines if line.strip() and not line.startswith("#")]
     try:
-        rows = list(csv.DictReader(told, strict=True))
+        rows = list(csv.DictReader(content, strict=True))
     except csv.Error as error:
-        raise HeadroomError(f"the table {file} is no CSV ({error}); give the columns {', '.join(COLUMNS)}") from error
+        columns = ", ".join(COLUMNS)
+        raise HeadroomError(f"the table {file} is not valid CSV ({error}); give the columns {columns}") from error
     missing = [name for name in COLUMNS if not rows or name not in rows[0]]
     if missing:
         raise HeadroomError(f"the table {file} has no {missing[0]!r} or no rows; give the columns {', '.join(COLUMNS)}")
@@ -101,10 +111,10 @@ def read_table(file: Path) -> tuple[Published, ...]:
 
 
 def published_for(spec: LoadSpec, rows: Iterable[Published] | None = None) -> list[Published]:
-    """The rows of a model, by its hub id and revision (none and `main` are one)."""
+    """Returns the rows of a model, by its hub id and revision (`main` is the default)."""
     try:
         name = model_name(spec.model)
-    except HeadroomError:  # no such folder, or no name: it is in no table
+    except HeadroomError:  # no such folder, or not a name: not in any table
         return []
     revision = "" if name.revision == "main" else name.revision
     rows = built_in() if rows is None else rows
@@ -112,8 +122,8 @@ def published_for(spec: LoadSpec, rows: Iterable[Published] | None = None) -> li
 
 
 def published_value(spec: LoadSpec, task: TaskSpec, bos: bool, metric: str = "acc") -> Published | None:
-    """What was published of a model for a task, with the same beginning as here if there is such a value; None where
-    nothing is comparable."""
+    """Returns the published value of a model for a task, preferably with the same BOS setting, or None if no value is
+    comparable."""
     if task.split != "validation" or (task.same_examples and task.shots):
         return None
     wanted = (task.name, task.shots, metric)
@@ -122,11 +132,11 @@ def published_value(spec: LoadSpec, task: TaskSpec, bos: bool, metric: str = "ac
 
 
 def compare(row: Published, answers: Answers, precision: str, n_all: float) -> PublishedComparison:
-    """A published value beside that of `answers`, which are some or all of the task's questions; the value was measured
-    on `n_all` of them.
+    """Compares a published value, measured on `n_all` questions, with that of `answers` to some or all of the task's
+    questions.
 
-    Allowed are POINTS or PERCENT, and where fewer questions were answered N_STANDARD_ERRORS standard errors of drawing
-    them from all.
+    The allowed difference is POINTS or PERCENT, plus N_STANDARD_ERRORS standard errors of sampling if fewer questions
+    were answered.
     """
     found, n = accuracy(answers), len(answers)
     left = 1 - n / n_all if n < WHOLE * n_all else 0.0
@@ -141,8 +151,8 @@ def compare(row: Published, answers: Answers, precision: str, n_all: float) -> P
 
 
 def n_published(rows: Sequence[Published], n_here: int) -> float:
-    """How many questions the rows of one task were measured on: what their standard errors say, else as many as there
-    are here."""
+    """Returns how many questions the rows of one task were measured on, by their standard errors, or `n_here` if
+    unknown."""
     return next((row.n for row in rows if row.n == row.n), float(n_here))
 
 

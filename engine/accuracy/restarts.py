@@ -1,7 +1,7 @@
-"""Forward passes that begin in the middle: what lies below the first layer that a mask changes is computed once.
+"""Forward passes that start in the middle: the layers before the first one that a mask changes are computed once.
 
-One pass of what all the masks leave (of single ablations the full model) gives every layer's input; each mask then
-starts from the input of the first layer that it changes besides. For one mask a layer that halves the work.
+One pass under the mask common to all (for single ablations, the full model) gives every layer's input; each mask then
+starts from the input of the first layer that it changes in addition. With one mask per layer, this halves the work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def first_changed(mask: Mask, base: Mask) -> int:
-    """The first layer in which the two masks differ; the number of layers where they are the same."""
+    """Returns the first layer in which the two masks differ, or the number of layers if they are equal."""
     for layer, row in enumerate(mask.heads):
         if (row, mask.ffns[layer]) != (base.heads[layer], base.ffns[layer]):
             return layer
@@ -34,7 +34,7 @@ def first_changed(mask: Mask, base: Mask) -> int:
 
 
 def common(masks: Sequence[Mask]) -> Mask:
-    """The mask that prunes what every one of these prunes."""
+    """Returns the mask that prunes the components pruned by all of these masks."""
     heads, ffns = (np.any([getattr(mask, part) for mask in masks], axis=0) for part in ("heads", "ffns"))
     return Mask.from_arrays(heads, ffns)
 
@@ -42,9 +42,8 @@ def common(masks: Sequence[Mask]) -> Mask:
 def score_each(
     loaded: Loaded, questions: Sequence[Sequence[Encoded]], masks: Sequence[Mask]
 ) -> Generator[int, None, list[Scored]]:
-    """Generator that pauses after each forward pass, giving the number of masks done in it, and returns what
-    `engine.accuracy.scoring.score` would under each of the masks, bit for bit.
-    """
+    """Yields the number of masks done after each forward pass; returns what `engine.accuracy.scoring.score` would
+    return under each of the masks, bit for bit."""
     rows = [row for choices in questions for row in pack(choices)]
     if shared_prefix(rows):  # its keys and values would have to be kept for every mask and layer
         return (yield from _one_by_one(loaded, questions, masks))
@@ -83,7 +82,7 @@ def _one_by_one(
 
 @contextmanager
 def kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
-    """While open, the inputs of these layers are kept in the mapping that it gives."""
+    """While open, a forward pass stores the inputs of these layers in the mapping that is yielded."""
     inputs: dict[int, Tensor] = {}
 
     def keep(layer: int) -> Any:
@@ -98,7 +97,7 @@ def kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
 
 @contextmanager
 def starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
-    """While open, the model has only the layers from this one on, and the first of them gets `given` as its input."""
+    """While open, the model has only the layers from this one on, with `given` as the input of the first."""
     import torch
 
     def feed(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Log-likelihood of every choice of a run of questions, by packed forward passes (see `engine.questions.encoding`)."""
+"""Log-likelihoods of all choices of questions, by packed forward passes (see `engine.questions.encoding`)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from engine.questions.encoding import Encoded, Row, pack
 if TYPE_CHECKING:
     from torch import Tensor
 
-MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25  # tokens, and share of all rows' tokens, from which a prefix is computed apart
+MIN_PREFIX, MIN_PREFIX_SHARE = (
+    32,
+    0.25,
+)  # tokens, and share of all rows' tokens, from which a prefix is computed separately
 
 
 Scored = tuple[np.ndarray, np.ndarray]
 
 
 def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[None, None, Scored]:
-    """Generator that pauses after each forward pass and returns (log_likelihood_nats, greedy), both (question, choice):
-    summed log-probability of each continuation and whether greedy decoding gives it; nan and False where a question has
-    fewer choices.
+    """Yields after each forward pass; returns (log_likelihood_nats, greedy), both (question, choice): the summed
+    log-probability of each continuation, and whether greedy decoding gives it; nan and False for missing choices.
 
-    Closing the generator early leaves nothing behind. Logits are computed only where a continuation token is predicted.
-    Departs from lm-eval in one thing: log-softmax is always taken in fp32.
+    The generator can be closed early. Logits are computed only where a continuation token is predicted. Unlike lm-eval,
+    log-softmax is always computed in fp32.
     """
     rows = [row for choices in questions for row in pack(choices)]
     n_prefix, prefix, results = 0 if smears_keys(loaded.identity.config) else shared_prefix(rows), None, []
@@ -46,9 +48,9 @@ def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[N
 
 
 def score_under(loaded: Loaded, questions: Sequence[Sequence[Encoded]], parts: Sliced) -> Generator[None, None, Scored]:
-    """As `score`, of what a mask leaves of the model (`engine.models.slicing.sliced`).
+    """Scores like `score`, but with the pruned model (`engine.models.slicing.sliced`).
 
-    The mask is on only while a forward pass runs: whoever is served between two steps sees the plain model.
+    The mask is applied only during a forward pass, so other users of the model between two steps see the full model.
     """
     steps = score(loaded, questions)
     while True:
@@ -61,8 +63,8 @@ def score_under(loaded: Loaded, questions: Sequence[Sequence[Encoded]], parts: S
 
 
 def shared_prefix(rows: Sequence[Row]) -> int:
-    """How many tokens all rows begin with that are worth computing once for all: few-shot examples that are the same
-    for every question. Depends on nothing but the rows; 0 where there are too few."""
+    """Returns the number of tokens at the start of all rows (few-shot examples shared by all questions) to compute
+    once; 0 if too few. Depends only on the rows."""
     shared = len(commonprefix([row.tokens for row in rows]))
     shared = min([shared, *(position for row in rows for _, position, _ in row.read)])
     shared = min([shared, *(row.branch.index(1) for row in rows if 1 in row.branch)])
@@ -71,7 +73,7 @@ def shared_prefix(rows: Sequence[Row]) -> int:
 
 
 def gathered(questions: Sequence[Sequence[Encoded]], rows: Sequence[Row], results: Sequence[Scored]) -> Scored:
-    """What `score` returns, from the results of each row."""
+    """Returns the result of `score` from the results of each row."""
     n_choices = max((len(choices) for choices in questions), default=0)
     log_likelihood_nats = np.full((len(questions), n_choices), np.nan)
     greedy = np.zeros((len(questions), n_choices), bool)
@@ -84,7 +86,7 @@ def gathered(questions: Sequence[Sequence[Encoded]], rows: Sequence[Row], result
 
 
 def _behind(row: Row, n_prefix: int) -> Row:
-    """The row without its first tokens."""
+    """Returns the row without its first `n_prefix` tokens."""
     if not n_prefix:
         return row
     read = tuple((number, position - n_prefix, target) for number, position, target in row.read)
@@ -92,9 +94,8 @@ def _behind(row: Row, n_prefix: int) -> Row:
 
 
 def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """For a few positions at a time: (which, logits (n, V) in fp32, log p of the targets (n,)), so that never all
-    logits of a text are held. `hidden` (n, d_model) is what the unembedding reads.
-    """
+    """Yields (which, logits (n, V) in fp32, log p of the targets (n,)) for a few positions at a time, so that the
+    logits of a whole text are never in memory. `hidden` (n, d_model): the unembedding's input."""
     import torch
 
     for start in range(0, len(hidden), READ_POSITIONS):
@@ -105,8 +106,8 @@ def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterat
 
 
 def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Tensor) -> list[Scored]:
-    """Per row: (sum of log-probabilities, greedy match) for each of its choices; `hidden` (place, d_model) is what the
-    unembedding reads at each of `read_places`."""
+    """Returns per row (sum of log-probabilities, greedy match) of each of its choices; `hidden` (place, d_model): the
+    unembedding's input at each of `read_places`."""
     import torch
 
     places = read_places(rows)
@@ -136,13 +137,14 @@ def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Tensor) -> list[Score
 
 
 def _read(logits: Tensor, which: Sequence[tuple[int, int]]) -> tuple[list[float], list[bool]]:
-    """(log-probability, whether it is the arg-max) of each (position, token); the logits (n, V) in fp32 are lost."""
+    """Returns (log-probability, whether it is the arg-max) of each (position, token); overwrites the logits (n, V) in
+    fp32."""
     import torch
 
     at, token = torch.tensor(which, device=logits.device).unbind(1)
     chosen, largest = logits[at, token], logits.amax(-1, keepdim=True)
     is_best = (chosen == largest[at, 0]).tolist()
-    if any(is_best):  # of equal logits the arg-max is one alone
+    if any(is_best):  # of equal logits, only one is the arg-max
         best = dict.fromkeys(place for (place, _), tied in zip(which, is_best, strict=True) if tied)
         best |= zip(best, logits[list(best)].argmax(-1).tolist(), strict=True)
         is_best = [tied and best[place] == target for (place, target), tied in zip(which, is_best, strict=True)]

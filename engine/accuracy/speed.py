@@ -1,8 +1,8 @@
-"""How fast a model reads and writes under a mask, and what its weights, keys and values take: full against pruned.
+"""The speed of a model under a mask, and the size of its weights, keys and values: full against pruned.
 
-Pruned parts are not computed (`engine.models.slicing`), down to a single head. Full and pruned take turns, A B A B, so
-that whatever else the machine does falls on both; each turn reads one prompt and then goes on with a cache. Seconds are
-of this machine at that moment, so its load is part of the record.
+Pruned components are not computed (`engine.models.slicing`), down to a single head. Full and pruned alternate, so that
+other work on the machine affects both; each turn reads one prompt and then generates with a cache. Seconds depend on
+the machine's current load, so the load is part of the record.
 """
 
 from __future__ import annotations
@@ -35,14 +35,21 @@ if TYPE_CHECKING:
 
 WAYS: tuple[str, ...] = ("full", "pruned")
 PROMPT_TOKENS, NEW_TOKENS, N_ROUNDS = 256, 32, 7
-STEP_TOKENS = 20  # of a prompt take as long to read as one to generate: measured 10 to 33, by model and precision
+STEP_TOKENS = 20  # prompt tokens read in the time of generating one: measured 10 to 33, by model and precision
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of one mask, by WAYS: tokens a second of a prompt of `n_prompt` tokens and of the `n_new` behind it (an entry a
-    round); bytes of all weights, and of keys and values a token; `load` the machine's 1-minute load before, on
-    `n_cpus`."""
+    """The speed and size of a model under one mask; mappings are by WAYS.
+
+    prompt: tokens per second reading the prompt, one entry per round
+    generated: tokens per second generating after it, one entry per round
+    weight_bytes: bytes of all weights
+    cache_bytes: bytes of keys and values per token
+    n_prompt, n_new: tokens of the prompt, tokens generated
+    load: the machine's 1-minute load before
+    n_cpus: its CPUs
+    """
 
     prompt: Mapping[str, np.ndarray]
     generated: Mapping[str, np.ndarray]
@@ -54,7 +61,8 @@ class Speed:
     n_cpus: int
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row a quantity: its unit, median and range of either, and pruned divided by full."""
+        """Returns one row per quantity: its unit, the median and range of full and pruned, and pruned divided by
+        full."""
         rows: list[dict[str, Any]] = []
         timed = {"Prompt": self.prompt, "Generated": self.generated}
         for name, found in timed.items():
@@ -69,14 +77,14 @@ class Speed:
         return [row | {"ratio": row["pruned"] / row["full"] if row["full"] else float("nan")} for row in rows]
 
     def frame(self) -> pd.DataFrame:
-        """The rows as a table."""
+        """Returns the rows as a table."""
         import pandas as pd
 
         return pd.DataFrame(self.rows())
 
 
 def speed(target: Target, mask: Mask, again: bool = False) -> Measurement[Speed]:
-    """The Speed under a mask; its progress counts turns. `again`: measured even if it is stored."""
+    """Returns the Speed under a mask; progress counts turns. `again`: measures even if it is stored."""
     about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS, "slices": "all"}
     shapes: dict[str, tuple[int | str, ...]] = {"sizes": (6,)}
     shapes |= {f"{what}_{way}": ("rounds",) for what in ("prompt", "generated") for way in WAYS}
@@ -101,7 +109,7 @@ def _measured(loaded: Loaded, bos: bool, mask: Mask) -> Measuring:
                 seconds[f"prompt_{way}"].append(len(ids) / read_s)
                 seconds[f"generated_{way}"].append(n_new / written_s)
             done += 1
-            yield Progress(done, 1 + len(WAYS) * (1 + N_ROUNDS), message="Tokens a second")
+            yield Progress(done, 1 + len(WAYS) * (1 + N_ROUNDS), message="Tokens per second")
     whole = sum(each.numel() * each.element_size() for each in loaded.model.parameters())
     sizes = [whole, whole - parts.n_bytes_full + parts.n_bytes, *(cache_bytes[way] for way in WAYS), len(ids), n_new]
     arrays = {name: np.array(values) for name, values in seconds.items()} | {"sizes": np.array(sizes, np.int64)}
@@ -109,7 +117,7 @@ def _measured(loaded: Loaded, bos: bool, mask: Mask) -> Measuring:
 
 
 def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int]:
-    """(seconds to read the prompt, seconds to write n_new tokens, bytes of keys and values a token)."""
+    """Returns (seconds to read the prompt, seconds to generate n_new tokens, bytes of keys and values per token)."""
     import torch
     from transformers import DynamicCache
 
@@ -129,7 +137,7 @@ def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int
 
 
 def _next(loaded: Loaded, ids: list[int], kept: Any, first: int) -> int:
-    """The likeliest token behind these, which stand behind the `first` that the cache has read."""
+    """Returns the likeliest token after `ids`, which follow the `first` tokens in the cache."""
     import torch
 
     device = loaded.model.get_input_embeddings().weight.device
@@ -146,7 +154,7 @@ def _prompt(loaded: Loaded, bos: bool) -> list[int]:
 
 
 def _speed(record: Record) -> Speed:
-    told, sizes = record.receipt, [int(size) for size in record.arrays["sizes"]]
+    receipt, sizes = record.receipt, [int(size) for size in record.arrays["sizes"]]
     prompt, generated = ({way: record.arrays[f"{what}_{way}"] for way in WAYS} for what in ("prompt", "generated"))
     weights, cache = ({way: sizes[at + number] for number, way in enumerate(WAYS)} for at in (0, 2))
-    return Speed(prompt, generated, weights, cache, sizes[4], sizes[5], told["load"], told["n_cpus"])
+    return Speed(prompt, generated, weights, cache, sizes[4], sizes[5], receipt["load"], receipt["n_cpus"])

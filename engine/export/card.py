@@ -1,6 +1,6 @@
-"""The model card of an exported folder: what it was made from, by which command, how well it does and how large it is.
+"""The model card of an exported folder: the base model, the command, accuracy and size.
 
-Its licence is that which the base model's files state; where they state none, the card says that.
+The license is the one stated in the base model's files; if they state none, the card says so.
 """
 
 import importlib.metadata
@@ -20,15 +20,20 @@ from engine.errors import HeadroomError
 from engine.export.verifying import Checked
 from engine.statistics import change_interval, paired
 
-CARD_BYTES = 65_536  # of a card that are read for its header
+CARD_BYTES = 65_536  # read of a card for its header
 CARDS = ("README.md", "MODEL_CARD.md")
 LICENCE = re.compile(r"^(license|license_name|license_link):[ \t]*(\S.*)$", re.M)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a task says: answers of the full and of the pruned model to the same questions; `filled` are those of the
-    exported model, where its parts give their means."""
+    """Answers of the full and of the pruned model to the same questions of a task.
+
+    title, shots: the task
+    precision: of the model
+    full, pruned: answers without and with the mask
+    filled: answers of the exported model if pruned components output their means
+    """
 
     title: str
     shots: int
@@ -38,7 +43,7 @@ class Judged:
     filled: Answers | None = None
 
     def fields(self) -> dict[str, Any]:
-        """As JSON: accuracies with their 95 % intervals, and the paired differences from the full model."""
+        """Returns JSON fields: accuracies with their 95 % intervals, and the paired differences from the full model."""
         found: dict[str, Any] = {"task": self.title, "shots": self.shots, "precision": self.precision,
                                  "n": len(self.full), "full": _accuracy(accuracy(self.full))}  # fmt: skip
         for name, answers in (("pruned", self.pruned), ("mean_filled", self.filled)):
@@ -53,7 +58,19 @@ class Judged:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: where, from what, and what was measured of it."""
+    """An exported model: its folder, its source, and its measurements.
+
+    folder: where it was written
+    form, fill: its form, and the output of pruned components
+    mask: the mask in text form
+    command: the command that exports it again
+    base: name of the base model
+    licence: license stated by the base model, "" if none
+    n_params, n_bytes: parameters and bytes of weights, before and after
+    checked: comparison of its logits with the masked model's
+    judged: its accuracy, if measured
+    says: notes for the card
+    """
 
     folder: Path
     form: str
@@ -62,14 +79,14 @@ class Exported:
     command: str
     base: str
     licence: str
-    n_params: tuple[int, int]  # before and after
+    n_params: tuple[int, int]
     n_bytes: tuple[int, int]
     checked: Checked
     judged: Judged | None = None
     says: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns JSON fields."""
         (params_before, params), (bytes_before, n_bytes) = self.n_params, self.n_bytes
         return {
             "out": str(self.folder), "form": self.form, "fill": self.fill, "mask": self.mask, "base": self.base,
@@ -82,11 +99,11 @@ class Exported:
 
     @property
     def to_load(self) -> str:
-        """Lines of Python that load it, with its tokenizer."""
+        """The lines of Python that load it, with its tokenizer."""
         return self.lines_to_load(str(self.folder))
 
     def lines_to_load(self, folder: str) -> str:
-        """The same of the folder under that name."""
+        """Returns the lines of Python that load it from `folder`."""
         trust = ", trust_remote_code=True" if self.form == "small" else ""
         return ("from transformers import AutoModelForCausalLM, AutoTokenizer\n"
                 f"model = AutoModelForCausalLM.from_pretrained({folder!r}{trust})\n"
@@ -94,7 +111,7 @@ class Exported:
 
 
 def headroom_version() -> str:
-    """Of this program: as it is installed, or in a clone as its pyproject.toml says."""
+    """Returns the version of the installed program, or in a clone the version in its pyproject.toml."""
     try:
         return importlib.metadata.version("headroom")
     except importlib.metadata.PackageNotFoundError:
@@ -103,20 +120,20 @@ def headroom_version() -> str:
 
 
 def licence_of(identity: Identity) -> Mapping[str, str]:
-    """The lines about a licence that the base model's card begins with, or the one word of its config."""
+    """Returns the license fields in the header of the base model's card, or the license in its config."""
     for card in base_cards(identity.folder):
         with card.open("rb") as file:
             head = re.match(r"---\s*\n(.*?)\n---", file.read(CARD_BYTES).decode("utf-8", "replace"), re.S)
             if head and (found := {key: value.strip() for key, value in LICENCE.findall(head[1])}):
                 return found
-    said = identity.config.get("license")
-    return {"license": said} if isinstance(said, str) and re.fullmatch(r"[\w.+-]{1,60}", said) else {}
+    name = identity.config.get("license")
+    return {"license": name} if isinstance(name, str) and re.fullmatch(r"[\w.+-]{1,60}", name) else {}
 
 
 def base_of(identity: Identity) -> str:
-    """The hub id that the base model is known by; "" for a folder that names none."""
-    said = str(identity.name if REPO.fullmatch(identity.name) else identity.config.get("_name_or_path", ""))
-    return said if "/" in said and REPO.fullmatch(said) else ""
+    """Returns the base model's hub id, or "" for a folder that does not name one."""
+    name = str(identity.name if REPO.fullmatch(identity.name) else identity.config.get("_name_or_path", ""))
+    return name if "/" in name and REPO.fullmatch(name) else ""
 
 
 def write_card(folder: Path, identity: Identity, made: Exported) -> None:
@@ -126,7 +143,7 @@ def write_card(folder: Path, identity: Identity, made: Exported) -> None:
 
 
 def card(identity: Identity, made: Exported) -> str:
-    """The card as Markdown with its YAML header."""
+    """Returns the card as Markdown with its YAML header."""
     licence, base = licence_of(identity), base_of(identity)
     head = [f"{key}: {value}" for key, value in licence.items()]
     head += [f"base_model: {base}"] if base else []
@@ -160,12 +177,12 @@ def card(identity: Identity, made: Exported) -> str:
 
 
 def base_cards(folder: Path) -> list[Path]:
-    """The cards in the base model's folder; HeadroomError as `copied`."""
+    """Returns the cards in the base model's folder. HeadroomError: as for `copied`."""
     return _own([folder / name for name in CARDS if (folder / name).is_file()])
 
 
 def copied(folder: Path) -> Sequence[Path]:
-    """The files beside the weights that go along: tokenizer, generation settings, chat template, license texts.
+    """Returns the files to copy with the weights: tokenizer, generation settings, chat template, license texts.
     HeadroomError: one of them links to a file outside the folder."""
     from engine.checkpoints.identity import TOKENIZER_FILES
 
@@ -176,8 +193,8 @@ def copied(folder: Path) -> Sequence[Path]:
 
 
 def _own(files: list[Path]) -> list[Path]:
-    """The files. HeadroomError if one is a link that leads out of its folder, to any file that this user can read; the
-    links of a snapshot of the hub lead to its blobs."""
+    """Returns the files. HeadroomError: one is a link to a file outside its folder; only links of a hub snapshot to its
+    blobs are allowed."""
     for file in files:
         real, folder = file.resolve(), file.parent.resolve()
         if not real.is_relative_to(folder) and real.parent != blobs_of(folder):

@@ -1,10 +1,9 @@
-"""The form `even`: where what is left fits the stock architecture, a plain config and smaller tensors.
+"""The form `even`: a plain config and smaller tensors, for pruned models that fit the stock architecture.
 
-Whole layers go (`num_hidden_layers`), and the layers that stay keep equally many heads, which Llama and models of its
-shape can say (`head_dim`); OPT, GPT-2 and GPT-NeoX fix a head's width as the model's width divided by the number of
-heads. Of a layer that goes its attention's output bias stays: it is added to the FFN output bias of the layer in front,
-or, where there is none, to the positions or token embeddings that every token begins with. What does not fit is refused
-in one line.
+Whole layers are dropped (`num_hidden_layers`), and the remaining layers keep equally many heads, which Llama and
+similar models can express (`head_dim`); OPT, GPT-2 and GPT-NeoX fix a head's width as the model's width divided by the
+number of heads. The attention output bias of a dropped layer stays: it is added to the FFN output bias of the previous
+layer or, without one, to the position or token embeddings. Masks that do not fit are rejected with a one-line error.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ INSTEAD = "or use --form small, which takes any mask"
 def even(
     identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False, reads: bool = True
 ) -> ExportForm:
-    """The plan of the form `even`. `is_filled`: the output bias of a pruned FFN is its mean already, and stays too. Not
-    `reads`: no tensor is read, and the plan is good for its sizes alone.
-    UsageError says what is uneven, and what to prune or keep besides."""
+    """Returns the plan of the form `even`. `is_filled`: the output bias of a pruned FFN is already its mean, and stays.
+    `reads` = False: no tensor is read, and only the sizes of the plan are valid. UsageError: says what is uneven, and
+    what else to prune or keep."""
     config, family, shape = identity.config, family_of(identity.config), identity.shape
     stays = [layer for layer in range(shape.n_layers) if any(mask.heads[layer]) or mask.ffns[layer]]
     kept = {layer: [head for head, keeps in enumerate(mask.heads[layer]) if keeps] for layer in stays}
@@ -42,7 +41,7 @@ def even(
     n_heads = len(kept[stays[0]])
     n_keys = len(key_heads(shape, kept[stays[0]]))
     begins = re.compile(rf"(.*\.)?{family.position_embedding or family.token_embedding}\.weight")
-    added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the layer in front, -1 for none
+    added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the previous layer, -1 for none
     own = family.own_name("num_hidden_layers")
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
     if n_heads < shape.n_heads:
@@ -69,7 +68,7 @@ def even(
 
 
 def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]) -> None:
-    """UsageError where what is left is no stock model of this family."""
+    """Raises UsageError if the pruned model is not a stock model of this family."""
     config, shape, family = identity.config, identity.shape, family_of(identity.config)
     if not kept:
         raise UsageError(f"every layer is pruned, and a model needs one; keep a layer, {INSTEAD}")
@@ -78,10 +77,11 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
             raise UsageError(f"F{layer} is pruned and layer {layer} keeps {_heads(len(heads))}: prune the whole layer "
                              f"(B{layer}), keep F{layer}, {INSTEAD}")  # fmt: skip
     if len(kept) < shape.n_layers and family.norms_behind and config.get("do_layer_norm_before") is False:
-        raise UsageError(f"{identity.name} norms the residual stream itself behind every layer, which stays when the "
-                         f"layer goes; keep the layers, {INSTEAD}")  # fmt: skip
+        raise UsageError(f"{identity.name} norms the residual stream after every layer, and the norm stays when the "
+                         f"layer is dropped; keep the layers, {INSTEAD}")  # fmt: skip
     if len(kept) < shape.n_layers and config.get("scale_attn_by_inverse_layer_idx"):
-        raise UsageError(f"{identity.name} scales attention by the number of the layer, which would change; {INSTEAD}")
+        raise UsageError(f"{identity.name} scales attention by the layer's number, which would change; keep the "
+                         f"layers, {INSTEAD}")  # fmt: skip
     counts = {layer: len(heads) for layer, heads in kept.items()}
     usual = max(set(counts.values()), key=lambda count: list(counts.values()).count(count))
     odd = [layer for layer, count in counts.items() if count != usual]
@@ -100,22 +100,22 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
                          f"keep {usual} of {shape.n_heads}; prune whole layers only, {INSTEAD}")  # fmt: skip
     if family.heads_divide_width and shape.d_model % usual:  # whatever `head_dim` says
         fits = max(n for n in range(1, usual + 1) if shape.d_model % n == 0)
-        raise UsageError(f"transformers wants a width that is a multiple of the number of heads, and "
-                         f"{shape.d_model} is none of {usual}; keep {fits} heads in each layer, {INSTEAD}")  # fmt: skip
+        raise UsageError(f"transformers needs a width that is a multiple of the number of heads, and {shape.d_model} "
+                         f"is not a multiple of {usual}; keep {fits} heads in each layer, {INSTEAD}")  # fmt: skip
     for layer, heads in kept.items():
         keys = key_heads(shape, heads)
         together = shape.n_heads // shape.n_key_value_heads
         sizes = {sum(head // together == key for head in heads) for key in keys}
         if len(sizes) > 1 or len(keys) != len(key_heads(shape, next(iter(kept.values())))):
-            raise UsageError(f"heads share keys and values in groups of {together}, and what layer {layer} keeps of "
-                             f"them is uneven: keep as many heads of each group in every layer, {INSTEAD}")  # fmt: skip
+            raise UsageError(f"heads share keys and values in groups of {together}, and the mask of layer {layer} "
+                             f"is uneven: keep equally many heads of each group in every layer, {INSTEAD}")  # fmt: skip
 
 
 def _biases(
     identity: Identity, stored: Mapping[str, LazyTensor], stays: list[int], with_ffns: bool
 ) -> dict[int, Tensor]:
-    """What the layers that go still add: (d_model,) by the layer in front that stays, -1 for none. UsageError where
-    there is nothing that it could be added to."""
+    """Returns the biases that dropped layers still add: (d_model,) by the previous layer that stays, -1 for none.
+    UsageError: there is no bias or embedding to add one to."""
     config, family = identity.config, family_of(identity.config)
     by_place = {(place.layer, place.rest): name for name in stored if (place := place_of(name)) is not None}
     found: dict[int, Tensor] = {}
@@ -129,14 +129,14 @@ def _biases(
         if before >= 0 and (before, f"{family.ffn_write}.bias") not in by_place:
             raise UsageError(_nowhere(layer, f"the FFN of layer {before} has no output bias"))
         if before < 0 and not family.position_embedding and is_tied(config):
-            raise UsageError(_nowhere(layer, "no layer stays in front, and the embedding is read again at the end"))
+            raise UsageError(_nowhere(layer, "no earlier layer stays, and the embedding is read again at the end"))
         found[before] = bias if before not in found else found[before] + bias
     return found
 
 
 def _nowhere(layer: int, why: str) -> str:
-    return (f"the attention output bias of layer {layer} stays when the layer goes, and there is nothing to add it to "
-            f"({why}); keep another layer, {INSTEAD}")  # fmt: skip
+    return (f"the attention output bias of layer {layer} stays when the layer is dropped, and there is nothing to add "
+            f"it to ({why}); keep another layer, {INSTEAD}")  # fmt: skip
 
 
 def _heads(n: int) -> str:

@@ -1,4 +1,6 @@
-"""A pruned model written as a folder: planned, written aside, loaded back and compared, described, then renamed."""
+"""Export of a pruned model as a folder: planned, written to a temporary folder, loaded back and compared, described,
+then renamed.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,17 @@ PLANS = {"masked": masked, "small": small, "even": even}
 
 @dataclass(frozen=True)
 class Export:
-    """What is wanted: a form of the model under a mask, in the folder `out`; `command` is how a shell asks for it.
-    `questions`: what accuracy is measured on, if any; `train`: what means are taken over (None: a built-in text).
-    UsageError: no such form or fill, or `out` is taken."""
+    """An export request. UsageError: unknown form or fill, or `out` already exists.
+
+    mask: components to prune
+    out: folder to write
+    form: one of FORMS
+    fill: output of pruned components, one of FILLS
+    command: the equivalent command line
+    questions: on which accuracy is measured, if any
+    train: over which means are taken (None: a built-in text)
+    folder: `out` as an absolute path
+    """
 
     mask: Mask
     out: str
@@ -58,17 +68,17 @@ class Export:
 
 
 def export(session: Session, target: Target, asked: Export) -> Iterator[Progress[Exported]]:
-    """Yields Progress in MB of weights; the last one's value is what was written. Nothing is left of it when it is
-    closed or fails before. HeadroomError: the form cannot be had of this mask, no room on the disk, the model on disk
-    does not compute what the masked one does."""
+    """Yields Progress in MB of weights; the value of the last is the Exported. The folder is removed if the export is
+    closed early or fails. HeadroomError: the form does not allow this mask, the disk is full, or the exported model
+    does not compute the same as the masked one."""
     identity, folder, make = target.identity, asked.folder, PLANS[asked.form]
     _refuse_small(identity)
-    for files in (copied, base_cards):  # refused before anything is measured
+    for files in (copied, base_cards):  # rejected before anything is measured
         files(identity.folder)
     with stock_tensors(identity.folder, is_tied(identity.config)) as stored:
         total = 3 * make(identity, stored, asked.mask).n_bytes // 1_000_000 + 3  # read to compare, written, read again
         judged = yield from _judged(session, target, asked, total)
-        yield Progress(0, total, message="loading the full model to compare with", is_loading=True)
+        yield Progress(0, total, message="loading the full model to compare", is_loading=True)
         loaded = reference_model(session, target)
         found, spec = None, loaded.spec
         if asked.fill == "mean":
@@ -81,7 +91,7 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
             for done, name in write_weights(aside, plan.tensors):
                 yield Progress(total // 3 + done // 1_000_000, total, message=f"writing {name}")
             _write_beside(identity.folder, aside, plan)
-            yield Progress(2 * total // 3, total, message="loading what was written to compare", is_loading=True)
+            yield Progress(2 * total // 3, total, message="loading the exported model to compare", is_loading=True)
             checked = compared(expected, spec, aside, target.bos, small_model if asked.form == "small" else None)
             if judged is not None and asked.fill == "mean":
                 judged = yield from _judged_filled(session, target, asked, judged, aside)
@@ -94,8 +104,8 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
 
 
 def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
-    """(parameters, bytes of weights) that an export would have, from the table of contents of the files alone; None
-    where they have none, or the base model is such an export itself. UsageError as of an export: it cannot be had."""
+    """Returns (parameters, bytes of weights) of an export, computed only from the tensor index of the files, or None if
+    they have none or the base model is a `small` export itself. UsageError: the form does not allow this mask."""
     _refuse_small(identity)
     entries = [contents(file) for file in weight_files(identity.folder)]
     if is_small(read_json(identity.folder / "config.json", "the folder is damaged")):
@@ -111,21 +121,21 @@ def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
 
 
 def _refuse_small(identity: Identity) -> None:
-    """UsageError where no class of transformers computes what this model does."""
+    """Raises UsageError if no class of transformers computes the same as this model."""
     if not family_of(identity.config).is_stock:
-        what = "smeared keys" if smears_keys(identity.config) else "positions beside the stream (shortformer)"
-        raise UsageError(f"{identity.name} has {what}, which no class of transformers has, and is not exported; its "
-                         f"own folder is what Headroom opens")  # fmt: skip
+        what = "smeared keys" if smears_keys(identity.config) else "positions outside the residual stream (shortformer)"
+        raise UsageError(f"{identity.name} has {what}, which no class of transformers supports, so it cannot be "
+                         f"exported; open its folder in Headroom")  # fmt: skip
 
 
 def _unread() -> Any:
-    raise AssertionError("only sizes are asked for")
+    raise AssertionError("only sizes are needed")
 
 
 def _judged(
     session: Session, target: Target, asked: Export, total: int
 ) -> Generator[Progress[Any], None, Judged | None]:
-    """Accuracy of the full and of the masked model, from the store where it is there."""
+    """Measures accuracy of the full and of the masked model, or reads it from the store."""
     if asked.questions is None:
         return None
     found = []
@@ -138,13 +148,13 @@ def _judged(
 
 
 def _write_beside(base: Path, aside: Path, plan: ExportForm) -> None:
-    """Config, tokenizer and the rest, the base model's own card among it."""
+    """Writes config, tokenizer and other files, including the base model's card."""
     for file in copied(base):
         shutil.copyfile(file, aside / file.name)
     for card in base_cards(base)[:1]:
         shutil.copyfile(card, aside / "BASE_MODEL_CARD.md")
     (aside / "config.json").write_text(json.dumps(plan.config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    if plan.files:  # its type is not one of transformers' own, which name the tokenizer's class where the files do not
+    if plan.files:  # transformers infers the tokenizer's class only for its own model types
         _name_tokenizer_class(base, aside)
     for name, text in plan.files.items():
         (aside / name).write_text(text, encoding="utf-8")
@@ -154,20 +164,20 @@ def _name_tokenizer_class(base: Path, aside: Path) -> None:
     import transformers
 
     file = aside / "tokenizer_config.json"
-    said = read_json(file, "the tokenizer is damaged") if file.is_file() else {}
-    if "tokenizer_class" not in said:
+    settings = read_json(file, "the tokenizer is damaged") if file.is_file() else {}
+    if "tokenizer_class" not in settings:
         config = model_config(stock_config(read_json(base / "config.json", "the folder is damaged"), str(base)))
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             base, config=config, local_files_only=True, trust_remote_code=False
         )
-        said["tokenizer_class"] = type(tokenizer).__name__
-        file.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+        settings["tokenizer_class"] = type(tokenizer).__name__
+        file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def _judged_filled(
     session: Session, target: Target, asked: Export, judged: Judged, aside: Path
 ) -> Generator[Progress[Any], None, Judged]:
-    """The same with the accuracy of what was written."""
+    """Adds the accuracy of the exported model to `judged`."""
     assert asked.questions is not None
     there = session.target(replace(target.spec, model=str(aside)), target.bos)
     steps = evaluation(there, asked.questions, Mask.full(target.shape)).run(session)

@@ -1,7 +1,8 @@
-"""A folder of weights that is written aside and renamed when it is whole, and safetensors files of bounded size.
+"""A folder of weights that is written under a temporary name and renamed when complete, and safetensors files of
+bounded size.
 
-While it is written its name ends in `.unfinished`, and a file in it says which process writes. A run that was killed
-leaves that folder; the next one to the same place removes it.
+While it is written, its name ends in `.unfinished`, and a file in it names the writing process. A killed run leaves
+this folder; the next export to the same name removes it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from engine.process_marks import running_process, this_process
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHARD_BYTES = 2_000_000_000  # of a file of weights; what is held in memory at once
+SHARD_BYTES = 2_000_000_000  # largest file of weights, and the most held in memory at once
 UNFINISHED = ".unfinished"
-MARK = "headroom-export.json"  # in the unfinished folder alone
-MORE_BYTES = 20_000_000  # tokenizer, card and the rest beside the weights
+MARK = "headroom-export.json"  # only in the unfinished folder
+MORE_BYTES = 20_000_000  # tokenizer, card and other files besides the weights
 
 
 @dataclass(frozen=True)
 class PlannedTensor:
-    """A tensor that is to be written: its name, its size in bytes, and what makes it when it is its turn."""
+    """A tensor to write: its name, its size in bytes, and the function that makes it just before it is written."""
 
     name: str
     n_bytes: int
@@ -39,36 +40,36 @@ class PlannedTensor:
 
 
 def refuse_taken(out: Path) -> None:
-    """UsageError where something is at `out` already, HeadroomError where no folder can be made there."""
+    """Raises UsageError if `out` already exists or has no parent folder, HeadroomError if it cannot be written."""
     if out.exists() or out.is_symlink():
         what = "folder" if out.is_dir() else "file"
-        raise UsageError(f"{out} is there already, and an export overwrites no {what}; give a name that is free")
+        raise UsageError(f"{out} is there already, and an export never overwrites a {what}; choose another name")
     parent = out.parent
     if not parent.is_dir():
-        raise UsageError(f"cannot write {out} (there is no folder {parent}); make it or choose another")
+        raise UsageError(f"cannot write {out} (the folder {parent} does not exist); create it or choose another")
     if not os.access(parent, os.W_OK):
         raise HeadroomError(f"cannot write {out} (no permission to write in {parent}); choose another folder")
 
 
 def named_folder(text: str) -> Path:
-    """The folder that a user means, whole; UsageError where there can be none of that name."""
+    """Returns the absolute path of a folder named by a user. UsageError: not a valid name."""
     if not text.strip():
-        raise UsageError("no folder is named; say where the exported model is to be written")
+        raise UsageError("no folder is named; name the folder to write the exported model to")
     return Path(os.path.abspath(named(text.strip(), "folder")))
 
 
 @contextmanager
 def written_aside(out: Path, n_bytes: int) -> Iterator[Path]:
-    """Context with the folder to write into; afterwards it is at `out`, or gone where anything failed. OSErrors become
-    one line."""
+    """Context with the folder to write into; afterwards it is renamed to `out`, or removed if anything failed. OSErrors
+    become one-line HeadroomErrors."""
     refuse_taken(out)
     aside = out.with_name(out.name + UNFINISHED)
     try:
         _clear(aside)
         free = shutil.disk_usage(out.parent).free
         if free < n_bytes + MORE_BYTES:
-            raise HeadroomError(f"{out} would take {(n_bytes + MORE_BYTES) / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are "
-                                "free on that disk; free some or choose another")  # fmt: skip
+            raise HeadroomError(f"{out} needs {(n_bytes + MORE_BYTES) / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free "
+                                "on that disk; free some or choose another")  # fmt: skip
         aside.mkdir()
         with replacing(out, aside):
             (aside / MARK).write_text(json.dumps(asdict(this_process())))
@@ -76,12 +77,14 @@ def written_aside(out: Path, n_bytes: int) -> Iterator[Path]:
             (aside / MARK).unlink()
             refuse_taken(out)
     except OSError as error:
-        raise HeadroomError(f"cannot write {out} ({error.strerror or error}); nothing is left of it") from error
+        raise HeadroomError(
+            f"cannot write {out} ({error.strerror or error}); the unfinished export is removed"
+        ) from error
 
 
 def write_weights(folder: Path, tensors: Sequence[PlannedTensor]) -> Iterator[tuple[int, str]]:
-    """Writes the tensors as safetensors, in as many files as SHARD_BYTES asks for, with an index where they are
-    several; yields (bytes done, name) after each tensor."""
+    """Writes the tensors as safetensors files of at most SHARD_BYTES, with an index if there are several; yields (bytes
+    done, name) after each tensor."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -101,8 +104,8 @@ def write_weights(folder: Path, tensors: Sequence[PlannedTensor]) -> Iterator[tu
             yield done, tensor.name
         try:
             save_file(made, str(folder / file), metadata={"format": "pt"})
-            shutil.copymode(folder / MARK, folder / file)  # its own is for the owner alone
-        except SafetensorError as error:  # of the disk, as it is written
+            shutil.copymode(folder / MARK, folder / file)  # save_file makes it readable only for the owner
+        except SafetensorError as error:  # a disk error while writing
             raise OSError(f"{error}") from error
     if len(shards) > 1:
         index = {each.name: file for file, shard in zip(names, shards, strict=True) for each in shard}
@@ -111,16 +114,16 @@ def write_weights(folder: Path, tensors: Sequence[PlannedTensor]) -> Iterator[tu
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of the weight files of a folder."""
+    """Returns the bytes of a folder's weight files."""
     return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
 
 
 def _clear(aside: Path) -> None:
-    """Removes what a run that was killed has left; HeadroomError where another still writes, or it is no export."""
+    """Removes the folder of a killed run. HeadroomError: another process is writing it, or it is not an export."""
     if not aside.exists():
         return
     if not (aside / MARK).is_file():
-        raise HeadroomError(f"{aside} is in the way and is no unfinished export; move it, or choose another name")
+        raise HeadroomError(f"{aside} is in the way and is not an unfinished export; move it, or choose another name")
     if running_process(aside / MARK) is not None:
         raise HeadroomError(f"another export is writing {aside}; wait for it, or choose another name")
     shutil.rmtree(aside)

@@ -1,9 +1,9 @@
-"""What a form of export has: its config, and its tensors, made one by one from those of the base model's files.
+"""Forms of an export: the config, and the tensors, made one by one from those of the base model's files.
 
-`masked`: the stock architecture. The attention output projection has zeros where pruned heads come in (its bias stays),
-and the last matrix of a pruned FFN is zero, its bias too: what Headroom's mask does, bit for bit.
-`small`: what is pruned is not stored; of a part that is gone only its output bias stays. Layers are uneven, in the
-words that transformers has for that (`per_layer_config`), and a modelling file goes along that builds them.
+`masked`: the stock architecture. The attention output projection has zeros for pruned heads (its bias stays), and the
+last matrix of a pruned FFN and its bias are zero: the same as Headroom's mask, bit for bit.
+`small`: pruned components are not stored, except their output biases. Layers are uneven, as expressed by transformers'
+`per_layer_config`, and a modeling file that builds them is included.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMS = ("masked", "small", "even")
-MODELING = "modeling_pruned"  # the file that goes along with the form `small`
+MODELING = "modeling_pruned"  # the file included in the form `small`
 
 
 @dataclass(frozen=True)
 class ExportForm:
-    """A form of one model under one mask: `config` is its config.json, `files` what else is to be written (text by
-    name), `says` what is to be known of it."""
+    """A form of one model under one mask: `config` is its config.json, `files` other files to write (text by name),
+    `says` notes for the card."""
 
     config: Mapping[str, Any]
     tensors: tuple[PlannedTensor, ...]
@@ -53,8 +53,8 @@ class ExportForm:
 
 
 def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
-    """The plan of the form `masked`: every tensor that is there, some with zeros. `is_filled`: the output bias of a
-    pruned FFN is its mean already, and stays."""
+    """Returns the plan of the form `masked`: all tensors, some with zeros. `is_filled`: the output bias of a pruned FFN
+    is already its mean, and stays."""
     family, shape = family_of(identity.config), identity.shape
     planned = []
     for name, tensor in stored.items():
@@ -75,22 +75,24 @@ def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_
 
 
 def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
-    """The plan of the form `small`; `is_filled` as of `masked`."""
+    """Returns the plan of the form `small`; `is_filled` as for `masked`."""
     family, shape, stock = family_of(identity.config), identity.shape, identity.config
     kept = [[head for head, keeps in enumerate(row) if keeps] for row in mask.heads]
     layers: dict[str, dict[str, Any]] = {}
     for layer, heads in enumerate(kept):
         own: dict[str, Any] = {}
         if len(heads) < shape.n_heads:
-            own["num_attention_heads"] = len(heads) or int(layer == 0)  # one of zeros, where tokens are counted
+            own["num_attention_heads"] = len(heads) or int(
+                layer == 0
+            )  # one of zeros in layer 0, where transformers counts tokens
         if shape.n_key_value_heads < shape.n_heads and (n := len(key_heads(shape, heads))) < shape.n_key_value_heads:
             own["num_key_value_heads"] = n or int(layer == 0)
         if skip := [name for name, gone in (("attention", not heads), ("mlp", not mask.ffns[layer])) if gone]:
             own["skip"] = skip
         if own:
             layers[str(layer)] = own
-    has_norms_in_front = not family.norms_behind or stock.get("do_layer_norm_before") is not False
-    norms = {family.attention_norm: 0, family.ffn_norm: 1} if has_norms_in_front else {}
+    norms_before = not family.norms_behind or stock.get("do_layer_norm_before") is not False
+    norms = {family.attention_norm: 0, family.ffn_norm: 1} if norms_before else {}
     planned, sizes = [], []
     for name, tensor in stored.items():
         size, change, place = list(tensor.shape), None, place_of(name)
@@ -109,7 +111,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
             elif len(heads) < shape.n_heads and (found := head_numbers(family, shape, place.rest, heads)):
                 size[found[0]] = len(found[1])
                 change = partial(taken_at, *found)
-        elif name in UNEMBEDDINGS:  # GPT-NeoX's files may use an old name, which is known of its own type alone
+        elif name in UNEMBEDDINGS:  # GPT-NeoX's files may use an old name, known only for that type
             name = UNEMBEDDINGS[0]
         sizes.append((name, tuple(size)))
         planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
@@ -125,7 +127,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
 
 
 def _parts(kind: str) -> dict[str, Any]:
-    """What `engine.export.modeling_pruned.pruned_classes` is told of a family."""
+    """Returns a family's arguments for `engine.export.modeling_pruned.pruned_classes`."""
     family = FAMILIES[kind]
     return {"kind": kind, "layers": family.layers, "attention": family.attention,
             "out": family.attention_out.rpartition(".")[2], "projections": family.qkv, "ffn": family.ffn_out,
@@ -133,17 +135,17 @@ def _parts(kind: str) -> dict[str, Any]:
 
 
 def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of a tensor of that shape and type (torch's name)."""
+    """Returns the bytes of a tensor of this shape and type (torch's name)."""
     return TYPES[dtype][0] * math.prod(shape)
 
 
 def n_params_of(sizes: Sequence[tuple[str, tuple[int, ...]]], tied: bool) -> int:
-    """How many parameters tensors of these names and shapes are."""
+    """Returns the number of parameters of tensors with these names and shapes."""
     return n_parameters(sizes, tied)[0]
 
 
 def made(tensor: LazyTensor, change: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """The stored tensor, changed; HeadroomError where it holds a value that is no number."""
+    """Returns the stored tensor, changed. HeadroomError: a value is not a finite number."""
     whole = finite(tensor.name, tensor.read())
     return whole if change is None else change(whole)
 
@@ -155,7 +157,7 @@ def _zeroed_at(axis: int, index: Any, tensor: Tensor) -> Tensor:
 
 
 def taken_at(axis: int, index: Any, tensor: Tensor) -> Tensor:
-    """What lies at these indices along the axis."""
+    """Returns the values at these indices along the axis."""
     import torch
 
     return tensor.index_select(axis, torch.from_numpy(index))
@@ -166,7 +168,7 @@ def _zeroed(tensor: Tensor) -> Tensor:
 
 
 def small_model(folder: Path, dtype: Any) -> Any:
-    """The model in a folder of the form `small`, built by Headroom's own copy of its modelling file."""
+    """Returns the model in a folder of the form `small`, built by Headroom's copy of the modeling file."""
     from engine.export.modeling_pruned import pruned_classes
 
     kind = read_json(folder / "config.json", "the export is damaged")["model_type"].removeprefix(PRUNED)

@@ -1,9 +1,9 @@
-"""What pruned parts give on average, folded into output biases: `--fill mean`.
+"""Mean outputs of pruned components, folded into output biases: `--fill mean`.
 
-The mean of a head's z over a reference goes through its part of the output projection into that projection's bias; the
-mean of an FFN's output becomes its last bias. Means are of the full model. A family without such biases is written as
-one that computes the same and may have them: Llama, whose config gets `attention_bias` or `mlp_bias`, and every other
-projection a bias of zeros.
+The mean of a head's z over a reference is multiplied by its part of the output projection and added to the projection's
+bias; the mean of an FFN's output becomes its last bias. Means are of the full model. A family without such biases is
+written as a family that computes the same and supports them: Llama, with `attention_bias` or `mlp_bias` in the config,
+and a bias of zeros for every other projection.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from engine.questions.tokens import read
 if TYPE_CHECKING:
     from torch import Tensor
 
-N_QUESTIONS = 64  # train questions behind the means
-TOKENS = 512  # of the text, where no task is named
+N_QUESTIONS = 64  # train questions over which means are taken
+TOKENS = 512  # of the built-in text, if no task is named
 
 
 def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progress[Means]]:
-    """Yields Progress; the last one's value are the means over the first N_QUESTIONS of the train questions with their
-    right answers, every token alike, or over a built-in text."""
+    """Yields Progress; the value of the last is the Means over the first N_QUESTIONS train questions with their right
+    answers, each token with equal weight, or over a built-in text."""
     n_ctx = loaded.identity.shape.n_ctx
     if train is None:
         texts = [read(story(), loaded.tokenizer, bos, min(TOKENS, n_ctx) - 1).inputs.tolist()]
@@ -55,7 +55,7 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
         may_stop()
         found = mean_outputs(loaded, _row(loaded, ids), Mask.full(loaded.identity.shape))
         heads, ffns = heads + len(ids) * found.heads, ffns + len(ids) * found.ffns
-        yield Progress(number + 1, len(texts), message="means of the pruned parts")
+        yield Progress(number + 1, len(texts), message="means of the pruned components")
     n = sum(map(len, texts))
     yield Progress(len(texts), len(texts), Means((heads / n).astype(np.float32), (ffns / n).astype(np.float32)))
 
@@ -63,7 +63,7 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
 def filled(
     identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, found: Means
 ) -> tuple[Identity, dict[str, LazyTensor]]:
-    """The model with the means of what the mask prunes in its output biases; nothing is pruned of it yet."""
+    """Returns the model, not yet pruned, with the means of the components to prune in its output biases."""
     family = family_of(identity.config)
     places = {name: place for name in stored if (place := place_of(name)) is not None}
     changed, config = dict(stored), identity.config
@@ -90,8 +90,8 @@ def filled(
 
 
 def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
-    """The config of a model that computes the same and has biases wherever means are to go. UsageError: there is none,
-    as its width is not a multiple of its heads."""
+    """Returns the config of a model that computes the same and has the biases needed for means. UsageError: there is no
+    such model, because the width is not a multiple of the number of heads."""
     config, family, shape = dict(identity.config), family_of(identity.config), identity.shape
     biased = FAMILIES[family.biased_type]
     if biased is not family:
@@ -110,7 +110,7 @@ def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
 
 
 def _zero_biases(stored: Mapping[str, LazyTensor], places: Mapping[str, TensorPlace]) -> dict[str, LazyTensor]:
-    """A bias of zeros for every weight of these."""
+    """Returns a bias of zeros for each of these weights."""
     found = {}
     for name, place in places.items():
         if place.rest.endswith(".weight"):
@@ -127,7 +127,7 @@ def _zeros(size: tuple[int, ...], dtype: str) -> Tensor:
 
 
 def _with_heads(bias: LazyTensor, weight: LazyTensor, at: tuple[int, np.ndarray], z: np.ndarray) -> Tensor:
-    """The output projection's bias with what mean z (n, d_head) add through those of its weights that lie at `at`."""
+    """Returns the output projection's bias plus the mean z (n, d_head) multiplied by the weights at `at`."""
     import torch
 
     axis, index = at

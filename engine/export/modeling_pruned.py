@@ -1,8 +1,9 @@
-"""A language model from which attention heads and feed-forward networks (FFNs) were pruned, each layer by itself.
+"""A language model with attention heads and feed-forward networks (FFNs) pruned, differently in each layer.
 
-Written by Headroom beside the weights that need it. The stock model of transformers is built, then each layer gets
-smaller modules: projections for the heads that it keeps, and for a part that is gone the constant (its output bias)
-that it still adds. `per_layer_config` says what a layer keeps; `kept_heads` which of the full model's heads those are.
+Written by Headroom next to the weights that need it. Builds the stock model of transformers, then replaces modules of
+each layer by smaller ones: projections for the remaining heads, and for a pruned FFN or attention the constant (its
+output bias) that it still adds. `per_layer_config` describes each layer; `kept_heads` lists its heads by their number
+in the full model.
 """
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
@@ -16,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 
 
 class NoFFN(nn.Module):
-    """An FFN that is gone."""
+    """A pruned FFN."""
 
     def __init__(self, width, has_bias):
         super().__init__()
@@ -28,7 +29,7 @@ class NoFFN(nn.Module):
 
 
 class NoAttention(NoFFN):
-    """An attention without heads. In layer 0 it caches one zero a token: there transformers counts the tokens."""
+    """An attention without heads. In layer 0 it caches one zero per token, because transformers counts tokens there."""
 
     def __init__(self, width, has_bias, is_first=False):
         super().__init__(width, has_bias)
@@ -43,7 +44,7 @@ class NoAttention(NoFFN):
 
 
 def _read_by_head(reads, attention, args, kwargs):
-    """Has heads that share keys and values in groups of different sizes read these; a cache holds each of them once."""
+    """Makes heads in groups of different sizes read their shared keys and values, each cached once."""
     return args, {**kwargs, "past_key_values": _ReadByHead(kwargs.get("past_key_values"), reads)}
 
 
@@ -58,29 +59,29 @@ class _ReadByHead:
 
 
 class Pruned:
-    """A stock model with smaller layers; a subclass says where its modules are, as `pruned_classes` is told."""
+    """A stock model with smaller layers; a subclass names its modules, as given to `pruned_classes`."""
 
     LAYERS = ATTENTION = OUT = FFN = FFN_BEGINS = ""
     PROJECTIONS: tuple = ()
     NORMS: tuple = ()
 
     def __init__(self, config):
-        layers, said = list(config.per_layer_config), config.to_dict().get("per_layer_config")
-        config.per_layer_config = None  # the stock model knows only layers that are alike
+        layers, stated = list(config.per_layer_config), config.to_dict().get("per_layer_config")
+        config.per_layer_config = None  # the stock model supports only equal layers
         super().__init__(config)
         for number, layer in enumerate(self.get_submodule(self.LAYERS)):
             self._shrink(number, layer, layers[number])
-        config.per_layer_config = said
+        config.per_layer_config = stated
 
     def _shrink(self, number, layer, own):
         config, gone = self.config, getattr(own, "skip", None) or []
         attention, kept = getattr(layer, self.ATTENTION), config.kept_heads[number]
         width, d_head = config.hidden_size, config.head_dim
-        norms_in_front = getattr(config, "do_layer_norm_before", True)
+        norms_before = getattr(config, "do_layer_norm_before", True)
         if "attention" in gone:
             has_bias = getattr(attention, self.OUT).bias is not None
             setattr(layer, self.ATTENTION, NoAttention(width, has_bias, number == 0))
-            if norms_in_front:
+            if norms_before:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:
             shared = config.num_attention_heads // (getattr(config, "num_key_value_heads", None) or
@@ -104,7 +105,7 @@ class Pruned:
             setattr(layer, self.FFN, NoFFN(width, has_bias))
             if self.FFN_BEGINS:
                 setattr(layer, self.FFN_BEGINS, nn.Identity())
-            if norms_in_front:
+            if norms_before:
                 setattr(layer, self.NORMS[1], nn.Identity())
 
 
@@ -115,11 +116,11 @@ def _sized(linear, n_inputs, n_outputs):
 
 
 def pruned_classes(kind, layers, attention, out, projections, ffn, ffn_begins, norms):
-    """The classes of the config and of the model that are made of transformers' own model type `kind`.
+    """Returns the classes of the config and of the model, made from transformers' model type `kind`.
 
     `layers` is the list of layers in the model, `attention` a layer's attention module, `projections` its queries, keys
-    and values (three, or one that holds all), `out` its output projection. `ffn` is the last module of the FFN, which
-    begins with `ffn_begins` if it has several. `norms` are in front of attention and FFN."""
+    and values (three, or one for all), `out` its output projection. `ffn` is the last module of the FFN, and
+    `ffn_begins` the first if it has several. `norms` precede attention and FFN."""
     stock: Any = CONFIG_MAPPING[kind]
     model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[stock]
     names = {"LAYERS": layers, "ATTENTION": attention, "PROJECTIONS": projections, "OUT": out, "FFN": ffn,

@@ -1,6 +1,4 @@
-"""The exported model loaded back, its logits on a text beside those of the masked model: what an export says of itself
-is measured, not believed.
-"""
+"""Comparison of an export, loaded back from disk, with the masked model, by their logits on a text."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ from engine.placement.needs import memory_estimate
 from engine.questions.tokens import read
 
 TOKENS = 256
-MOST = 0.01  # of the largest logit: an export that differs by more is not kept
+MOST = 0.01  # of the largest logit: an export that differs by more is discarded
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The largest difference of a logit between the exported and the masked model on `n_tokens` tokens, beside the
-    largest logit; both models in `precision`."""
+    """The largest difference of a logit between the exported and the masked model on `n_tokens` tokens, and the largest
+    logit; both models in `precision`."""
 
     difference: float
     largest: float
@@ -35,16 +33,16 @@ class Checked:
 
 
 def reference_model(session: Session, target: Target) -> Loaded:
-    """The base model in fp32, or bf16 where that does not fit. The model that the session holds is let go of first."""
+    """Loads the base model in fp32, or in bf16 if fp32 does not fit. The session's model is unloaded first."""
     session.models.unload()
     about, loading = target.identity.model_config, target.identity.loading_bytes
     fits = [each for each in ("fp32", "bf16") if memory_estimate(about, each, loading).fits]
-    precision = fits[0] if fits else "bf16"  # loading says so where neither fits
+    precision = fits[0] if fits else "bf16"  # if neither fits, loading raises the error
     return load(replace(target.spec, precision=precision), session.store)
 
 
 def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = None) -> np.ndarray:
-    """(T, V) logits under the mask on a built-in text."""
+    """Returns (T, V) logits under the mask on a built-in text."""
     with pruned(loaded, mask, means):
         return _logits(loaded.model, _token_ids(loaded, bos))
 
@@ -52,20 +50,20 @@ def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = N
 def compared(
     expected: np.ndarray, given: LoadSpec, folder: Path, bos: bool, model_of: Callable[..., Any] | None = None
 ) -> Checked:
-    """How the model in `folder` compares with the masked one's logits, loaded as that was (`given`); `model_of` makes
-    it from a folder and a dtype where it is no stock model. HeadroomError: it differs."""
+    """Compares the model in `folder` with the masked model's logits (`expected`), loaded with the same settings
+    (`given`); `model_of` builds it from a folder and a dtype if it is not a stock model. HeadroomError: it differs."""
     loaded = load(replace(given, model=str(folder)))
     model = loaded.model if model_of is None else model_of(folder, loaded.model.dtype)
     found = _logits(model, _token_ids(loaded, bos))
     difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
     if not difference <= MOST * largest:
         raise HeadroomError(f"the exported model's logits differ from the masked model's by {difference:.3g} (the "
-                            f"largest is {largest:.3g}); it is not kept, please report this")  # fmt: skip
+                            f"largest is {largest:.3g}); the export is discarded, please report this")  # fmt: skip
     return Checked(difference, largest, len(expected), given.precision)
 
 
 def _token_ids(loaded: Loaded, bos: bool) -> Any:
-    """(1, T)"""
+    """Returns (1, T) ids of the built-in text."""
     import torch
 
     ids = read(story(), loaded.tokenizer, bos, min(TOKENS, loaded.identity.shape.n_ctx) - 1).inputs

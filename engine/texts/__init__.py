@@ -1,9 +1,9 @@
 """Per-token losses, perplexity, continuations and in-context scores of texts.
 
-`passages`: texts that a user brings, checked and remembered
-`tokenloss`: the loss of each token under any mask, in windows that overlap
-`perplexity`: of a text by the standard recipe, and what a mask changes of it
-`incontext`: in-context-learning score, and loss by index
-`continuation`: the likeliest next tokens after a prompt, and what a model says next
-`sources`: where the texts to measure them on come from
+`passages`: user texts, checked and remembered
+`tokenloss`: the loss of each token under any mask, in overlapping windows
+`perplexity`: perplexity of a text by the standard recipe, and its change by a mask
+`incontext`: in-context score, and loss by index
+`continuation`: the likeliest next tokens after a prompt, and a continuation
+`sources`: sources of the texts to measure on
 """

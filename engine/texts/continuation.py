@@ -1,7 +1,7 @@
-"""What a model says next: the likeliest next tokens after a prompt, and a short continuation, under any mask.
+"""The likeliest next tokens after a prompt, and a short continuation, under any mask.
 
-Sampling is by Gumbel noise (the largest of log p / temperature + noise is a draw from the softmax), seeded by the step
-alone: two masks that draw with the same seed part only where the model itself says something else.
+Sampling uses Gumbel noise (the largest of log p / temperature + noise is a draw from the softmax), seeded by the step
+alone, so that continuations under two masks with the same seed differ only where the models differ.
 """
 
 import json
@@ -30,7 +30,7 @@ MOST_TOKENS, MOST_PERMILLE = 256, 2000
 
 @dataclass(frozen=True)
 class How:
-    """How a text is continued: `n_tokens` at most, each the likeliest (`temperature_permille` 0) or drawn with this
+    """Settings of a continuation: at most `n_tokens`, each the likeliest (`temperature_permille` 0) or drawn with this
     `seed` at this temperature in thousandths."""
 
     n_tokens: int = 32
@@ -39,17 +39,17 @@ class How:
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_tokens <= MOST_TOKENS:
-            raise UsageError(f"{self.n_tokens} tokens cannot be had; choose 1 to {MOST_TOKENS}")
+            raise UsageError(f"cannot generate {self.n_tokens} tokens; choose 1 to {MOST_TOKENS}")
         if not 0 <= self.temperature_permille <= MOST_PERMILLE:
-            raise UsageError(f"temperature {self.temperature_permille / 1000:g} cannot be had; choose 0 (the likeliest "
-                             f"token) to {MOST_PERMILLE / 1000:g}")  # fmt: skip
+            raise UsageError(f"temperature {self.temperature_permille / 1000:g} is out of range; choose 0 (the "
+                             f"likeliest token) to {MOST_PERMILLE / 1000:g}")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """What comes after a prompt so far: `token_ids` (n,) and their `log_p` (n,) in nats, of the model itself whatever
-    the temperature; `pieces` of text, which together are the continuation ("" for the first bytes of a character that
-    takes several tokens). `ended`: by the model's own end token, or where its window is full."""
+    """The continuation of a prompt so far: `token_ids` (n,) and their `log_p` (n,) in nats, at temperature 1 whatever
+    the setting; `pieces` of text, which joined are the continuation ("" for the first bytes of a character that takes
+    several tokens); `ended`: what ended it, the model's end token or its window."""
 
     token_ids: np.ndarray
     log_p: np.ndarray
@@ -63,8 +63,8 @@ class Continuation:
 
 @dataclass(frozen=True)
 class NextTokens:
-    """The likeliest next tokens of either of some masks, the first one's order: `token_ids` (m,), what they look like,
-    and `log_p` (mask, m) in nats."""
+    """The likeliest next tokens under several masks, in the order of the first: `token_ids` (m,), their text, and
+    `log_p` (mask, m) in nats."""
 
     token_ids: np.ndarray
     strings: tuple[str, ...]
@@ -72,22 +72,22 @@ class NextTokens:
 
 
 def continuation(target: Target, prompt: str, mask: Mask, how: How) -> Measurement[Continuation]:
-    """The Continuation of a prompt, token by token; stored once it is complete. HeadroomError: an empty prompt, or one
-    that does not fit the model's window."""
+    """Returns the Continuation of a prompt, token by token; it is stored when complete. HeadroomError: an empty prompt,
+    or one that does not fit the model's window."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": len(prompt) + CHARACTERS_A_TOKEN * how.n_tokens})
     return single(target, _piece(target, prompt, mask, how), _joined, expected)
 
 
 def next_tokens(target: Target, prompt: str, masks: Sequence[Mask]) -> Measurement[NextTokens]:
-    """The likeliest next tokens, N_LIKELIEST of each mask. HeadroomError: as above."""
+    """Returns the N_LIKELIEST next tokens under each mask. HeadroomError: as for `continuation`."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": float(len(prompt) * len(masks))})
     return single(target, _next_piece(target, prompt, masks), _likeliest, expected)
 
 
 def chosen(log_p: np.ndarray, how: How, step: int) -> int:
-    """The token that comes next, of log-probabilities (V,) in nats: the likeliest, or a seeded draw."""
+    """Returns the next token, given log-probabilities (V,) in nats: the likeliest, or a seeded draw."""
     if not how.temperature_permille:
         return int(log_p.argmax())
     noise = np.random.default_rng((how.seed, step)).gumbel(size=len(log_p))
@@ -127,7 +127,7 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How) -> 
             ended = "its end token" if token == tokenizer.eos_token_id else "" if step + 1 < room else "its window"
             whole = shown if token == tokenizer.eos_token_id else _decoded(tokenizer, [*ids, *given])[front:]
             if not ended and step + 1 < how.n_tokens:
-                whole = whole.rstrip("\ufffd")  # half a character so far
+                whole = whole.rstrip("\ufffd")  # an incomplete character
             strings, shown = [*strings, whole[len(shown) :]], max(shown, whole, key=len)
             arrays = {"token_ids": np.array(given, np.int32), "log_p": np.array(log_ps, np.float32)}
             yield Progress(step + 1, how.n_tokens, Continuation(**arrays, pieces=tuple(strings), ended=ended))
@@ -155,7 +155,8 @@ def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask]) -> 
 
 
 def _prompt_ids(loaded: Loaded, prompt: str, bos: bool) -> list[int]:
-    """The prompt's tokens, BOS in front where it is on; HeadroomError where the window has no room for one more."""
+    """Returns the prompt's tokens, with BOS first if it is on. HeadroomError: the window has no room for another
+    token."""
     n_ctx = loaded.identity.shape.n_ctx
     reading = read(prompt, loaded.tokenizer, bos, n_ctx)
     if len(reading.inputs) + reading.n_left_out >= n_ctx:
@@ -169,8 +170,8 @@ def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:
 
 
 def _log_p(loaded: Loaded, ids: Sequence[int], kept: Any = None, first: int = 0) -> np.ndarray:
-    """(V,) log-probabilities in nats of the token after `ids`, float64; `first`: position of the first of them, behind
-    what the cache `kept` has read."""
+    """Returns (V,) log-probabilities in nats of the token after `ids`, float64; `first`: position of the first of them,
+    after the tokens in the cache `kept`."""
     import torch
 
     device = loaded.model.get_input_embeddings().weight.device

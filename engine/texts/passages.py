@@ -1,6 +1,6 @@
-"""Texts that a user brings: checked before anything is measured on them, and remembered on this computer under a name.
+"""User texts: checked before they are measured, and remembered on this computer under a name.
 
-Remembered texts lie in the result store and nowhere else; deleting the store deletes them.
+Remembered texts are only in the result store; deleting the store deletes them.
 """
 
 import hashlib
@@ -16,28 +16,28 @@ INDEX = "passages"  # the store's key of {name: key of its text}
 
 
 def checked(text: str, what: str = "the text", most: int = MAX_BYTES) -> str:
-    """The text with line ends as `\\n`; HeadroomError where there is nothing to measure, or more than `most` bytes."""
+    """Returns the text with line ends as `\\n`. HeadroomError: an empty or invalid text, or more than `most` bytes."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise HeadroomError(f"{what} is empty or has only blanks; paste or load a few sentences")
+        raise HeadroomError(f"{what} is empty or only whitespace; paste or load a few sentences")
     if "\0" in text:
-        raise HeadroomError(f"{what} has NUL characters, so it is no plain text; save it as a .txt file first")
+        raise HeadroomError(f"{what} has NUL characters, so it is not plain text; save it as a .txt file first")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise HeadroomError(f"{what} has half a character at {error.start + 1:,}; copy it once more") from error
+        raise HeadroomError(f"{what} has half a character at {error.start + 1:,}; copy it again") from error
     if size > most:
         raise HeadroomError(f"{what} has {size:,} bytes, at most {most:,} can be measured; take a part of it")
     return text
 
 
 def text_digest(text: str) -> str:
-    """Digest of a text, for keys."""
+    """Returns the digest of a text, for keys."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
-    """The text of a UTF-8 file, checked; HeadroomError says where it is not UTF-8."""
+    """Returns the checked text of a UTF-8 file. HeadroomError: as for `checked`, or not UTF-8."""
     if len(raw) > 2 * most:
         raise HeadroomError(f"{name} has {len(raw):,} bytes, at most {most:,} can be measured; take a part of it")
     try:
@@ -49,7 +49,7 @@ def decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
 
 
 def remember(name: str, text: str, store: Store) -> bool:
-    """Keeps the text under its name, in place of an older one; False where it is kept in memory only."""
+    """Stores the text under its name, replacing an older one; returns False if it is kept in memory only."""
     name = name.strip()
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise HeadroomError(f"a name of {len(name)} characters cannot be kept; use 1 to {MAX_NAME} printable ones")
@@ -59,7 +59,7 @@ def remember(name: str, text: str, store: Store) -> bool:
 
 
 def names(store: Store) -> list[str]:
-    """The names that texts are remembered under."""
+    """Returns the names of the remembered texts."""
     try:
         return decode_json(store.get(INDEX) or b"[]", list[str], INDEX)
     except InvalidFile:
@@ -67,7 +67,7 @@ def names(store: Store) -> list[str]:
 
 
 def recall(name: str, store: Store) -> str | None:
-    """The text remembered under a name; None where there is none any more."""
+    """Returns the text remembered under a name, or None if missing."""
     try:
         kept_name, text = decode_json(store.get(_key(name)) or b"", tuple[str, str], name)
     except InvalidFile:

@@ -1,7 +1,7 @@
-"""Perplexity of a text by the standard recipe: the text whole, BOS once in front, windows without overlap.
+"""Perplexity of a text by the standard recipe: BOS once at the start of the whole text, windows without overlap.
 
-So the tables of WikiText-2 are made (GPTQ, SparseGPT): each window of the model's length is read by itself, its first
-token is not scored, and what is left behind the last full window is dropped. A text shorter than a window is one.
+As for the published WikiText-2 tables (GPTQ, SparseGPT): each window of the model's length is read by itself, its first
+token is not scored, and tokens after the last full window are dropped. A text shorter than a window is one window.
 """
 
 import math
@@ -31,14 +31,21 @@ from engine.texts.passages import checked, text_digest
 from engine.timing.workload import kept_share
 
 MOST_BYTES = 10_000_000
-BLOCK = 64  # tokens whose mean counts as one in an interval: neighbouring losses are alike
+BLOCK = 64  # tokens whose mean counts as one value in an interval, because losses of neighboring tokens correlate
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Of one text under one mask, over the windows measured so far: `loss_nats` (n,) of the tokens that are scored, of
-    `n_total` in all. The text has `n_tokens` (BOS not counted), `n_words` between blanks and `n_bytes` in UTF-8;
-    `window` is in tokens."""
+    """Perplexity of one text under one mask, over the windows measured so far.
+
+    loss_nats: (n,) losses of the scored tokens so far
+    n_total: tokens that will be scored
+    n_tokens: tokens of the text, without BOS
+    n_words: its words, separated by whitespace
+    n_bytes: its bytes in UTF-8
+    window: length of a window in tokens
+    bos: whether BOS comes first
+    """
 
     loss_nats: np.ndarray
     n_total: int
@@ -53,29 +60,29 @@ class Perplexity:
 
     @property
     def nats(self) -> float:
-        """Mean loss of a token."""
+        """The mean loss per token."""
         return float(self.loss_nats.mean(dtype=float))
 
     @property
     def a_token(self) -> float:
-        """exp of the mean loss of a token."""
+        """exp of the mean loss per token."""
         return exponential(self.nats)
 
     @property
     def a_word(self) -> float:
-        """exp of the mean loss of a token, times the text's tokens a word."""
+        """exp of the mean loss per token times the text's tokens per word."""
         return exponential(self.nats * self.n_tokens / self.n_words)
 
     @property
     def a_byte(self) -> float:
-        """exp of the mean loss of a token, times the text's tokens a byte."""
+        """exp of the mean loss per token times the text's tokens per byte."""
         return exponential(self.nats * self.n_tokens / self.n_bytes)
 
 
 @dataclass(frozen=True)
 class Change:
-    """Mean loss of B less that of A over the same tokens, nats a token, with its 95 % interval (nan with fewer than two
-    blocks)."""
+    """Mean loss of B minus that of A over the same tokens, in nats per token, with its 95 % interval (nan with fewer
+    than two blocks)."""
 
     nats: float
     low: float
@@ -83,7 +90,7 @@ class Change:
 
 
 def change(before: Perplexity, after: Perplexity) -> Change:
-    """What `after` costs more than `before`, token by token: the t interval over blocks of BLOCK tokens in a row."""
+    """Returns the mean loss of `after` minus that of `before`, with a t interval over blocks of BLOCK tokens."""
     n = min(len(before), len(after))
     differences = after.loss_nats[:n].astype(float) - before.loss_nats[:n]
     blocks = [block.mean() for block in np.array_split(differences, max(1, n // BLOCK))]
@@ -94,7 +101,7 @@ def change(before: Perplexity, after: Perplexity) -> Change:
 
 @dataclass(frozen=True)
 class Both:
-    """The perplexity of one text under no mask and under another; None if it is not measured."""
+    """The perplexity of one text under no mask and under another; None if not measured."""
 
     full: Perplexity | None = None
     pruned: Perplexity | None = None
@@ -105,14 +112,14 @@ class Both:
 
     @property
     def change(self) -> Change | None:
-        """None if nothing is pruned or something is not measured."""
+        """The Change by pruning, or None if the mask is empty or one of the two is not measured."""
         if self.full is None or self.pruned is None or self.full is self.pruned:
             return None
         return change(self.full, self.pruned)
 
 
 def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measurement[Perplexity]:
-    """The Perplexity of a text under a mask; its progress counts scored tokens.
+    """Returns the Perplexity of a text under a mask; progress counts scored tokens.
 
     HeadroomError: a text of fewer than two tokens. UsageError: a `window` that the model cannot read.
     """
@@ -131,13 +138,14 @@ def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measur
 
 
 def both(target: Target, text: str, mask: Mask | None) -> Measurement[Both]:
-    """The perplexity under no mask and under this one, or under no mask alone if it is not known yet (None)."""
+    """Returns the perplexity under no mask and under `mask`, or only under no mask if `mask` is None (not known
+    yet)."""
     masks = [Mask.full(target.shape), *([] if mask is None else [mask])]
     return all_of([perplexity(target, text, each) for each in masks], "Perplexity").map(lambda found: Both(*found))
 
 
 def _parts(target: Target, text: str, mask: Mask, length: int, records: Sequence[Record]) -> Iterator[Piece]:
-    """The windows that share a forward pass, a piece each; how many there are is known from the first of `records`."""
+    """Yields one piece per forward pass over several windows; the first of `records` gives their number."""
     fields = {"text": text_digest(text), "mask": mask.key(), "ablation": "zero", "window": length}
     tokenize, smaller = lru_cache(maxsize=1)(partial(tokenized, text)), lru_cache(maxsize=1)(partial(sliced, mask=mask))
 
@@ -146,7 +154,7 @@ def _parts(target: Target, text: str, mask: Mask, length: int, records: Sequence
         front = [beginning(loaded.tokenizer)] if target.bos else []
         ids = np.concatenate([np.array(front, np.int32), tokenize(loaded.tokenizer)[0]])
         if len(ids) < 2:
-            raise HeadroomError("the text has one token and nothing in front of it; take a longer one")
+            raise HeadroomError("the text has only one token, and no BOS before it; choose a longer text")
         rows = windows(ids, length)
         many = max(1, BATCH_TOKENS // length)
         loss = _losses(loaded, rows[part * many : (part + 1) * many], smaller(loaded))
@@ -163,13 +171,13 @@ def _parts(target: Target, text: str, mask: Mask, length: int, records: Sequence
 
 
 def windows(ids: np.ndarray, length: int) -> np.ndarray:
-    """(window, T) token ids: as many full windows as there are, else the text as it is."""
+    """Returns (window, T) token ids: all full windows, or the whole text if it is shorter than one."""
     many = len(ids) // length
     return ids[: many * length].reshape(many, length) if many else ids[None]
 
 
 def _losses(loaded: Loaded, rows: np.ndarray, parts: Sliced) -> np.ndarray:
-    """(n,) -log p of all tokens of some windows but the first of each, nats, from one forward pass."""
+    """Returns (n,): -log p in nats of all tokens but the first of each window, from one forward pass."""
     import torch
 
     device = loaded.model.get_input_embeddings().weight.device
@@ -187,8 +195,8 @@ def _losses(loaded: Loaded, rows: np.ndarray, parts: Sliced) -> np.ndarray:
 
 
 def _joined(bos: bool, parts: Sequence[Record]) -> Perplexity:
-    told: Any = parts[0].receipt
-    numbers = {name: int(told[name]) for name in ("n_total", "n_tokens", "n_words", "n_bytes", "window")}
+    receipt: Any = parts[0].receipt
+    numbers = {name: int(receipt[name]) for name in ("n_total", "n_tokens", "n_words", "n_bytes", "window")}
     return Perplexity(np.concatenate([part.arrays["loss_nats"] for part in parts]), **numbers, bos=bos)
 
 

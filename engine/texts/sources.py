@@ -1,6 +1,4 @@
-"""Where texts to measure in-context learning on come from: the slices of a long one, or solved questions of a task, one
-after the other.
-"""
+"""Sources of texts for measuring in-context learning: slices of a long text, or solved questions of a task, joined."""
 
 import hashlib
 import json
@@ -32,8 +30,8 @@ CHARACTERS_A_TOKEN = 8  # more than prose has, so that one tokenization usually 
 
 @dataclass(frozen=True)
 class Source:
-    """Where texts come from: solved questions of a `task` (train split), the pieces of a built-in `passage`, or those
-    of the user's own `text`. `name` is the task, or the passage's title, or what the text is called."""
+    """A source of texts: solved questions of a `task` (train split), slices of a built-in `passage`, or of the user's
+    `text`. `name` is the name of the task or text, or the passage's title."""
 
     kind: Literal["task", "passage", "text"]
     name: str
@@ -45,12 +43,12 @@ class Source:
         if self.kind not in ("task", "passage", "text"):
             raise UsageError(f"texts from {self.kind!r} are unknown; choose task, passage or text")
         if not 1 <= self.n_texts <= MAX_TEXTS:
-            raise UsageError(f"{self.n_texts} texts cannot be had; choose 1 to {MAX_TEXTS}")
+            raise UsageError(f"cannot take {self.n_texts} texts; choose 1 to {MAX_TEXTS}")
 
 
 def slices(text: str, tokenizer: Any, n_tokens: int = MIN_TOKENS, limit: int | None = None) -> list[str]:
-    """Consecutive slices of the text, each cut behind the first token with which it has at least `n_tokens` when it is
-    tokenized by itself; at most `limit`. What is left at the end is too short and is dropped."""
+    """Returns at most `limit` consecutive slices of the text, each the shortest with at least `n_tokens` when tokenized
+    by itself. The rest at the end is too short and is dropped."""
     found, start = [], 0
     while start < len(text) and (limit is None or len(found) < limit):
         length = _length(text, start, tokenizer, n_tokens)
@@ -64,9 +62,9 @@ def slices(text: str, tokenizer: Any, n_tokens: int = MIN_TOKENS, limit: int | N
 def strung_together(
     questions: Sequence[str], tokenizer: Any, n_texts: int, seed: int = 0, n_tokens: int = MIN_TOKENS
 ) -> list[str]:
-    """`n_texts` texts of `n_tokens` or barely more: solved questions in a seeded random order of each text's own, none
-    twice in one text, a blank line between them, the last one cut. HeadroomError where all of them have too few tokens.
-    """
+    """Returns `n_texts` texts of `n_tokens` or slightly more: solved questions in a different seeded random order for
+    each text, none twice in one text, separated by blank lines, the last one cut. HeadroomError: all questions together
+    have too few tokens."""
     n_each = np.array([count_tokens(BETWEEN_QUESTIONS + question, tokenizer) for question in questions])
     texts = []
     for number in range(n_texts):
@@ -84,20 +82,20 @@ def strung_together(
 
 
 def solved(requests: Requests) -> list[str]:
-    """Each question with its right answer."""
+    """Returns each question with its right answer."""
     return [q.contexts[q.golds[0]] + q.continuations[q.golds[0]] for q in requests.questions]
 
 
 def count_tokens(text: str, tokenizer: Any) -> int:
-    """Tokens of the text, BOS not counted."""
+    """Returns the number of tokens of the text, without BOS."""
     return len(tokenized(text, tokenizer)[0])
 
 
 def texts_of(target: Target, source: Source, data_dir: str | None = None) -> Measurement[tuple[str, ...]]:
-    """The texts of a source, each of at least 512 tokens.
+    """Returns the texts of a source, each of at least 512 tokens.
 
-    They are stored, so that the model is loaded for its tokenizer only once. HeadroomError, when they are read or
-    measured: no such task or passage, or too few tokens.
+    They are stored, so the model is loaded for its tokenizer only once. HeadroomError, when they are read or measured:
+    no such task or passage, or too few tokens.
     """
 
     def wanted(session: Session, records: list[Record]) -> list[Piece]:
@@ -131,7 +129,7 @@ def _cut(loaded: Loaded, source: Source, material: Sequence[str]) -> Measuring:
 
 
 def _material(source: Source, data_dir: str | None, store: Store) -> tuple[list[str], str]:
-    """(the solved questions or the one text that texts are made of, its digest)."""
+    """Returns (the solved questions, or the one text, that texts are made from; its digest)."""
     if source.kind == "task":
         material = solved(get_requests(TaskSpec(source.name, 0, "train"), data_dir, store))
     elif source.kind == "passage":
@@ -145,12 +143,13 @@ def _material(source: Source, data_dir: str | None, store: Store) -> tuple[list[
 
 
 def _length(text: str, start: int, tokenizer: Any, n_tokens: int) -> int | None:
-    """Characters of the slice from `start` that has at least `n_tokens`; None where the text ends before."""
+    """Returns the length in characters of the slice from `start` with at least `n_tokens`, or None if the text ends
+    before that."""
     n_characters = CHARACTERS_A_TOKEN * n_tokens
     while True:
         part = text[start : start + n_characters]
         _, ends = tokenized(part, tokenizer)
-        # by itself a slice may fall into fewer tokens than it has in the midst of its text
+        # a slice tokenized by itself may have fewer tokens than within its text
         for end in map(int, ends[n_tokens - 1 :]):
             if count_tokens(part[:end], tokenizer) >= n_tokens:
                 return end

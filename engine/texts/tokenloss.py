@@ -1,7 +1,7 @@
-"""Per-token losses of any text under any mask, with what the model expected instead, through the store.
+"""Per-token losses of any text under any mask, with the likeliest tokens, through the store.
 
-A text longer than the model's window is read in overlapping windows. Each token is scored in the first window that it
-lies in, so every token behind the first window has at least window - stride tokens in front of it.
+A text longer than the model's window is read in overlapping windows. Each token is scored in the first window that
+contains it, so every token after the first window has at least window - stride tokens before it.
 """
 
 import json
@@ -32,13 +32,14 @@ Tokenize = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Cutting:
-    """How a long text is cut: `length` tokens a window, one every `stride`; 0 = the model's window, half of it."""
+    """How a long text is cut: windows of `length` tokens, one every `stride`; 0 = the model's window, half of it."""
 
     length: int = 0
     stride: int = 0
 
     def of(self, n_ctx: int) -> "Cutting":
-        """The same in numbers for a window of `n_ctx` tokens; UsageError where they make no sense."""
+        """Returns a copy without zeros, for a model window of `n_ctx` tokens. UsageError: window or stride is out of
+        range."""
         length = self.length or n_ctx
         stride = self.stride or max(1, length // 2)
         if not 2 <= length <= n_ctx or not 1 <= stride <= length:
@@ -49,12 +50,19 @@ class Cutting:
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """Of one text under one mask, over the n tokens measured so far of `n_total`.
+    """Losses of the n tokens measured so far of one text under one mask.
 
-    `ends` (n,): where each token ends in the text, in characters. `loss_nats` (n,): -log p(token | tokens before it),
-    nan for a first token that has nothing in front, not even BOS. `rank` (n,): 1 where the token was the likeliest, 0
-    where there is no loss. `top_ids` and `top_log_p` (n, 5): the likeliest tokens, and their log-probabilities in nats;
-    `strings` says what they look like.
+    text: the text
+    n_total: tokens of the whole text
+    token_ids: (n,)
+    ends: (n,) character offsets at which the tokens end
+    loss_nats: (n,) -log p(token | tokens before it); nan for the first token without BOS
+    rank: (n,) 1 if the token was the likeliest; 0 if it has no loss
+    top_ids: (n, 5) the likeliest tokens
+    top_log_p: (n, 5) their log-probabilities in nats
+    strings: the text of each token id in `top_ids`
+    window, stride: in tokens
+    bos: whether BOS comes first
     """
 
     text: str
@@ -80,7 +88,7 @@ class TokenLosses:
 
 
 def windows(n: int, cutting: Cutting) -> list[tuple[int, int, int]]:
-    """(start, stop, first) of each window of n tokens: it reads [start, stop) and scores [first, stop)."""
+    """Returns (start, stop, first) of each window over n tokens: it reads [start, stop) and scores [first, stop)."""
     found, stop = [], 0
     for start in range(0, n, cutting.stride):
         first, stop = stop, min(n, start + cutting.length)
@@ -91,9 +99,9 @@ def windows(n: int, cutting: Cutting) -> list[tuple[int, int, int]]:
 
 
 def token_losses(target: Target, text: str, mask: Mask, cutting: Cutting = Cutting()) -> Measurement[TokenLosses]:
-    """The TokenLosses of a text under a mask; its progress counts tokens.
+    """Returns the TokenLosses of a text under a mask; progress counts tokens.
 
-    HeadroomError: a text with nothing to measure. UsageError: a cutting that does not fit the model's window.
+    HeadroomError: an empty or invalid text. UsageError: a cutting that does not fit the model's window.
     """
     text, cutting = checked(text), cutting.of(target.shape.n_ctx)
     return of_records(
@@ -109,13 +117,13 @@ def token_losses(target: Target, text: str, mask: Mask, cutting: Cutting = Cutti
 def losses_of_texts(
     target: Target, texts: Sequence[str], mask: Mask, label: str = ""
 ) -> Measurement[tuple[np.ndarray, ...]]:
-    """The losses (n,) in nats of each of the texts that are measured so far, in order. HeadroomError: as above."""
+    """Returns the losses (n,) in nats of each text measured so far, in order. HeadroomError: as for `token_losses`."""
     each = [token_losses(target, text, mask).map(lambda losses: losses.loss_nats) for text in texts]
     return all_of(each, label).map(lambda found: tuple(losses for losses in found if losses is not None))
 
 
 def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
-    """HeadroomError where two models cut the text into other tokens, so that no token has two losses."""
+    """Raises HeadroomError if two models cut the text into different tokens, so that their losses do not match."""
     n = min(len(a), len(b))
     if a.n_total != b.n_total or not np.array_equal(a.token_ids[:n], b.token_ids[:n]):
         raise HeadroomError(f"the two models cut this text into different tokens ({a.n_total:,} and {b.n_total:,}); "
@@ -123,7 +131,7 @@ def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
 
 
 def _parts(target: Target, text: str, mask: Mask, cutting: Cutting, records: Sequence[Record]) -> Iterator[Piece]:
-    """The windows that share a forward pass, a piece each; how many there are is known from the first of `records`."""
+    """Yields one piece per forward pass over several windows; the first of `records` gives their number."""
     shapes: dict[str, tuple[int | str, ...]] = {name: ("n",) for name in ("token_ids", "ends", "loss_nats", "rank")}
     shapes |= {"top_ids": ("n", "k"), "top_log_p": ("n", "k"), "strings": ("bytes",)}
     fields = {"text": text_digest(text), "mask": mask.key(), "ablation": "zero"}
@@ -140,7 +148,7 @@ def _parts(target: Target, text: str, mask: Mask, cutting: Cutting, records: Seq
 
 
 def _measured(loaded: Loaded, tokenize: Tokenize, mask: Mask, bos: bool, cutting: Cutting, part: int) -> Measuring:
-    """The tokens that a few windows score, from one forward pass."""
+    """Measures the tokens that a few windows score, in one forward pass."""
     yield Progress(0, 0)
     ids, ends = tokenize(loaded.tokenizer)
     group = _groups(windows(len(ids), cutting), cutting)[part]
@@ -157,7 +165,7 @@ def _scored(
     import torch
 
     front = [beginning(loaded.tokenizer)] if bos else []
-    lead = 1 - len(front)  # without BOS the first token of a window is only read
+    lead = 1 - len(front)  # without BOS the first token of a window is not scored
     length = max(stop - start for start, stop, _ in group) - lead
     tokens = torch.zeros(len(group), max(1, length), dtype=torch.long)
     for row, (start, stop, _) in enumerate(group):
@@ -195,7 +203,7 @@ def _scored(
 
 
 def _groups(all_windows: list[tuple[int, int, int]], cutting: Cutting) -> list[list[tuple[int, int, int]]]:
-    """Windows that share a forward pass: a fixed number of them, so that int8 and bf16 give the same each time."""
+    """Returns windows grouped by forward pass: a fixed number each, so that int8 and bf16 results are reproducible."""
     many = max(1, BATCH_TOKENS // cutting.length)
     return [all_windows[start : start + many] for start in range(0, len(all_windows), many)]
 
@@ -211,7 +219,7 @@ def _joined(text: str, bos: bool, cutting: Cutting, parts: Sequence[Record]) -> 
 
 
 def _next(parts: Sequence[Record]) -> int:
-    """Tokens that are done."""
+    """Returns the number of tokens done."""
     return int(parts[-1].receipt["stop"])
 
 

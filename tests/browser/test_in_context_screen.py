@@ -98,7 +98,7 @@ def test_a_text_that_is_too_short_is_refused_in_one_line(page, address):
     page.get_by_role("radio", name="A long text").click()
     page.get_by_role("combobox", name="Text", exact=True).click()
     page.get_by_role("option", name="Privet Drive, twice").click()
-    words = r"needs a text of at least 512 tokens, and the longest here has \d+; take a longer one"
+    words = r"needs a text of at least 512 tokens, and the longest here has \d+; choose a longer one"
     await_mark(page, "job", "failed", slot="incontext texts")
     at_rest(page)
     assert re.search(words, page.get_by_test_id("stAlert").inner_text())

@@ -208,7 +208,7 @@ def test_nothing_to_measure_is_said_in_one_line(page, address, text):
     open_passage(page, address)
     paste(page, text)
     page.get_by_test_id("stAlert").wait_for()
-    assert "is empty or has only blanks" in page.get_by_test_id("stAlert").inner_text()
+    assert "is empty or only whitespace" in page.get_by_test_id("stAlert").inner_text()
     assert page.get_by_test_id("stAlert").count() == 1 and page.locator(".text span").count() > 50
 
 

@@ -32,7 +32,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(cli, tiny_opt, tmp_path)
     words = ("export", "--model", tiny_opt, *MODEL, "--out", tmp_path / "out")
     refused(cli(*words, "--mask", "F1", "--form", "even"), 2, "F1 is pruned and layer 1 keeps 4 heads", "--form small")
     refused(cli(*words, "--prune-heads", "20"), 2, "--task")
-    refused(cli(*words[:-1], tmp_path / "no" / "out"), 2, "there is no folder")
+    refused(cli(*words[:-1], tmp_path / "no" / "out"), 2, "does not exist")
     assert not list(tmp_path.glob("out*"))
 
 

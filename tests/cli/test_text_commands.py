@@ -159,7 +159,7 @@ def test_texts_are_as_many_as_on_screen_where_no_number_is_given(arguments, n_te
 @pytest.mark.parametrize("command", ["losses", "attribute"])
 def test_bad_files(command, cli, tmp_path):
     file = tmp_path / "own.txt"
-    for raw, part in ((b"\xff\xfe", "not UTF-8"), (b"  ", "only blanks"), (b"x" * 1_000_001, "1,000,001")):
+    for raw, part in ((b"\xff\xfe", "not UTF-8"), (b"  ", "only whitespace"), (b"x" * 1_000_001, "1,000,001")):
         file.write_bytes(raw)
         refused(cli(command, "--text", file, "--out", tmp_path / "out.csv"), 1, part)
     refused(cli(command, "--passage", passages()[0].title, "--out", tmp_path / "out.txt"), 2, "must end in")

@@ -106,4 +106,4 @@ def test_the_window_ends_a_continuation_and_a_long_prompt_is_refused(folder_of, 
 
 @pytest.mark.parametrize("wrong", [(0, 0), (257, 0), (1, -1), (1, 2001)])
 def test_what_cannot_be_is_said(wrong):
-    refused_by(UsageError, "cannot be had", lambda: How(*wrong))
+    refused_by(UsageError, "; choose ", lambda: How(*wrong))

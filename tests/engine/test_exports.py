@@ -183,11 +183,11 @@ def test_heads_that_do_not_divide_the_width_can_stay_where_a_config_may_say_so(s
     ("opt", "B1 F2", "F2 is pruned and layer 2 keeps 4 heads: prune the whole layer"),
     ("opt", "L*H0", "OPT models fix a head's width"),
     ("opt", "B*", "every layer is pruned"),
-    ("opt-350m", "B1", "norms the residual stream itself"),
+    ("opt-350m", "B1", "norms the residual stream after"),
     ("llama", "L1H0", "layer 1 keeps 3 heads and most layers 4: keep 1 head more there"),
     ("llama", "L*H0-1 keep L1H0", "layer 1 keeps 3 heads and most layers 2: prune 1 head more there"),
-    ("llama", "L*H0", "transformers wants a width that is a multiple"),
-    ("llama", "L0H0 L0H2 L1H0-1 L2H0-1", "is uneven: keep as many heads of each group"),
+    ("llama", "L*H0", "transformers needs a width that is a multiple"),
+    ("llama", "L0H0 L0H2 L1H0-1 L2H0-1", "is uneven: keep equally many heads of each group"),
     ("llama", "L*H*", "keep no heads"),
 ])  # fmt: skip
 def test_what_is_not_even_is_refused_with_what_to_do(family, text, said, session, folder_of, tmp_path):
@@ -418,4 +418,6 @@ def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_i
     exported(session, tiny_opt, out, "L0H1")
     assert [path.name for path in tmp_path.glob("out*")] == ["out"] and not list(out.glob("*.unfinished"))
     (tmp_path / "new.unfinished").mkdir()
-    refused_by(HeadroomError, "is no unfinished export", lambda: exported(session, tiny_opt, tmp_path / "new", "L0H1"))
+    refused_by(
+        HeadroomError, "is not an unfinished export", lambda: exported(session, tiny_opt, tmp_path / "new", "L0H1")
+    )

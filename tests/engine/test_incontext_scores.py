@@ -185,7 +185,7 @@ def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, session):
         (Source("text", "mine", TEXT), tokens),
         (Source("passage", "Privet Drive, twice"), tokens),
         (Source("passage", "No such"), "no built-in passage is called 'No such'"),
-        (Source("text", "mine", " \n "), "only blanks"),
+        (Source("text", "mine", " \n "), "only whitespace"),
     ):
         refused_by(HeadroomError, words, lambda source=source: final(texts_of(target, source).run(session)))
     for wrong in ({"kind": "book"}, {"n_texts": 0}, {"n_texts": 201}):

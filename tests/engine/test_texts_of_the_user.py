@@ -19,7 +19,7 @@ def remembered(store):
 
 @pytest.mark.parametrize(
     ("raw", "part"),
-    [(b"", "empty"), (b" \n\t\r\n", "only blanks"), ("\u00e9".encode("latin-1"), "byte 1"), (b"ok\xff", "byte 3"),
+    [(b"", "empty"), (b" \n\t\r\n", "only whitespace"), ("\u00e9".encode("latin-1"), "byte 1"), (b"ok\xff", "byte 3"),
      (b"a\0b", "NUL"), (b"a" * (MAX_BYTES + 1), "1,000,001 bytes"), (b"\xff" * (3 * MAX_BYTES), "3,000,000 bytes"),
      ("\ufeff".encode(), "empty")],
 )  # fmt: skip

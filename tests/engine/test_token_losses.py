@@ -132,7 +132,7 @@ def test_low_precision_repeats_exactly(precision, folder_of, session, tmp_path):
 
 def test_what_cannot_be_measured_says_so(folder_of, session):
     for text in ("", "  \n\t "):
-        refused_by(HeadroomError, "empty or has only blanks", partial(measured, folder_of("opt"), text, session))
+        refused_by(HeadroomError, "empty or only whitespace", partial(measured, folder_of("opt"), text, session))
     for cutting in (Cutting(1000), Cutting(64, 65), Cutting(1), Cutting(64, -1)):
         refused_by(UsageError, "do not fit", partial(measured, folder_of("opt"), TEXT, session, cutting=cutting))
 
