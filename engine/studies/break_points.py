@@ -19,14 +19,14 @@ class BreakPoint:
     """How much of one axis a task can lose; levels are shares, 0-1.
 
     `first_detectable_loss`: the smallest level whose accuracy is significantly below the full model's on the same
-        questions (exact McNemar, 5 % together for all levels, by Holm); nan: none is.
-    `no_loss_up_to`: the measured level before it, or the largest where there is none.
+        questions (exact McNemar, 5 % for all levels together, by Holm); nan if there is none.
+    `no_loss_up_to`: the measured level before it, or the largest level if there is none.
     `cliff_from`, `cliff_to`, `cliff_points`: the two neighboring levels between which accuracy falls most, and by how
-        many points (below 0); nan where it never falls. It is what was measured, not tested.
+        many points (below 0); nan if it never falls. This is measured, not tested.
     `looks`: how many levels were tested.
     `n`: questions.
-    `reading`: why nothing is read and all of these are nan, or "". "at chance": the full model's own interval holds the
-        accuracy of guessing, so that there is nothing to lose. "not measured": fewer than two levels are.
+    `reading`: why all of these are nan, or "". "at chance": the interval of the full model contains the accuracy of
+        guessing, so there is nothing to lose. "not measured": fewer than two levels are measured.
     """
 
     task: TaskSpec
@@ -42,13 +42,13 @@ class BreakPoint:
     reading: str = ""
 
     def cells(self) -> dict[str, Any]:
-        """The row of a table."""
+        """Returns a table row."""
         return asdict(self) | {"task": self.task.name, "shots": self.task.shots}
 
 
 def break_point(task: TaskSpec, changes: Mapping[int, Paired], n_full: int, chance: float) -> BreakPoint:
-    """How far one task can go: `changes` against the full model by level (permille), all on the same questions, of
-    which the full model answers `n_full` right."""
+    """Returns the BreakPoint of one task: `changes` against the full model by level (permille), all on the same
+    questions, of which the full model answers `n_full` right."""
     n, looks = next(iter(changes.values())).n, [level for level in sorted(changes) if level]
     reading = AT_CHANCE if wilson(n_full, n)[0] <= chance or not n_full else NOT_MEASURED if len(changes) < 2 else ""
     if reading:
@@ -64,7 +64,8 @@ def break_point(task: TaskSpec, changes: Mapping[int, Paired], n_full: int, chan
 
 
 def break_points(rows: Sequence[SweepRow], axis: str) -> list[BreakPoint]:
-    """One for each task of `rows`, which are of one ranking with the other axis at 0; `axis` is heads or ffns."""
+    """Returns one BreakPoint per task of `rows`, which are of one ranking with the other axis at 0; `axis` is heads or
+    ffns."""
     found = []
     for task in dict.fromkeys(row.point.task for row in rows):
         mine = [row for row in rows if row.point.task == task]
@@ -75,7 +76,7 @@ def break_points(rows: Sequence[SweepRow], axis: str) -> list[BreakPoint]:
 
 
 def _cliff(changes: Mapping[int, Paired], n_full: int, n: int) -> tuple[float, float, float]:
-    """(from, to, points) of the largest fall between neighboring levels, the first of equal ones."""
+    """Returns (from, to, points) of the largest fall between neighboring levels, the first of equal ones."""
     right = {0: n_full} | {level: n_full + each.gained - each.lost for level, each in changes.items()}
     steps = [(right[to] - right[at], at, to) for at, to in pairwise(sorted(right))]
     fall, at, to = min(steps, default=(0, 0, 0))

@@ -1,5 +1,5 @@
-"""By which criterion can most go? One task pruned level by level by several rankings, beside random ones: accuracy over
-levels, the area under each curve, who is clearly better than random, and how much the criteria agree.
+"""Comparison of criteria: one task pruned level by level by several rankings and by random ones. Gives accuracy over
+levels, the area under each curve, which criteria are clearly better than random, and how much they agree.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -36,8 +36,8 @@ BETTER, UNCLEAR, WORSE = "clearly better than random", "not clearly", "clearly w
 
 @dataclass(frozen=True)
 class Comparing:
-    """What is compared: rankings of one task (names of engine.importance.rankings_of.OF_ONE_TASK) at these levels, in
-    permille, of heads, of FFNs, or the same of both; and so many random orders. UsageError: what cannot be compared."""
+    """Settings of a comparison: rankings of one task (names of engine.importance.rankings_of.OF_ONE_TASK) at `levels`,
+    in permille, of heads, of FFNs, or the same of both; and `n_seeds` random orders. UsageError: invalid settings."""
 
     task: TaskSpec
     criteria: tuple[str, ...] = tuple(CRITERIA)
@@ -53,7 +53,7 @@ class Comparing:
         if self.axis not in ALONG:
             raise UsageError(f"axis {self.axis!r} is unknown; choose one of {', '.join(ALONG)}")
         if len(set(self.levels)) < 2 or list(self.levels) != sorted(set(self.levels)):
-            raise UsageError("an area takes two levels or more, rising; give them like 0,10,20")
+            raise UsageError("an area needs two or more levels in ascending order; give them like 0,10,20")
         if not self.criteria:
             raise UsageError("no criterion is chosen; choose one or more")
 
@@ -63,23 +63,23 @@ class Comparing:
         return tuple(axis for axis in PARTS if self.axis in (axis, "both"))
 
     def rankings(self, n_questions: int | None) -> list[Ranking]:
-        """Those of the criteria, then the random ones."""
+        """Returns the rankings by the criteria, then the random ones."""
         of_criteria = [Ranking(name, n_questions=n_questions) for name in self.criteria]
         return [*of_criteria, *(Ranking(RANDOM, seed) for seed in range(self.n_seeds))]
 
     def pruning(self, ranking: Ranking, shape: ModelShape) -> Pruning:
-        """All of the axes pruned by a ranking."""
+        """Returns the Pruning of all axes by a ranking."""
         return Pruning(self.task, ranking, *self.at(1000), parse_edits("", shape))
 
     def at(self, level: int) -> tuple[int, int]:
-        """The levels of heads and of FFNs, in permille."""
+        """Returns the levels of heads and of FFNs, in permille."""
         heads, ffns = (level if axis in self.axes else 0 for axis in PARTS)
         return heads, ffns
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Which questions are right at each level: `correct` (level, n) bool, of the criterion or of random's `seed`."""
+    """The questions answered right at each level: `correct` (level, n) bool, for a criterion or random's `seed`."""
 
     criterion: str
     seed: int
@@ -93,9 +93,15 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ComparedCriteria:
-    """Curves so far, each whole, in the order of the criteria and then random's; by axis the `scores` that rank, by
-    criterion (of rankings without scores of their own each part's place in the order); for criteria that could not be
-    measured the reason."""
+    """The comparison so far.
+
+    comparing: its settings
+    curves: complete curves, in the order of the criteria, then the random ones
+    scores: by axis and criterion, the scores that rank (for rankings without scores, the positions in the order)
+    failed: why a criterion could not be measured
+    chance: accuracy of guessing
+    n: questions
+    """
 
     comparing: Comparing
     curves: tuple[Curve, ...] = ()
@@ -110,12 +116,12 @@ class ComparedCriteria:
         return tuple(curve for curve in self.curves if curve.criterion == RANDOM)
 
     def agreement(self, axis: Part) -> Agreement | None:
-        """How much the criteria's scores agree (Spearman), without p; None with fewer than two."""
+        """Returns the Agreement of the criteria's scores (Spearman), without p; None with fewer than two."""
         scores = self.scores.get(axis, {})
         return agreement(scores, permutations=0) if len(scores) > 1 else None
 
     def cells(self) -> list[dict[str, Any]]:
-        """One row a curve and level, with Wilson's 95 % interval."""
+        """Returns one row per curve and level, with Wilson's 95 % interval."""
         rows = []
         for curve in self.curves:
             for level, right in zip(self.comparing.levels, curve.correct, strict=True):
@@ -127,8 +133,16 @@ class ComparedCriteria:
 
 @dataclass(frozen=True)
 class Area:
-    """Mean accuracy of a criterion over the levels, 0-1, with a 95 % interval; the same of its difference from the mean
-    of the random orders, and how many of them it beats. Of random itself the difference is 0."""
+    """The area under a criterion's curve, compared with random orders.
+
+    criterion: its name
+    area: mean accuracy over the levels, 0-1
+    low, high: its 95 % interval
+    gain: difference from the mean of the random orders; 0 for random itself
+    gain_low, gain_high: its 95 % interval
+    beats: how many random orders have a smaller area
+    n_random: random orders
+    """
 
     criterion: str
     area: float
@@ -142,14 +156,14 @@ class Area:
 
     @property
     def verdict(self) -> str:
-        """Whether the interval of the difference leaves 0 out; "" of random."""
+        """BETTER or WORSE if the interval of the gain excludes 0, else UNCLEAR; "" for random."""
         if self.criterion == RANDOM:
             return ""
         return BETTER if self.gain_low > 0 else WORSE if self.gain_high < 0 else UNCLEAR
 
 
 def comparison(target: Target, setting: StudySettings, comparing: Comparing) -> Measurement[ComparedCriteria]:
-    """The Compared so far; rankings that cannot be measured are set aside with the reason."""
+    """Returns the ComparedCriteria so far; rankings that cannot be measured are listed with the reason."""
     rankings = comparing.rankings(setting.n_ranking)
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, ComparedCriteria]:
@@ -184,11 +198,11 @@ def comparison(target: Target, setting: StudySettings, comparing: Comparing) -> 
 
 
 def areas(found: ComparedCriteria, draws: int = DRAWS) -> list[Area]:
-    """The area of every criterion, largest first, and of random; none before random is measured.
+    """Returns the areas of all criteria and of random, largest first; none before random is measured.
 
-    The area is the trapezoid's mean over the levels. Intervals are percentiles (2.5 and 97.5) of a bootstrap over
-    questions (Efron 1979): each draw takes the same questions for all curves, so that differences are paired. It draws
-    the random orders anew as well: a few of them are a sample too, and differ much.
+    The area is the mean over the levels by trapezoids. Intervals are percentiles (2.5 and 97.5) of a bootstrap over
+    questions (Efron 1979): each draw takes the same questions for all curves, so that differences are paired. It also
+    resamples the random orders, because they are a small sample and differ considerably.
     """
     if len(found.random) < max(1, found.comparing.n_seeds) or not found.n:
         return []
@@ -213,7 +227,7 @@ def areas(found: ComparedCriteria, draws: int = DRAWS) -> list[Area]:
 
 
 def _weights(levels: Sequence[int]) -> np.ndarray:
-    """(level,) what each level counts in a mean over the range: trapezoids."""
+    """Returns (level,): the weight of each level in a mean over the range, by trapezoids."""
     steps = np.diff(levels) / (levels[-1] - levels[0])
     return (np.append(steps, 0) + np.append(0, steps)) / 2
 
@@ -224,13 +238,13 @@ def _label(ranking: Ranking) -> str:
 
 
 def _passes(target: Target, setting: StudySettings, comparing: Comparing, ranking: Ranking) -> int:
-    """Forward passes that a ranking's scores take, about."""
+    """Returns about how many forward passes a ranking's scores take."""
     missing = comparing.pruning(ranking, target.shape).missing(Evidence())
     return sum(setting.cost(target.shape, ranking.what(axis)) for axis in comparing.axes if axis in missing)
 
 
 def _levels(target: Target, questions: Questions, comparing: Comparing, ranking: Ranking) -> Workload:
-    """The work of all levels of a ranking that is not known: by any order, as it does not depend on that."""
+    """Returns the workload of all levels of a ranking that is not known yet; it is the same for every order."""
     orders = orders_from(target.shape, ranking, Evidence())
     kept = sum(kept_share(orders.mask(*comparing.at(level))) for level in comparing.levels)
     return Workload({"forward": all_characters(questions) * kept})
@@ -239,7 +253,7 @@ def _levels(target: Target, questions: Questions, comparing: Comparing, ranking:
 def _curve(
     run: ComposedRun, target: Target, questions: Questions, comparing: Comparing, orders: Orders, label: str
 ) -> Generator[Progress[Any], None, np.ndarray | None]:
-    """(level, n) which questions are right, or None if the answers at some level are missing."""
+    """Returns (level, n): which questions are right, or None if the answers at some level are missing."""
     rows: list[np.ndarray] = []
     for level in comparing.levels:
         wanted = evaluation(target, questions, orders.mask(*comparing.at(level)))
@@ -251,7 +265,8 @@ def _curve(
 def _ranked_by(
     session: Session, target: Target, setting: StudySettings, comparing: Comparing, ranking: Ranking, orders: Orders
 ) -> dict[Part, np.ndarray]:
-    """What ranks along each axis: the scores of a criterion, else each part's place in the order."""
+    """Returns the scores that rank along each axis: those of a criterion, else each component's position in the
+    order."""
     found: dict[Part, np.ndarray] = {}
     for axis in comparing.axes:
         scores = None
@@ -263,7 +278,7 @@ def _ranked_by(
 
 
 def _with_scores(found: ComparedCriteria, scores: Mapping[Part, np.ndarray], ranking: Ranking) -> ComparedCriteria:
-    """With what ranks, of random the first order alone."""
+    """Returns a copy with the scores of a ranking; for random, only of the first order."""
     if ranking.name == RANDOM and ranking.seed:
         return found
     by_axis = {axis: {**found.scores.get(axis, {}), ranking.name: each} for axis, each in scores.items()}

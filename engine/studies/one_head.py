@@ -1,5 +1,5 @@
-"""All that is known of one head, part by part: its scores, what feeds it, where it looks, what it raises, what is lost
-without it, and how important it is by every criterion. A part is read from the store, or measured there.
+"""The measurements of one head, in parts: scores, heads that feed it, attention patterns, raised tokens, effects of
+ablating it, and importance by every criterion. Each part is read from the store, or measured and stored.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ LOOKING = (
     "losses",
     "ideal-texts",
 )  # of the model and built-in texts alone
-LONG = ("context", "ideal-tasks", "heads-oracle")  # last: they begin unasked only where what is before leaves time
+LONG = ("context", "ideal-tasks", "heads-oracle")  # last: they start by themselves only if the parts before leave time
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 TITLES = {
     "scores": "Induction scores",
@@ -60,8 +60,8 @@ TITLES = {
     **CRITERIA,
     "context": "In-context-learning score without it",
 }
-READ = "Privet Drive, twice"  # the passage whose tokens the OV circuit is asked about
-AROUND = 10  # tokens on either side of the two of an in-context-learning score, as the In context screen begins
+READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
+AROUND = 10  # tokens averaged on either side in an in-context score, the default of the In context screen
 STEPS = 1000  # of a part, on the progress bar
 Fields = dict[str, Any]  # of a Portrait
 K = TypeVar("K")
@@ -69,8 +69,9 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class HeadRequest:
-    """Of which head, in which `setting` and on which `tasks` (their importance too); `typed` is a text whose tokens the
-    OV circuit is asked about. The in-context-learning score is that of solved questions of the first task."""
+    """A request for the measurements of a head, in a `setting` and on `tasks` (also for importance); `typed` is a text
+    whose tokens are shown for the OV circuit. The in-context score is measured on solved questions of the first
+    task."""
 
     head: Head
     setting: StudySettings
@@ -83,12 +84,12 @@ class HeadRequest:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that there are: without a task none about tasks."""
+        """The parts to measure: without a task, only those that need none."""
         return PARTS if self.tasks else LOOKING
 
 
 def head_named(text: str, shape: ModelShape) -> Head:
-    """The one head that a text such as "L1H0" names; UsageError where that is none, or more than one."""
+    """Returns the head named by a text such as "L1H0". UsageError: it names no head, or several."""
     found = parse_heads(text, shape)
     if len(found) != 1:
         raise UsageError(f"{text[:40]!r} names {len(found)} heads; give one, such as L1H0")
@@ -96,27 +97,27 @@ def head_named(text: str, shape: ModelShape) -> Head:
 
 
 def portrait(target: Target, asked: HeadRequest, names: Sequence[str] | None = None) -> Measurement[Portrait]:
-    """The Portrait so far, with the parts of these `names` (None: all there are). A part that cannot be measured is set
-    aside with the reason."""
+    """Returns the Portrait so far, with the parts of these `names` (None: all). A part that cannot be measured is
+    listed with the reason."""
     names = asked.parts if names is None else names
     parts = {name: partial(_PARTS[name], target, asked) for name in names}
-    # not told apart by their parts: on a screen they are one job
+    # the key ignores the names of the parts, so that a screen has one job
     every_part = every(target, ("portrait", asked), parts, lambda name: STEPS, TITLES.__getitem__)
     return every_part.map(Portrait(target.shape, asked.head).with_parts)
 
 
 def built_in() -> dict[str, str]:
-    """The built-in texts by title."""
+    """Returns the built-in texts by title."""
     return {passage.title: passage.text for passage in passages()}
 
 
 def _masks(target: Target, asked: HeadRequest) -> tuple[Mask, Mask]:
-    """Of the model with the head and without it."""
+    """Returns the masks with the head and without it."""
     return Mask.full(target.shape), parse_mask(asked.name, target.shape)
 
 
 def _scores(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
-    """Olsson's scores, and Bansal's if they are stored."""
+    """Measures Olsson's scores, and adds Bansal's if they are stored."""
     olsson, bansal = VARIANTS
     stored = None
     with suppress(HeadroomError):  # the window is too short for Bansal's
@@ -126,7 +127,7 @@ def _scores(target: Target, asked: HeadRequest, session: Session) -> Measurement
 
 
 def _tokens(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
-    """Of the tokens of a passage, and of the typed ones."""
+    """Measures the OvTokens of a passage, and of the typed text."""
     texts = {"tokens": built_in()[READ]} | ({"typed": asked.typed} if asked.typed.strip() else {})
     known = all_of([ov_tokens(target, text, asked.head) for text in texts.values()])
     return known.map(lambda found: {name: each for name, each in zip(texts, found, strict=True) if each is not None})
@@ -150,7 +151,7 @@ def _tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[
 def _ideal_texts(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     texts = list(built_in().values())
     known = ideal_losses(target, texts, _ideal(target, asked))
-    # shown once all of them are there
+    # shown once all are measured
     return known.map(lambda losses: {"ideal_texts": losses} if len(losses["full"]) == len(texts) else {})
 
 
@@ -173,10 +174,11 @@ def _importance(what: str, target: Target, asked: HeadRequest, session: Session)
 
 
 def _context(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
-    """The score of the In context screen's texts; its own ablations if they are stored, else the head's alone."""
+    """Measures the score on the In context screen's texts, from that screen's ablations if stored, else from an
+    ablation of this head alone."""
     if target.shape.n_ctx < MIN_TOKENS:
-        raise HeadroomError(f"an in-context-learning score takes a window of {MIN_TOKENS} tokens, this model has "
-                            f"{target.shape.n_ctx}; take a model with a longer one")  # fmt: skip
+        raise HeadroomError(f"an in-context score needs a window of {MIN_TOKENS} tokens, this model has "
+                            f"{target.shape.n_ctx}; choose a model with a longer window")  # fmt: skip
     full, without = _masks(target, asked)
 
     def change(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> Fields:
@@ -204,14 +206,14 @@ def _each(
     names: Iterable[K],
     build: Callable[[K, Session], Measurement[Any]],
 ) -> Measurement[Fields]:
-    """A field of the Portrait that is measured entry by entry."""
+    """Measures a field of the Portrait entry by entry."""
     parts = {name: partial(build, name) for name in names}
     every_one = every(target, (part, asked), parts, label=lambda name: "")
     return every_one.map(lambda known: {field: dict(known.values), **_why(part, known.failed)})
 
 
 def _why(part: str, failed: Mapping[Any, str]) -> Fields:
-    """The first reason why an entry cannot be measured, as the reason of its part."""
+    """Returns the first reason why an entry cannot be measured, as the reason for its part."""
     return {"failed": {part: next(iter(failed.values()))}} if failed else {}
 
 

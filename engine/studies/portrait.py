@@ -1,6 +1,4 @@
-"""What is known of one head, as numbers: its ranks, what is lost without it, what feeds it, and one sentence that says
-what it is.
-"""
+"""Results for one head: ranks, effects of ablating it, heads that feed it, and a one-sentence verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,12 +24,19 @@ from engine.statistics import Paired, change_interval, paired
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import TokenLosses
 
-CLEARLY = 0.5  # of its attention, from which a head rests on the first token
+CLEARLY = 0.5  # share of its attention from which a head is said to rest on the first token
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A task with and without the head, on the same questions: accuracies 0-1, the change with its 95 % interval."""
+    """The effect of ablating the head on a task.
+
+    task: the task
+    acc, acc_without: accuracies 0-1 on the same questions
+    change: their difference
+    low, high: its 95 % interval
+    paired: gained and lost questions
+    """
 
     task: TaskSpec
     acc: float
@@ -44,7 +49,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class HeadRank:
-    """Where a head stands by one criterion for one task: its score, and its rank among all heads, 1 = most."""
+    """A head's score by one criterion for one task, and its rank among all heads, 1 = highest."""
 
     what: str
     task: TaskSpec
@@ -55,11 +60,23 @@ class HeadRank:
 
 @dataclass(frozen=True)
 class Portrait:
-    """What is known so far. `scores` by variant; `texts` and `losses` (with the head, without it) by passage; `answers`
-    (with, without) by task; `ideal_texts`, and by task `ideal_answers`, as engine.heads.idealised gives them;
-    `importance` by criterion and task; `context` the in-context-learning score and its change without the head. `left`
-    says of each part that is missing what there is still to read, `failed` why it cannot be had; `done` names those
-    that are there whole.
+    """The results for a head so far.
+
+    shape: of the model
+    head: (layer, head)
+    scores: induction scores by variant
+    probe: its pattern on random tokens
+    texts: its pattern and raised tokens by passage
+    tokens, typed: tokens that it raises by its weights, of a passage and of a typed text
+    feeding: heads that feed it
+    losses: (with the head, without it) by passage
+    answers: (with the head, without it) by task
+    ideal_texts, ideal_answers: with ideal patterns (engine.heads.idealised), on passages, and by task
+    importance: by criterion and task
+    context: the in-context score, and its change without the head
+    left: the remaining workload of each missing part
+    failed: why a part cannot be measured
+    done: names of the complete parts
     """
 
     shape: ModelShape
@@ -81,7 +98,7 @@ class Portrait:
     done: tuple[str, ...] = ()
 
     def with_parts(self, known: Gathered[str, dict[str, Any]]) -> "Portrait":
-        """With what is known of its parts: fields by name, mappings are added to."""
+        """Returns a copy with the known fields of its parts; mappings are merged."""
         changes: dict[str, Any] = {"failed": dict(known.failed)}
         for fields in (*known.partial.values(), *known.values.values()):
             for name, value in fields.items():
@@ -95,18 +112,18 @@ class Portrait:
         return self.shape.n_heads_total
 
     def score(self, name: str, variant: str = VARIANTS[0]) -> float:
-        """One induction score of the head; nan where it is not known or undefined."""
+        """Returns one induction score of the head; nan if unknown or undefined."""
         found = self.scores.get(variant)
         return float("nan") if found is None else float(found.mean[name][self.head])
 
     def rank(self, name: str, variant: str = VARIANTS[0]) -> int:
-        """Of that score among all heads, 1 = highest; 0 where it is not known or undefined."""
+        """Returns the head's rank by that score, 1 = highest; 0 if unknown or undefined."""
         mine = self.score(name, variant)
         return 0 if np.isnan(mine) else 1 + int((self.scores[variant].mean[name] > mine).sum())
 
     @property
     def effects(self) -> list[Effect]:
-        """What leaving the head out does to each task."""
+        """The effect of ablating the head on each task."""
         found = []
         for task, (full, without) in self.answers.items():
             change = paired(full.correct, without.correct)
@@ -117,7 +134,7 @@ class Portrait:
 
     @property
     def recovered(self) -> dict[TaskSpec | None, dict[str, Recovered]]:
-        """By task, and under None in the built-in texts: what each ideal pattern leaves of the head's effect."""
+        """By task, and under None for the built-in texts: how much of the head's effect each ideal pattern recovers."""
         found: dict[TaskSpec | None, dict[str, Recovered]] = {}
         if self.ideal_texts is not None:
             found[None] = {kind: recovered_in_texts(self.ideal_texts, kind) for kind in PATTERNS}
@@ -127,7 +144,7 @@ class Portrait:
 
     @property
     def places(self) -> list[HeadRank]:
-        """Where the head stands by each criterion and task."""
+        """The head's rank by each criterion and task."""
         flat, found = self.head[0] * self.shape.n_heads + self.head[1], []
         for (what, task), scores in self.importance.items():
             least_first = order(scores.scores, scores.tie_break).tolist()
@@ -137,44 +154,44 @@ class Portrait:
 
     @property
     def partners(self) -> np.ndarray | None:
-        """(layers before, H): QK trace times previous-token score, the parts of the head's own QK trace; None while
-        either is not known."""
+        """(earlier layers, H): QK trace times previous-token score, the contributions to the head's own QK trace; None
+        while either is unknown."""
         if self.feeding is None or VARIANTS[0] not in self.scores:
             return None
         return self.feeding.trace * self.scores[VARIANTS[0]].mean["previous_token"][: self.head[0]]
 
     @property
     def rests(self) -> float:
-        """Share of its attention that goes to the first token, over the built-in texts; nan where they are unread."""
+        """The share of its attention to the first token, over the built-in texts; nan while they are not measured."""
         return float(np.mean([seen.rests for seen in self.texts.values()])) if self.texts else float("nan")
 
     @property
     def verdict(self) -> str:
-        """What the head is, in one sentence, from its scores alone; "" while they are not known."""
+        """A one-sentence verdict on the head, from its scores alone; "" while they are unknown."""
         if VARIANTS[0] not in self.scores:
             return ""
         matching, copying = self.score("prefix_matching"), (1 + self.score("copying")) / 4  # Olsson's, as a share
         ranked = self._ranked("prefix_matching", "prefix matching")
-        chance = 1 / self.scores[VARIANTS[0]].n_tokens  # share of the sample's tokens that any one of them is
+        chance = 1 / self.scores[VARIANTS[0]].n_tokens  # share of one token among the sample's tokens
         copies = f"copying {100 * copying:.0f} % (chance {100 * chance:.0f} %)"
         if matching >= INDUCTION_FROM and copying > chance:
             return f"An induction head: {ranked}; {copies}."
         if matching >= INDUCTION_FROM:
-            return f"It matches prefixes but does not copy: {ranked}; {copies}."
+            return f"Matches prefixes but does not copy: {ranked}; {copies}."
         for name, words in (("previous_token", "previous-token"), ("duplicate_token", "duplicate-token")):
             if self.score(name) >= INDUCTION_FROM:
-                return f"A {words} head: {self._ranked(name, f'{words} score')}; no induction head: {ranked}."
+                return f"A {words} head: {self._ranked(name, f'{words} score')}; not an induction head: {ranked}."
         if self.rests >= CLEARLY:
             rests = f"{100 * self.rests:.0f} % of its attention to plain text rests on the first token"
-            return f"No induction head ({ranked}): {rests}."
-        return f"No induction head, nor one for previous or duplicate tokens: {ranked}."
+            return f"Not an induction head ({ranked}): {rests}."
+        return f"Not an induction, previous-token or duplicate-token head: {ranked}."
 
     def _ranked(self, name: str, words: str) -> str:
         return f"{words} {self.score(name):.2f}, rank {self.rank(name)} of {self.n_heads:,}"
 
 
 def joined(portraits: Sequence[Portrait]) -> Portrait:
-    """Several portraits of one head as one; of what two know the later one counts, and what any has is not left."""
+    """Merges portraits of one head; later ones take precedence, and a part that any of them has is not left."""
     first, *rest = portraits
     for more in rest:
         changes: dict[str, Any] = {}

@@ -1,6 +1,7 @@
-"""The induction heads removed at once, beside as many others drawn at random, and beside a task that needs no examples.
+"""Ablation of all induction heads together, compared with equally many random heads and with a task that needs no
+examples.
 
-Single induction heads are redundant: one alone can go. What they make together shows when all of them go.
+Induction heads are redundant: ablating one has little effect. Their joint effect shows when all are ablated.
 """
 
 from collections.abc import Generator
@@ -22,13 +23,13 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import Paired, paired
 
-SHARE_OF_BEST = 0.5  # of the best head's prefix matching, from which a head counts as one of them
+SHARE_OF_BEST = 0.5  # share of the best head's prefix matching from which a head counts as an induction head
 N_DRAWS = 5
 
 
 @dataclass(frozen=True)
 class AccuracyWithout:
-    """Questions answered by the full model and without some heads: accuracies 0-1 on the same questions."""
+    """Accuracies, 0-1, of the full model and without some heads, on the same questions."""
 
     full: float
     pruned: float
@@ -36,7 +37,7 @@ class AccuracyWithout:
 
     @property
     def points(self) -> float:
-        """The change of accuracy, in points of a hundred; below 0 is a loss."""
+        """The change of accuracy in percentage points; below 0 is a loss."""
         return 100 * (self.pruned - self.full)
 
     @property
@@ -47,9 +48,9 @@ class AccuracyWithout:
 
 @dataclass(frozen=True)
 class Removal:
-    """What was found so far: `heads` by flat index, best first (none: the model has no induction heads by this rule),
-    `removed` without them, `draws` without as many others each time, `control` without them where no examples stand in
-    front."""
+    """The results so far: `heads` by flat index, best first (empty: the model has no induction heads by this rule);
+    accuracy without them (`removed`), without equally many random heads (`draws`), and without them on the task without
+    examples (`control`)."""
 
     heads: tuple[int, ...]
     partner: int = 0  # flat index of the best previous-token head, which they read from
@@ -59,21 +60,21 @@ class Removal:
 
     @property
     def at_random(self) -> tuple[float, float, float]:
-        """(mean, lowest, highest) change over the draws, in points; nan without any."""
+        """(mean, lowest, highest) change over the draws, in points; nan without draws."""
         points = [line.points for line in self.draws] or [np.nan]
         return float(np.mean(points)), min(points), max(points)
 
     @property
     def holds(self) -> bool:
-        """Whether the heads' removal is a clear loss, and at least twice that of the draws in the mean."""
+        """Whether ablating the heads is a clear loss, and at least twice the mean loss of the draws."""
         if self.removed is None or not self.draws:
             return False
         return self.removed.is_loss and self.removed.points <= 2 * self.at_random[0]
 
 
 def induction_heads(prefix_matching: np.ndarray) -> tuple[int, ...]:
-    """Flat indices of the heads whose prefix matching (L, H) is at least half that of the best one, best first; none
-    where the best is below what counts as an induction head (`INDUCTION_FROM`)."""
+    """Returns flat indices of the heads whose prefix matching (L, H) is at least half that of the best one, best first;
+    empty if the best is below INDUCTION_FROM."""
     scores = np.nan_to_num(prefix_matching.ravel())
     if scores.max() < INDUCTION_FROM:
         return ()
@@ -83,19 +84,20 @@ def induction_heads(prefix_matching: np.ndarray) -> tuple[int, ...]:
 
 
 def without(shape: ModelShape, heads: tuple[int, ...]) -> Mask:
-    """The mask that prunes these heads."""
+    """Returns the mask that prunes these heads."""
     return HeadSet(heads).mask(shape)
 
 
 def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
-    """The mask that prunes as many of the other heads, drawn at random; of all there are where there are fewer."""
+    """Returns the mask that prunes equally many of the other heads, drawn at random, or all of them if there are
+    fewer."""
     others = np.setdiff1d(np.arange(shape.n_heads_total), heads)
     drawn = np.random.default_rng(seed).permutation(others)[: len(heads)]
     return without(shape, tuple(int(head) for head in drawn))
 
 
 def found_heads(target: Target) -> Measurement[Removal]:
-    """The Removal with its heads alone."""
+    """Returns the Removal with only its heads."""
 
     def found(scores: InductionScores) -> Removal:
         partner = int(np.nan_to_num(scores.mean["previous_token"]).argmax())
@@ -107,8 +109,8 @@ def found_heads(target: Target) -> Measurement[Removal]:
 def removal(
     target: Target, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
 ) -> Measurement[Removal]:
-    """The Removal so far, on n questions of the task and of the one without examples. The draws answer the same
-    questions, so that the full model is one baseline."""
+    """Returns the Removal so far, on n questions of the task and of the control task without examples. The draws answer
+    the same questions, so they share the full model as baseline."""
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal | None]:
         yield Progress(0, 1, message="preparing the questions")
@@ -122,10 +124,10 @@ def removal(
         draws = [(questions, draw(target.shape, found.heads, seed)) for seed in range(N_DRAWS)]
         answers: list[Answers] = []
         for each, mask in [(questions, full), (questions, gone), (asked, full), (asked, gone), *draws]:
-            said = yield from run.part(evaluation(target, each, mask), each.n, "questions")
-            if said is None:
+            answered = yield from run.part(evaluation(target, each, mask), each.n, "questions")
+            if answered is None:
                 break
-            answers.append(said)
+            answers.append(answered)
             found = _so_far(found, answers)
             yield run.so_far(found, "questions")
         return found
@@ -134,7 +136,7 @@ def removal(
 
 
 def _so_far(found: Removal, answers: list[Answers]) -> Removal:
-    """With the answers to the passes so far, in the order in which they are made."""
+    """Returns a copy with the answers so far, given in the order of measurement."""
     removed = line_of(answers[0], answers[1]) if len(answers) > 1 else None
     control = line_of(answers[2], answers[3]) if len(answers) > 3 else None
     draws = tuple(line_of(answers[0], drawn) for drawn in answers[4:])
@@ -142,6 +144,6 @@ def _so_far(found: Removal, answers: list[Answers]) -> Removal:
 
 
 def line_of(full: Answers, pruned: Answers) -> AccuracyWithout:
-    """The line of these answers, over the questions that the pruned model has answered."""
+    """Returns the AccuracyWithout over the questions that the pruned model has answered."""
     n = len(pruned)
     return AccuracyWithout(float(full.correct[:n].mean()), accuracy(pruned).acc, paired(full.correct, pruned.correct))

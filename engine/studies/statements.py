@@ -11,12 +11,12 @@ from engine.studies.study import Study
 from engine.studies.sweeps import SweepRow, Swept
 
 COMBINED = ((0, 700, 200, 5), (1, 700, 100, 6), (5, 600, 200, 4))  # shots, permille of heads and FFNs, points lost
-SMALL_LOSS = 5  # points: what "less than 5 points lost" and "little" mean here
+SMALL_LOSS = 5  # points that count as a small loss
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper found, what this model shows, and whether it `holds`, `does not hold` or is `not measured`."""
+    """A finding of the paper, this model's result, and whether it `holds`, `does not hold` or is `not measured`."""
 
     text: str
     ours: str
@@ -24,14 +24,14 @@ class Statement:
 
 
 def mean_accuracy(rows: Sequence[SweepRow], shots: int, heads: int, ffns: int) -> float:
-    """Mean over tasks at one point, levels in permille; nan without any."""
+    """Returns the mean accuracy over tasks at one point, levels in permille; nan without rows."""
     found = [row.acc for row in rows if (row.point.task.shots, row.point.heads_permille, row.point.ffns_permille)
              == (shots, heads, ffns)]  # fmt: skip
     return float(np.mean(found)) if found else math.nan
 
 
 def statements(study: Study) -> list[Statement]:
-    """The paper's statements beside ours."""
+    """Returns the paper's statements with this model's results."""
     heads, ffns = (study.curves.get(name, Swept()).rows for name in ("heads", "ffns"))
     combined = study.curves.get("combined", Swept()).rows
     found = [
@@ -50,7 +50,7 @@ def _drop(study: Study, text: str, cases: Sequence[tuple[Sequence[SweepRow], int
     words, holds = [], []
     for rows, shots, heads, ffns, allowed in cases:
         if ffns and not n_pruned(ffns, study.n_layers):
-            return Statement(text, f"{ffns / 10:.0f} % of {study.n_layers} FFNs is none", "not measured")
+            return Statement(text, f"{ffns / 10:.0f} % of {study.n_layers} FFNs is less than one", "not measured")
         full, pruned = mean_accuracy(rows, shots, 0, 0), mean_accuracy(rows, shots, heads, ffns)
         if math.isnan(full - pruned):
             return Statement(text, "these levels were not measured", "not measured")
@@ -89,13 +89,13 @@ def _few_agree_more(study: Study) -> Statement:
     ]
     few, zero = few_and_zero(pairs)
     if math.isnan(few) or math.isnan(zero):
-        return Statement(text, "it takes zero shots and two other counts", "not measured")
+        return Statement(text, "this needs zero shots and two other shot counts", "not measured")
     return Statement(text, f"mean SRCC {few:.2f} against {zero:.2f}", "holds" if few > zero else "does not hold")
 
 
 def few_and_zero(pairs: Iterable[tuple[int, int, float]]) -> tuple[float, float]:
-    """Mean coefficient of two few-shot rankings, and of zero-shot and few-shot, over all (shots, shots, coefficient) of
-    all tasks; nan where there is none."""
+    """Returns the mean coefficient of two few-shot rankings, and of zero-shot and few-shot, over all (shots, shots,
+    coefficient) of all tasks; nan without pairs."""
     sides: dict[bool, list[float]] = {False: [], True: []}
     for a, b, coefficient in pairs:
         if not math.isnan(coefficient):

@@ -29,16 +29,21 @@ TENTHS = range(0, 1001, 100)
 GRID_FFNS = range(0, 501, 100)
 RANDOM_LEVELS, RANDOM_SEEDS = range(200, 1000, 200), range(3)
 TRANSFER_PERMILLE = 500
-N_RESCORED = 3  # tasks whose curve is also measured with importance anew at every step
+N_RESCORED = 3  # tasks whose curve is also measured with importance rescored at every step
 OUT_OF_DISTRIBUTION = ("mathqa", "lambada_openai", "demo_price", "demo_cloze")  # never part of an aggregate
 
 
 @dataclass(frozen=True)
 class Study:
-    """Everything measured. `curves` by name: heads, ffns, random, combined, transfer, others, rescored.
+    """All results of a study.
 
-    `receipt` is what made the numbers, the same on every machine that continues the study; `made` is when and where it
-    was put together, and from which folders.
+    tasks: its tasks
+    setting: its settings
+    heads, ffns: importance by task
+    curves: by name: heads, ffns, random, combined, transfer, others, rescored
+    receipt: everything that determines the numbers, the same on every machine that continues the study
+    n_layers: layers of the model
+    made: when, where and from which folders the study was assembled
     """
 
     tasks: tuple[TaskSpec, ...]
@@ -64,16 +69,16 @@ class Study:
 
     @cached_property
     def correlations(self) -> list[dict[str, Any]]:
-        """Rows of every two rankings of heads (engine.studies.surveys.agreement_rows)."""
+        """One row for every two rankings of heads (engine.studies.surveys.agreement_rows)."""
         return agreement_rows(self.heads, self.setting.aggregate)
 
     def cross_task(self, shots: int) -> Agreement | None:
-        """SRCC of every two tasks' head importance, without p; None with fewer than two."""
+        """Returns the SRCC of every two tasks' head importance, without p; None with fewer than two."""
         scores = self.heads.at(shots)
         return agreement(scores, permutations=0) if len(scores) > 1 else None
 
     def cross_shot(self) -> dict[str, Agreement]:
-        """SRCC of every two shot counts' head importance, without p, by task."""
+        """Returns the SRCC of every two shot counts' head importance, without p, by task."""
         found = {}
         for name in dict.fromkeys(task.name for task in self.tasks):
             mine = {str(task.shots): each.scores for task, each in self.heads.scores.items() if task.name == name}
@@ -83,41 +88,41 @@ class Study:
 
 
 def pool_of(names: Sequence[str]) -> list[str]:
-    """The tasks that aggregates are made of: those that are not kept out of distribution, or all where no other is."""
+    """Returns the tasks in aggregates: those not in OUT_OF_DISTRIBUTION, or all if there are no others."""
     return [name for name in names if name not in OUT_OF_DISTRIBUTION] or list(names)
 
 
 def random_points(tasks: Sequence[TaskSpec], heads: Sequence[int], ffns: Sequence[int]) -> list[Point]:
-    """The points behind a band of random rankings."""
+    """Returns the points of a band of random rankings."""
     return [point for seed in RANDOM_SEEDS for point in points(tasks, heads, ffns, "random", seed=seed)]
 
 
 def transfer_points(tasks: Sequence[TaskSpec], permille: int) -> list[Point]:
-    """Each task pruned by each one's ranking, and by the aggregate."""
+    """Returns the points of each task pruned by each task's ranking, and by the aggregate."""
     names = dict.fromkeys(task.name for task in tasks)
     by_each = [point for name in names for point in points(tasks, [permille], [0], "task", name)]
     return [*by_each, *points(tasks, [permille], [0], "aggregate")]
 
 
 def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
-    """What the study measures of accuracy, by curve."""
+    """Returns the points at which the study measures accuracy, by curve."""
     names = dict.fromkeys(task.name for task in tasks)
     outside = [name for name in names if name in OUT_OF_DISTRIBUTION]
     few = max(task.shots for task in tasks)
-    in_front = [task for task in tasks if task.shots == few]
+    most_shots = [task for task in tasks if task.shots == few]
     return {
         "heads": points(tasks, TENTHS, [0]),
         "ffns": points(tasks, [0], TENTHS),
         "random": random_points(tasks, RANDOM_LEVELS, [0]),
         "combined": points(tasks, TENTHS, GRID_FFNS),
-        "transfer": transfer_points(in_front, TRANSFER_PERMILLE),
-        "rescored": points(in_front[:N_RESCORED], TENTHS, [0], "rescored"),
+        "transfer": transfer_points(most_shots, TRANSFER_PERMILLE),
+        "rescored": points(most_shots[:N_RESCORED], TENTHS, [0], "rescored"),
         "others": points([task for task in tasks if task.name in outside], TENTHS, [0], "aggregate"),
     }
 
 
 def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec]) -> Measurement[Study]:
-    """The Study so far."""
+    """Returns the Study so far."""
     pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), target.shape
     parts: dict[str, Measurement[Any]] = {}
     sizes: dict[str, int] = {}
@@ -141,8 +146,8 @@ def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec
 
 
 def with_short_names(study: Study) -> Study:
-    """The study with own files of questions named without what leads to them, where that tells them apart: a folder is
-    another on another machine."""
+    """Returns the study with user files of questions named without their folder, which differs between machines, if
+    their names stay distinct."""
     names = {task.name: short_name(task.name) for task in study.tasks}
     if len(set(names.values())) < len(names):
         return study
@@ -171,14 +176,15 @@ def with_short_names(study: Study) -> Study:
 
 
 def _receipt(target: Target, setting: StudySettings, pool: Sequence[str]) -> dict[str, Any]:
-    """What made the numbers: the fields of every key, with all ways of products, and the setting without its paths."""
+    """Returns everything that determines the numbers: the fields of every key, the kernels, and the settings without
+    paths."""
     same = {name: value for name, value in asdict(setting).items() if name not in ("spec", "data_dir")}
     about = {"name": short_name(target.identity.name), "products": asdict(target.products)}
     return target.key() | about | {"setting": same, "pool": list(pool)}
 
 
 def _made(setting: StudySettings) -> dict[str, Any]:
-    """When, where and from which folders: all that another machine has otherwise."""
+    """Returns when, where and from which folders the study was made: everything that depends on the machine."""
     made_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     where = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
     return {"made_at": made_at, "model": setting.spec.model, "data_dir": setting.data_dir, **where}
@@ -193,13 +199,13 @@ def _with(study: Study, name: str, value: Any) -> Study:
 
 
 def _distinct(shape: ModelShape, plan: Sequence[Point]) -> int:
-    """How many different masks a plan has, at most: levels between which no component goes are one."""
+    """Returns the largest number of different masks in a plan; levels with equally many pruned components are one."""
     return len({(point.task, point.by, point.of, point.seed, n_pruned(point.heads_permille, shape.n_heads_total),
                  n_pruned(point.ffns_permille, shape.n_layers)) for point in plan})  # fmt: skip
 
 
 def tables(study: Study) -> dict[str, Any]:
-    """DataFrames by file name."""
+    """Returns DataFrames by file name."""
     import pandas as pd
 
     found: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""The same measurement over many tasks and shot counts: the importance of every head or FFN for each of them.
+"""Importance of every head or FFN for many tasks and shot counts.
 
-A task that cannot be measured (its rows are missing or wrong) is set aside with the reason; the others go on.
+A task that cannot be measured (its rows are missing or invalid) is listed with the reason; the others continue.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,21 @@ from engine.models.session import Session, Target
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
-AGGREGATE, RANDOM = "aggregate", "random"  # rankings beside those of tasks
-MANY_QUESTIONS = 200  # stands for all of a task's, in forecasts
+AGGREGATE, RANDOM = "aggregate", "random"  # rankings besides those of tasks
+MANY_QUESTIONS = 200  # stands for all questions of a task, in forecasts
 
 
 @dataclass(frozen=True)
 class StudySettings:
-    """What stays the same in a study: model, where rows come from, how many questions judge and how many rank.
+    """The settings that all measurements of a study share. Questions are taken in the stratified order.
 
-    `n_questions` of the validation split judge, `n_ranking` of the train split rank (None = all), both in the
-    stratified order. `aggregate` is how tasks are put together (engine.importance.rankings.AGGREGATES).
+    spec: the model
+    bos: whether BOS comes first (None = the model's default)
+    data_dir: folder of the tasks' rows
+    n_questions: questions of the validation split for accuracy (None = all)
+    n_ranking: questions of the train split for importance (None = all)
+    heads_by, ffns_by: the score used as importance
+    aggregate: how tasks are combined (engine.importance.rankings.AGGREGATES)
     """
 
     spec: LoadSpec
@@ -45,43 +50,43 @@ class StudySettings:
 
     @property
     def n_judges(self) -> int:
-        """Questions that judge a task, about."""
+        """About how many questions measure the accuracy of a task."""
         return self.n_questions or MANY_QUESTIONS
 
     def judged(self, task: TaskSpec, store: Store) -> Questions:
-        """The questions that accuracy is measured on."""
+        """Returns the questions for accuracy."""
         requests = get_requests(replace(task, split="validation"), self.data_dir, store)
         return select(requests, self.n_questions, "stratified")
 
     def ranked(self, task: TaskSpec, store: Store) -> Questions:
-        """The questions that importance is measured on."""
+        """Returns the questions for importance."""
         requests = get_requests(replace(task, split="train"), self.data_dir, store)
         return select(requests, self.n_ranking, "stratified")
 
     def cost(self, shape: ModelShape, what: str) -> int:
-        """Forward passes that importance of one task takes, about."""
+        """Returns about how many forward passes importance of one task takes."""
         return passes(what, shape) * (self.n_ranking or MANY_QUESTIONS)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """Importance by task, and for those that could not be measured the reason, one plain line each."""
+    """Importance by task, and a one-line reason for each task that could not be measured."""
 
     scores: Mapping[TaskSpec, Scores] = field(default_factory=dict)
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
 
     def at(self, shots: int) -> dict[str, np.ndarray]:
-        """Scores by task name, of one shot count."""
+        """Returns scores by task name, of one shot count."""
         return {task.name: found.scores for task, found in self.scores.items() if task.shots == shots}
 
 
 def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
-    """Every task at every shot count, a task's shot counts together."""
+    """Returns every task at every shot count, grouped by task."""
     return [TaskSpec(name, count) for name in names for count in shots]
 
 
 def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
-    """The Survey of one score over tasks. Its progress is in forward passes, about."""
+    """Returns the Survey of one score over tasks. Progress counts approximate forward passes."""
 
     def scores(task: TaskSpec, session: Session) -> Measurement[Scores]:
         return importance(target, setting.ranked(task, session.store), what)
@@ -95,7 +100,7 @@ def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], wh
 
 
 def together(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> Scores:
-    """The aggregate of several tasks' scores, equal ones ordered by the mean of their tie breaks."""
+    """Returns the aggregate of several tasks' scores; equals are ordered by the mean of their tie breaks."""
     named = {f"{task.name} {task.shots}": found for task, found in scores.items()}
     combined = aggregate({name: found.scores for name, found in named.items()}, setting.aggregate)
     breaks = [found.tie_break for found in named.values() if found.tie_break is not None]
@@ -107,9 +112,9 @@ def together(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> Score
 def agreement_rows(
     found: Survey, how: str, others: Mapping[str, np.ndarray] = MappingProxyType({})
 ) -> list[dict[str, Any]]:
-    """One row for every two rankings `a` and `b`, each a TaskSpec: of two tasks at one shot count (`kind` tasks), with
-    their aggregate, a random one and `others` by name, such as induction scores; of two shot counts of one task (`kind`
-    shots)."""
+    """Returns one row for every two rankings `a` and `b`, each a TaskSpec: of two tasks at one shot count (`kind`
+    tasks), with their aggregate, a random one and `others` by name, such as induction scores; and of two shot counts of
+    one task (`kind` shots)."""
     rows: list[dict[str, Any]] = []
 
     def add(kind: str, scores: dict[TaskSpec, np.ndarray]) -> None:
@@ -134,7 +139,7 @@ def agreement_rows(
 
 
 def written_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `agreement_rows` as files hold it: `at` what both rankings share, `a` and `b` what tells them apart."""
+    """Converts a row of `agreement_rows` to its form in files: `at` is common to both rankings, `a` and `b` differ."""
     a, b, rest = row["a"], row["b"], {name: value for name, value in row.items() if name not in ("kind", "a", "b")}
     if row["kind"] == "tasks":
         sides = {"at": str(a.shots), "a": a.name, "b": b.name}
@@ -144,10 +149,10 @@ def written_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_words(task: TaskSpec) -> str:
-    """Such as "piqa, 5 shots"."""
+    """Returns a text such as "piqa, 5 shots"."""
     return f"{task.name}, {shots_in_words(task.shots)}"
 
 
 def shots_in_words(count: int) -> str:
-    """Such as "5 shots"."""
+    """Returns a text such as "5 shots"."""
     return f"{count} shot{'' if count == 1 else 's'}"

@@ -1,6 +1,6 @@
 """Accuracy over many masks: tasks x shot counts x pruning levels x rankings, in one run that resumes where it stopped.
 
-Everything measured is stored by its own content, so two sweeps that share a mask share the work.
+Results are stored by their content, so two sweeps that share a mask share the work.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -39,12 +39,16 @@ from engine.timing.workload import all_characters
 
 @dataclass(frozen=True)
 class Point:
-    """One accuracy to measure: a task, two levels, and whose importance says what goes first.
+    """One accuracy to measure.
 
-    `by` is one of engine.importance.rankings_of.OF_MANY_TASKS, always at the same shot count: `own`, this task's
-    importance, and what else takes one task alone; `task`, that of the task `of`; `aggregate` over the sweep's tasks;
-    `others`, the aggregate without this task; `rescored`: own, but measured anew on what is left before each of the
-    sweep's levels, which Bansal et al. name as future work. `seed` is that of `random` and `within-layers`.
+    task: the task
+    heads_permille, ffns_permille: levels of heads and FFNs
+    by: the ranking, one of engine.importance.rankings_of.OF_MANY_TASKS, always at the task's shot count: `own`, this
+        task's importance, or another ranking of one task; `task`, importance of the task `of`; `aggregate`, over the
+        sweep's tasks; `others`, the aggregate without this task; `rescored`, own, but measured again on the pruned
+        model before each of the sweep's levels, which Bansal et al. name as future work
+    of: the other task, for `task`
+    seed: of `random` and `within-layers`
     """
 
     task: TaskSpec
@@ -60,18 +64,27 @@ class Point:
 
     @property
     def kept_share(self) -> float:
-        """About what share of a pass is left at these levels: a layer's FFN is two thirds of its weights."""
+        """The approximate share of a pass that remains at these levels: an FFN is two thirds of a layer's weights."""
         return max(0.05, 1 - (self.heads_permille + 2 * self.ffns_permille) / 3000)
 
     def permille(self, axis: str) -> int:
-        """The level of `heads` or `ffns`."""
+        """Returns the level of `heads` or `ffns`."""
         return self.heads_permille if axis == "heads" else self.ffns_permille
 
 
 @dataclass(frozen=True)
 class SweepRow:
-    """What was measured at a point: `acc` with Wilson's 95 % interval, and against the full model on the same questions
-    how many were gained and lost, with the exact McNemar p."""
+    """The result at a point.
+
+    point: the point
+    n: questions
+    acc: accuracy, 0-1
+    low, high: Wilson's 95 % interval
+    chance: accuracy of guessing
+    n_heads_pruned, n_ffns_pruned: pruned components
+    gained, lost: questions gained and lost against the full model
+    p_mcnemar: exact McNemar p of gained against lost
+    """
 
     point: Point
     n: int
@@ -86,7 +99,7 @@ class SweepRow:
     p_mcnemar: float
 
     def cells(self) -> dict[str, Any]:
-        """The row of a table."""
+        """Returns a table row."""
         point, rest = self.point, asdict(self)
         del rest["point"]
         return {"task": point.task.name, "shots": point.task.shots, "heads": point.heads_permille / 1000,
@@ -96,7 +109,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class Swept:
-    """Rows so far, in the order of the points, and for tasks that could not be measured the reason."""
+    """Rows so far, in the order of the points, and the reason for each task that could not be measured."""
 
     rows: tuple[SweepRow, ...] = ()
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
@@ -105,12 +118,12 @@ class Swept:
 def points(
     tasks: Sequence[TaskSpec], heads: Sequence[int], ffns: Sequence[int], by: str = "own", of: str = "", seed: int = 0
 ) -> list[Point]:
-    """Every task at every pair of levels, in permille."""
+    """Returns every task at every pair of levels, in permille."""
     return [Point(task, h, f, by, of, seed) for task in tasks for h in heads for f in ffns]
 
 
 def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
-    """The Swept of these points; `pool` names the tasks that aggregates are made of."""
+    """Returns the Swept of these points; `pool` names the tasks in aggregates."""
     some, unranked = ranked_by_some(wanted, pool)
     needed = scores_needed(setting, target.shape, some, pool)
     matches = any("prefix_matching" in evidence_needed(target.shape, point) for point in some)
@@ -145,16 +158,16 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
 
 
 def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:
-    """The points whose ranking is made of some task; for the tasks of the others the reason."""
+    """Returns the points whose ranking has a task to rank by, and the reason for the tasks of the others."""
     alone = [point for point in wanted if point.by in OF_OTHERS and not sources_of(point, pool)]
-    failed = {point.task: f"{in_words(point.task)}: there is no task to rank by; add others" for point in alone}
+    failed = {point.task: f"{in_words(point.task)}: no other task to rank by; add other tasks" for point in alone}
     return [point for point in wanted if point not in alone], failed
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """What the points of a sweep have in common: `known`, the Survey of each score that ranks them, as far as it goes,
-    and `prefix_matching` (L, H), if it is needed and known."""
+    """The data that all points of a sweep share: `known`, the Survey so far of each score that ranks them, and
+    `prefix_matching` (L, H), if needed and known."""
 
     target: Target
     setting: StudySettings
@@ -163,7 +176,7 @@ class _Ready:
     prefix_matching: np.ndarray | None
 
     def orders(self, point: Point) -> Orders | None:
-        """The orders of a point's ranking, or None if something it needs is not known."""
+        """Returns the orders of a point's ranking, or None if evidence is missing."""
         evidence = {name: self._evidence(point, name) for name in evidence_needed(self.target.shape, point)}
         if any(each is None for each in evidence.values()):
             return None
@@ -180,14 +193,14 @@ class _Ready:
 
 
 def evidence_needed(shape: ModelShape, point: Point) -> list[str]:
-    """What the point's ranking needs to know; at no or full pruning nothing."""
+    """Returns the evidence that the point's ranking needs; none at no or full pruning."""
     n = {"heads": shape.n_heads_total, "ffns": shape.n_layers}
     some = {axis: 0 < n_pruned(point.permille(axis), n[axis]) < n[axis] for axis in n}
     return [name for name in NEEDS[point.by] if some["ffns" if name == "ffns" else "heads"]]
 
 
 def _score_of(setting: StudySettings, point: Point, name: str) -> str:
-    """The score that the point's ranking takes of `heads` or `ffns`."""
+    """Returns the score that the point's ranking uses for `heads` or `ffns`."""
     ranking = Ranking(point.by, heads_by=setting.heads_by, ffns_by=setting.ffns_by)
     return ranking.what("heads" if name == "heads" else "ffns")
 
@@ -195,7 +208,7 @@ def _score_of(setting: StudySettings, point: Point, name: str) -> str:
 def scores_needed(
     setting: StudySettings, shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str]
 ) -> dict[str, list[TaskSpec]]:
-    """For each score that the points' rankings take the tasks of which it is needed, those of heads first."""
+    """Returns the tasks that need each score of the points' rankings, scores of heads first."""
     needed: dict[str, dict[TaskSpec, None]] = {}
     for name in ("heads", "ffns"):
         for point in wanted:
@@ -206,7 +219,7 @@ def scores_needed(
 
 
 def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
-    """The tasks whose importance ranks a point's components."""
+    """Returns the tasks whose importance ranks a point's components."""
     if point.by not in OF_OTHERS:
         return [point.task]
     names = [point.of] if point.by == "task" else pool
@@ -214,7 +227,7 @@ def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
 
 
 def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session) -> Measurement[dict[Point, SweepRow]]:
-    """The rows of one task's points."""
+    """Returns the rows of one task's points."""
     target, n = ready.target, ready.setting.n_judges
     questions, shape = ready.setting.judged(task, session.store), target.shape
     levels = sorted({point.heads_permille for point in mine if point.by == "rescored"})
@@ -250,16 +263,17 @@ def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session
 def _rescored(
     run: ComposedRun, ready: _Ready, task: TaskSpec, levels: Sequence[int]
 ) -> Generator[Progress[Any], None, dict[int, np.ndarray]]:
-    """Order of heads at each of the rising levels, as far as it is known: before each, the rest is scored again."""
+    """Returns the known orders of heads at each of the ascending levels; the remaining heads are rescored before each
+    level."""
     shape, setting = ready.target.shape, ready.setting
     kept, gone, orders = np.ones(shape.n_heads_total, bool), [], {}
     for number, level in enumerate(levels):
         more = n_pruned(level, kept.size) - len(gone)
-        if 0 < more < kept.sum():  # where none or all go, it does not matter which first
+        if 0 < more < kept.sum():  # if none or all are pruned, their order does not matter
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
             wanted = importance(ready.target, setting.ranked(task, run.session.store), setting.heads_by, mask)
             scores = yield from run.part(wanted, 0, f"{in_words(task)}, scored again for {level / 10:g} %")
-            if scores is None:  # as much for each of the later levels
+            if scores is None:  # each later level takes equally long
                 n_later = len(levels) - number - 1
                 run.expect(f"{wanted.key} and later", partial(wanted.left(run.session).times, n_later))
                 break
@@ -270,7 +284,7 @@ def _rescored(
 
 
 def in_levels(point: Point) -> str:
-    """Such as "piqa, 0 shots, 30 % heads, 0 % FFNs"."""
+    """Returns a text such as "piqa, 0 shots, 30 % heads, 0 % FFNs"."""
     by = {"own": "", "task": f" by {point.of}"}.get(point.by, f" by {point.by}")
     return f"{in_words(point.task)}, {point.heads_permille / 10:g} % heads, {point.ffns_permille / 10:g} % FFNs{by}"
 

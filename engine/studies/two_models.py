@@ -1,4 +1,4 @@
-"""Two models beside one another: the same questions answered by both, at the same levels; and heads paired by place."""
+"""Comparison of two models on the same questions, at the same levels, and of their heads, paired by position."""
 
 import math
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from engine.statistics import Paired, change_interval, paired
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """Two models' accuracy on the same n questions. `change` counts from the first to the second: gained are the
-    questions that only the second answers."""
+    """Two models' accuracy on the same n questions. `change` is from the first to the second: gained are the questions
+    that only the second answers right."""
 
     first: Accuracy
     second: Accuracy
@@ -35,16 +35,16 @@ class ModelComparison:
 
     @property
     def difference(self) -> float:
-        """Accuracy of the second less that of the first, -1 to 1; nan without questions."""
+        """The accuracy of the second minus that of the first, -1 to 1; nan without questions."""
         return (self.only_second - self.only_first) / self.change.n if self.change.n else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the difference."""
+        """The 95 % interval of the difference."""
         return change_interval(self.change)
 
     def row(self) -> dict[str, Any]:
-        """The numbers by name, shares 0-1."""
+        """Returns the numbers by name, shares 0-1."""
         low, high = self.interval
         return {"n": self.change.n, "acc_first": self.first.acc, "acc_second": self.second.acc,
                 "difference": self.difference, "low": low, "high": high, "only_first": self.only_first,
@@ -52,30 +52,37 @@ class ModelComparison:
 
 
 def compared(first: Answers, second: Answers) -> ModelComparison:
-    """The two on the questions that both have answered so far. HeadroomError where these are not the same."""
+    """Compares the two on the questions that both have answered so far. HeadroomError: these are not the same."""
     n = min(len(first), len(second))
     if first.questions[:n] != second.questions[:n]:
-        raise HeadroomError("the two models answered different questions; measure both on one task, anew")
+        raise HeadroomError("the two models answered different questions; measure both on one task again")
     first, second = first.first(n), second.first(n)
     return ModelComparison(accuracy(first), accuracy(second), paired(first.correct, second.correct))
 
 
 def same_parts(first: ModelShape, second: ModelShape) -> bool:
-    """Whether the heads and FFNs of two models can be paired by their place."""
+    """Returns whether the heads and FFNs of two models can be paired by position."""
     return (first.n_layers, first.n_heads) == (second.n_layers, second.n_heads)
 
 
 def pruning_of_second(pruning: Pruning, first: ModelShape, second: ModelShape) -> Pruning:
-    """What is pruned in the second model where `pruning` is set for the first: the same levels of its own order, and
-    the typed edits where its heads and FFNs are as many."""
+    """Returns the Pruning of the second model for that of the first: the same levels of its own order, and the typed
+    edits if both have equally many heads and FFNs."""
     typed = pruning.typed if same_parts(first, second) else parse_edits("", second)
     return replace(pruning, typed=typed)
 
 
 @dataclass(frozen=True)
 class Agreed:
-    """How far two models' scores of the same n parts agree: Spearman's rho with its 95 % interval and p (nan where one
-    of them is constant), and the share of the 30 % highest of one that is among the other's."""
+    """Agreement of two models' scores of the same components.
+
+    n: components
+    srcc: Spearman's rho, nan if one of them is constant
+    low, high: its 95 % interval
+    p: its p value
+    overlap: share of the top 30 % of one that is in the top 30 % of the other
+    n_top: components in the top 30 %
+    """
 
     n: int
     srcc: float
@@ -86,12 +93,12 @@ class Agreed:
     n_top: int
 
     def row(self) -> dict[str, Any]:
-        """The numbers by name."""
+        """Returns the numbers by name."""
         return asdict(self)
 
 
 def agreed(first: np.ndarray, second: np.ndarray) -> Agreed:
-    """The agreement of two score arrays over the same parts; parts that either leaves undefined (nan) are left out."""
+    """Returns the agreement of two score arrays over the same components, without those undefined (nan) in either."""
     a, b = (np.asarray(scores, float).ravel() for scores in (first, second))
     known = np.isfinite(a) & np.isfinite(b)
     n = int(known.sum())
@@ -103,7 +110,8 @@ def agreed(first: np.ndarray, second: np.ndarray) -> Agreed:
 
 
 def farthest(first: np.ndarray, second: np.ndarray, n: int = 10) -> Iterator[int]:
-    """The flat places of the n parts whose scores differ most, the farthest first; those undefined in either not."""
+    """Yields the flat indices of the n components whose scores differ most, largest difference first, without those
+    undefined in either."""
     apart = np.abs(np.asarray(second, float).ravel() - np.asarray(first, float).ravel())
     for place in np.argsort(-np.nan_to_num(apart, nan=-1.0), kind="stable")[:n]:
         if np.isfinite(apart[place]):

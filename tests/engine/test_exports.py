@@ -368,7 +368,7 @@ def test_an_exported_folder_can_be_exported_again(session, folder_of, model_of, 
 def test_a_folder_that_is_there_is_refused(session, tiny_opt, tmp_path):
     (tmp_path / "out").mkdir()
     refused_by(UsageError, "is there already", lambda: exported(session, tiny_opt, tmp_path / "out", "L0H1"))
-    refused_by(UsageError, "no folder", lambda: exported(session, tiny_opt, tmp_path / "no" / "out", "L0H1"))
+    refused_by(UsageError, "does not exist", lambda: exported(session, tiny_opt, tmp_path / "no" / "out", "L0H1"))
     with pytest.raises(UsageError, match="form 'tiny' is unknown"):
         exported(session, tiny_opt, tmp_path / "new", "L0H1", form="tiny")
 

@@ -57,7 +57,7 @@ def test_a_change_is_paired():
     assert (found.value, found.low, found.high) == pytest.approx((np.mean(by_hand), low, high), abs=1e-5)
     same = incontext.icl_change(before, [text + 7 for text in before])  # a constant is no change, and no spread
     assert (same.value, same.low, same.high) == pytest.approx((0, 0, 0), abs=1e-5)
-    refused_by(HeadroomError, "same ones", lambda: incontext.icl_change(before, after[:4]))
+    refused_by(HeadroomError, "same texts", lambda: incontext.icl_change(before, after[:4]))
 
 
 def test_one_text_has_a_score_and_no_interval():
@@ -180,7 +180,7 @@ def test_texts_come_from_a_task_a_passage_or_a_text_and_are_stored(tiny_opt, tok
 
 def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, session):
     target = target_in(session, tiny_opt)
-    tokens = r"at least 512 tokens, and the longest here has \d+; take"
+    tokens = r"at least 512 tokens, and the longest here has \d+; choose"
     for source, words in (
         (Source("text", "mine", TEXT), tokens),
         (Source("passage", "Privet Drive, twice"), tokens),

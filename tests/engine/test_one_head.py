@@ -230,7 +230,7 @@ def test_without_tasks_the_model_and_the_texts_are_looked_at_alone(asked):
     ("values", "words"),
     [
         ({"prefix_matching": 0.9, "copying": -0.2}, "An induction head: prefix matching 0.90, rank 1 of 12"),
-        ({"prefix_matching": 0.9, "copying": -0.9}, "It matches prefixes but does not copy"),
+        ({"prefix_matching": 0.9, "copying": -0.9}, "Matches prefixes but does not copy"),
         ({"previous_token": 0.6}, "A previous-token head: previous-token score 0.60"),
         ({"duplicate_token": 0.4, "previous_token": 0.1}, "A duplicate-token head"),
         ({}, "Not an induction, previous-token or duplicate-token head: prefix matching 0.05, rank 12 of 12"),

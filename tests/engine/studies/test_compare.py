@@ -157,7 +157,7 @@ def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(settin
 
 @pytest.mark.parametrize(("change", "why"), [
     ({"criteria": ("magic",)}, "'magic' is unknown"), ({"criteria": ("random",)}, "'random' is unknown"),
-    ({"criteria": ()}, "no criterion"), ({"axis": "tails"}, "'tails'"), ({"levels": (500,)}, "two levels"),
+    ({"criteria": ()}, "no criterion"), ({"axis": "tails"}, "'tails'"), ({"levels": (500,)}, "two or more levels"),
 ])  # fmt: skip
 def test_what_cannot_be_compared_is_named(change, why, tasks):
     refused_by(UsageError, why, lambda: Comparing(tasks[0], **change))
