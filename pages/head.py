@@ -1,4 +1,4 @@
-"""The Head screen: what one attention head does, what feeds it, and what is lost without it."""
+"""The Head screen: what one attention head does, what feeds it, and the losses without it."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from pages.ui.page.runtime import errors_shown, require_frame
 
 require_frame("pages/head.py")
 N_QUESTIONS = 100
-# each draws its part of the screen from what is known, and gives its pictures and tables for the downloads
+# each draws its part of the screen from the results so far and returns its pictures and tables for the downloads
 SECTIONS = (losses.section, idealised.section, in_texts.section, feeders.section, by_weights.section)
 
 setup = chosen()
@@ -29,13 +29,13 @@ with errors_shown():
     head = head_named(choice.head, target.shape)
 asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
-verdict = known.found.verdict or "What it is, its scores will say."
+verdict = known.found.verdict or "Its scores are being measured."
 st.header(f"{asked.name} · {verdict.rstrip('.')}")
 st.markdown(tables.in_short(known.found))
 draw_all(known)
 pictures = draw_portrait(known)
 files = {"Scores": tables.scores_table(known.found)}
-for section in () if presenting() else SECTIONS:  # a slide is one screen, and these are below it
+for section in () if presenting() else SECTIONS:  # a slide shows one screen, and these sections are below it
     drawn, more = section(known)
     pictures |= drawn
     files |= more

@@ -1,4 +1,4 @@
-"""The Induction screen: which heads match prefixes and copy, and how much of that pruning leaves."""
+"""The Induction screen: which heads match prefixes and copy, and how much of that remains after pruning."""
 
 import time
 
@@ -18,7 +18,7 @@ from pages.ui.figures import induction_scores
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.beside import FirstInduction
-from pages.ui.induction.beside import draw as draw_beside
+from pages.ui.induction.beside import draw as draw_second
 from pages.ui.induction.closely import draw_closely
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
@@ -102,16 +102,16 @@ with table_at:
     head_table(frame)
     send_to_prune(target.shape, names)
 
-beside = draw_beside(setup, FirstInduction(target, variant, seed, found, frame))
+second = draw_second(setup, FirstInduction(target, variant, seed, found, frame))
 overlap_pictures, overlap_tables = {}, {}
-if not presenting():  # a slide is one screen, and these are below it
+if not presenting():  # a slide shows one screen, and these sections are below it
     pictures |= draw_closely(frame)
     overlap_pictures, overlap_tables = overlap.draw(setup, target, found, frame, since_s)
 request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
-files = {"Induction scores": frame, **beside.tables, **overlap_tables}
+files = {"Induction scores": frame, **second.tables, **overlap_tables}
 measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, target)}
 n = f"{found.n['prefix_matching']} examples"
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]
-origin = beside.told(Origin("Induction", [request], measurements, of, says))
-closing(origin, files, pictures | beside.pictures | overlap_pictures)
+origin = second.told(Origin("Induction", [request], measurements, of, says))
+closing(origin, files, pictures | second.pictures | overlap_pictures)

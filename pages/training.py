@@ -28,7 +28,7 @@ tables: dict[str, Table] = {}
 
 
 def add(found: sections.Found) -> None:
-    """Keeps what a part has drawn for the files."""
+    """Collects what a section has drawn, for the files."""
     pictures.update(found[0])
     tables.update(found[1])
 
@@ -46,7 +46,7 @@ add(sections.first_charts(view))
 tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)
 draw_made(choice.runs)
-if not presenting():  # a slide is one screen, and these are below it
+if not presenting():  # a slide shows one screen, and these sections are below it
     label, icon = "Train one now: charts that grow", ":material/model_training:"
     more = st.expander(label, key="training_live", on_change="rerun", icon=icon)
     if more.open:

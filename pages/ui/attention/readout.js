@@ -1,4 +1,4 @@
-// What the readout and the legend say of a token, and how numbers and pieces are written. One module with view.js.
+// Text of the readout and the legend for a token, and formats of numbers and pieces. One module with view.js.
 
 const strength = share => (share < 0.002 ? "0%" : (58 * Math.sqrt(share)).toFixed(0) + "%")
 const thickness = (value, largest) => (value < 0.01 * largest || value <= 0 ? "0px" : (1 + 5.5 * Math.sqrt(value / largest)).toFixed(1) + "px")
@@ -34,7 +34,7 @@ function tell(view, looks, raises, waiting) {
   readout.replaceChildren(top, targets, raisers, parts(view, t))
 }
 
-// Indices of what is above 0, the largest first.
+// Indices of the values above 0, the largest first.
 const sorted = values => [...values.keys()].filter(i => values[i] >= 0.005).sort((a, b) => values[b] - values[a])
 
 function list(view, values, title, colour, text, full) {
@@ -79,7 +79,7 @@ const place = ({ seen }, i) => make("span", i < seen.first ? "begin" : `${i + 1 
 const quoted = piece => `“${visible(piece)}”`
 const nats = (value, signed) => (value < -0.005 ? "−" : signed && value > 0.005 ? "+" : "") + Math.abs(value).toFixed(2)
 
-// Blanks, and characters that show nothing or would turn the line around, as signs.
+// Replaces blanks, invisible characters and direction marks with visible signs.
 const visible = text => (text === "" ? "⋯" : tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥")))
 const tame = text => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
   found => `⟨${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)

@@ -1,4 +1,4 @@
-"""Scores of the heads of two models side by side: maps on one scale, a point a head, the largest differences; the same
+"""Scores of the heads of two models side by side: maps on one scale, one dot per head, the largest differences; used
 on Importance and Induction.
 """
 
@@ -24,8 +24,8 @@ AGREED_HELP = "Spearman's rank correlation over the heads, each with the head in
 
 
 def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
-    """One row a head: layer, head, name, its score in the first and in the second model, and the second's less the
-    first's."""
+    """Returns one row per head: layer, head, name, its score in the first and in the second model, and second minus
+    first."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     frame = pd.DataFrame({"layer": layer, "head": head, "name": shape.head_names})
     frame = frame.assign(first=np.ravel(first), second=np.ravel(second))
@@ -33,7 +33,7 @@ def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFra
 
 
 def scale_of(scores: Sequence[np.ndarray], by_root: bool = False) -> tuple[Scale, float]:
-    """(how colours run, their end) for the scores of both: around zero where any is negative."""
+    """Returns (color scale, its end) for the scores of both: around zero if any is negative."""
     every = np.concatenate([np.ravel(each) for each in scores])
     reach = float(np.nanmax(np.abs(every), initial=0.0)) or 1.0
     if np.nanmin(every, initial=0.0) < 0:
@@ -42,7 +42,7 @@ def scale_of(scores: Sequence[np.ndarray], by_root: bool = False) -> tuple[Scale
 
 
 def score_map(scores: np.ndarray, title: str, form: str, scale: tuple[Scale, float]) -> Picture:
-    """Layers x heads of scores (layer, head), coloured on a scale that another map shares."""
+    """Returns layers x heads of scores (layer, head), colored on a scale shared with another map."""
     layer, head = np.divmod(np.arange(scores.size), scores.shape[1])
     names = [f"L{of}H{at}" for of, at in zip(layer, head, strict=True)]
     frame = pd.DataFrame({"layer": layer, "head": head, "name": names, "score": scores.ravel()})
@@ -63,7 +63,7 @@ def _score_map(title: str, form: str, n_layers: int, kind: Scale, reach: float) 
 
 
 def scatter(frame: pd.DataFrame, names: Sequence[str], form: str) -> Picture:
-    """A point a head of `rows`: across the first model's score, up the second's; on the line both are the same."""
+    """Returns one dot per head of `rows`: the first model's score across, the second's up; equal on the line."""
     ends = frame[["first", "second"]].to_numpy()
     low, high = (float(end(ends, initial=0.0)) for end in (np.nanmin, np.nanmax))
     n_layers = int(frame["layer"].max()) + 1
@@ -88,8 +88,8 @@ def _scatter(names: tuple[str, ...], form: str, n_layers: int, low: float, high:
 
 
 def in_words(found: Agreed, noun: str) -> str:
-    """Such as "Heads: SRCC **+0.97**, 95 % interval +0.94 to +0.99, p < 0.001; of the highest 30 % 8 of 9 are the
-    same"."""
+    """Returns a sentence such as "Heads: SRCC **+0.97**, 95 % interval +0.94 to +0.99, p < 0.001; of the highest 30 % 8
+    of 9 are the same"."""
     if found.srcc != found.srcc:
         return f"{noun}: SRCC undefined, as one of the two scores all alike"
     srcc, low, high = (number(each, sign=True) for each in (found.srcc, found.low, found.high))
@@ -99,14 +99,14 @@ def in_words(found: Agreed, noun: str) -> str:
 
 
 def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
-    """One row for each named pair of scores: how far the two agree."""
+    """Returns one row for each named pair of scores: how far the two agree."""
     return pd.DataFrame([{"of": name, **agreed(*pair).row()} for name, pair in pairs.items()])
 
 
 def draw_maps(
     scores: Sequence[np.ndarray], names: Sequence[str], title: str, form: str, key: str, by_root: bool = False
 ) -> dict[str, Picture]:
-    """Draws the two maps beside one another on one scale of colours; gives them for the downloads."""
+    """Draws the two maps side by side on one color scale; returns them for the downloads."""
     scale, pictures = scale_of(scores, by_root=by_root), {}
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
@@ -118,7 +118,7 @@ def draw_maps(
 
 
 def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:
-    """Draws the heads of `rows` whose scores differ most as a table; `write` says a score."""
+    """Draws the heads of `rows` whose scores differ most as a table; `write` formats a score."""
     places = list(farthest(frame["first"].to_numpy(), frame["second"].to_numpy(), n))
     titles = {"name": "Head", "first": names[0], "second": names[1], "difference": "Second less first"}
     shown = frame.iloc[places][list(titles)].reset_index(drop=True)
@@ -133,7 +133,7 @@ def draw_agreed(frame: pd.DataFrame, title: str, height: int) -> None:
     ends = zip(frame["low"], frame["high"], strict=True)
     signed = partial(number, sign=True)
     frame = frame.assign(interval=["–" if low != low else f"{signed(low)} to {signed(high)}" for low, high in ends])
-    about = {"overlap": "Of the 30 % highest of one, so many are among the other's.", "srcc": AGREED_HELP}
+    about = {"overlap": "How many of the 30 % highest of one are among the other's.", "srcc": AGREED_HELP}
     config = {column: st.column_config.Column(name, help=about.get(column)) for column, name in titles.items()}
     words: dict[str, Any] = {"srcc": signed, "p": partial(number, digits=3), "overlap": whole_percent}
     shown = written(frame[list(titles)], **words)

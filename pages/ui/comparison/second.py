@@ -1,4 +1,4 @@
-"""The second model of a comparison, on the screens that set two side by side."""
+"""The second model of a comparison, on the screens that compare two."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +19,8 @@ from pages.ui.page.tables import plain
 
 @dataclass
 class SecondDownloads:
-    """What a section on two models has drawn, for the downloads; nothing without a second one. `measurements`
-    are the second's."""
+    """The drawings of a section on two models, for the downloads; empty without a second model. `measurements` are the
+    second's."""
 
     second: Target | None = None
     pictures: dict[str, Picture] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class SecondDownloads:
     measurements: dict[str, Measurement[Any]] = field(default_factory=dict)
 
     def told(self, of: Origin) -> Origin:
-        """The screen's origin with the second model in it."""
+        """Returns the screen's origin with the second model added."""
         if self.second is None:
             return of
         requests = [*of.requests, *(of_second(each, self.second) for each in of.requests)]
@@ -39,8 +39,9 @@ class SecondDownloads:
 
 
 def second_model(setup: Setup) -> Target | None:
-    """The model that the sidebar's is compared with; None where there is none, or until its files are here and read,
-    which is said in its place: the page goes on. Both may then be in memory at once, where they fit."""
+    """Returns the model that the sidebar's is compared with. None if none is chosen, or until its files are here and
+    read, which is reported in its place while the page continues. Both may then be in memory at once, where they
+    fit."""
     spec, models = compared(setup.spec), session().models
     pair = frozenset() if spec is None else frozenset({setup.spec, spec})
     if models.pair != pair:
@@ -49,15 +50,15 @@ def second_model(setup: Setup) -> Target | None:
 
 
 def heading(first: Target, second: Target, help: str) -> None:
-    """Draws the heading of a section that compares them."""
+    """Draws the heading of a section that compares the two."""
     st.subheader(f"{plain(first.spec.in_words)} and {plain(second.spec.in_words)}", help=help, divider="gray")
     mark("comparison", "shown", first=first.spec.in_words, second=second.spec.in_words)
 
 
 def shapes_in_words(first: Target, second: Target) -> str:
-    """Why heads of the two cannot be paired; "" where they can."""
+    """Returns why heads of the two cannot be paired; "" if they can."""
     a, b = ((each.shape.n_layers, each.shape.n_heads) for each in (first, second))
     if a == b:
         return ""
-    told = (f"{plain(each.spec.in_words)} has {n[0]} layers of {n[1]} heads" for each, n in ((first, a), (second, b)))
-    return f"{', '.join(told)}: no head of one answers to a head of the other."
+    shapes = (f"{plain(each.spec.in_words)} has {n[0]} layers of {n[1]} heads" for each, n in ((first, a), (second, b)))
+    return f"{', '.join(shapes)}: no head of one answers to a head of the other."
