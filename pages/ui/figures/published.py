@@ -1,4 +1,4 @@
-"""Published accuracies of the full model, beside those measured here; no streamlit here."""
+"""Published accuracies of the full model, next to those measured here; no streamlit here."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ NOTE = "Published values: lm-evaluation-harness 0.3, all questions of the task"
 
 
 def in_words(target: Target, task: TaskSpec) -> str:
-    """What was published of the model for a task, and what was otherwise there; "" where nothing is comparable."""
+    """Describes the published accuracy of the model on a task, and how its conditions differed; "" if none is
+    comparable."""
     found = published_value(target.spec, task, target.bos)
     if found is None:
         return ""
@@ -23,7 +24,7 @@ def in_words(target: Target, task: TaskSpec) -> str:
 
 
 def of_tasks(target: Target, tasks: Sequence[TaskSpec]) -> tuple[dict[TaskSpec, float], str]:
-    """(the published accuracies, 0-1, by task, what they are in a sentence); ({}, "") where there is none."""
+    """Returns (the published accuracies, 0-1, by task, a sentence about them); ({}, "") if there are none."""
     known = {task: published_value(target.spec, task, target.bos) for task in tasks}
     there = {task: row for task, row in known.items() if row is not None}
     note = ", ".join(filter(None, [NOTE, _otherwise(list(there.values()), target)])) + "." if there else ""
@@ -31,7 +32,7 @@ def of_tasks(target: Target, tasks: Sequence[TaskSpec]) -> tuple[dict[TaskSpec, 
 
 
 def _otherwise(rows: Sequence[Published], target: Target) -> str:
-    """What was not as here, such as "without BOS"; "" where all was."""
+    """Returns the conditions that differed, such as "without BOS", or ""."""
     words = []
     if any(row.bos != target.bos for row in rows):
         words.append("with BOS" if rows[0].bos else "without BOS")

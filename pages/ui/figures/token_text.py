@@ -1,4 +1,4 @@
-"""The component that sets a text as text, each token tinted, with a readout beside it, and the token that is locked."""
+"""The component that sets a text as text, each token tinted, with a readout next to it, and the locked token."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,8 @@ def token_text(
 ) -> None:
     """Draws the text of `component_data`, tinted by `view` ("B − A", "A" or "B"); `words` name the two sides.
 
-    `full_nats` is the difference that gets full colour. The text is set anew only when other tokens are shown.
-    `lock`: what the address calls the locked token, where it is to be there.
+    `full_nats` is the difference that gets full colour. The text is rebuilt only when other tokens are shown.
+    `lock`: query parameter of the locked token, if it is kept in the address.
     """
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
     key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == "B − A" else LOSS_NATS
@@ -59,7 +59,7 @@ def token_text(
 
 
 def _on_locked(lock: str) -> None:
-    """Writes the token that was locked in the browser into the address."""
+    """Writes the token locked in the browser into the address."""
     token = _told().get("token")
     if lock:
         write(lock, "" if token is None else str(token))
@@ -72,9 +72,9 @@ def _told() -> dict[str, Any]:
 def component_data(
     a: TokenLosses, b: TokenLosses, tokens: range, landmarks: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What the component needs of these tokens: text, losses, ranks, likeliest tokens, and what lies before the part.
+    """Returns the component's data of these tokens: text, losses, ranks, likeliest tokens, and counts before the part.
 
-    `same_before` and `pair_before`: how often the token, and the two tokens in front of it, stand in earlier parts.
+    `same_before` and `pair_before`: how often the token, and the two tokens before it, occur in earlier parts.
     """
     start, stop = tokens.start, min(tokens.stop, len(a), len(b))
     shown = slice(start, stop)
@@ -99,8 +99,8 @@ def component_data(
 
 
 def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
-    """For each token in [start, stop): how often the `width` tokens ending at it (1) or just before it (2) stand in
-    front of `start`."""
+    """Returns for each token in [start, stop) how often the `width` tokens ending at it (1) or just before it (2) occur
+    before `start`."""
     if start < width:
         return [0] * (stop - start)
     key = ids.astype(np.int64)
@@ -111,7 +111,7 @@ def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
 
 
 def _numbers(values: np.ndarray, decimals: int) -> list[Any]:
-    """Rounded, with None where there is no number: JSON has no nan."""
+    """Returns rounded values, None for nan, which JSON lacks."""
     rounded = np.round(values.astype(np.float64), decimals).astype(object)
     rounded[~np.isfinite(values)] = None
     return rounded.tolist()

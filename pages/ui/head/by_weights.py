@@ -18,16 +18,16 @@ from pages.ui.page.work import Work, live
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
 HELP = (
     "The row of the OV circuit, W_E W_V W_O W_U with the norms folded in: what looking at this token raises and "
-    "lowers, whatever stands around it. In standard deviations over the vocabulary. Positions, and what other layers "
+    "lowers, whatever is around it. In standard deviations over the vocabulary. Positions, and what other layers "
     "write, are left out."
 )
 TYPED_HELP = "Any text; each of its tokens is a row. Most words begin with a blank: type ` fox`, not `fox`."
-MOST = 200  # letters of what is typed
+MOST = 200  # characters of the typed text
 EXAMPLE = " fox"
 
 
 def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its tables for the downloads."""
+    """Draws the section; returns its tables for the downloads."""
     words_at, typed_at = st.columns([3, 2], vertical_alignment="bottom")
     words_at.subheader("What it says of a token, by weights", help=HELP)
     look = {"placeholder": f"such as “{EXAMPLE}”", "max_chars": MOST, "help": TYPED_HELP}
@@ -50,7 +50,7 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
 
 
 def _of_typed(known: Known, typed: str) -> OvTokens | None:
-    """What is known of the tokens that are typed; while it is measured the page says so."""
+    """Returns the result for the typed tokens; while it is measured, the page reports that."""
     since_s = time.monotonic()
     wanted = ov_tokens(known.target, typed, known.asked.head)
     found = wanted.stored(session())

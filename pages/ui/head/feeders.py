@@ -1,4 +1,4 @@
-"""Which earlier heads feed its keys: as a chart and a table whose rows lead to their own pages."""
+"""The earlier heads that feed its keys, as a chart and a table whose rows open their pages."""
 
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ SHOWN = 40
 
 
 def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its chart and table for the downloads."""
+    """Draws the section; returns its chart and table for the downloads."""
     st.subheader("Which heads feed it", help=HELP)
     if not known.asked.head[0]:
         st.caption("None: its layer is the first, and its keys are made of the tokens and positions alone.")
@@ -54,6 +54,6 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
 
 
 def _open(key: str, names: tuple[str, ...]) -> None:
-    """Callback: shows the head of the selected row."""
+    """Shows the head of the selected row; for callbacks."""
     for row in st.session_state[key]["selection"]["rows"]:
         go_to(names[row])

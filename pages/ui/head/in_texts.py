@@ -1,4 +1,4 @@
-"""In a built-in text: where the head looks, which tokens it raises there, and what the text loses without it."""
+"""In a built-in text: where the head looks, which tokens it raises there, and the text's losses without it."""
 
 from functools import partial
 
@@ -31,7 +31,7 @@ WORDS = {"a": "with it", "b": "without", "change": "Change", "better": SIGNS[0],
 
 
 def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its picture and tables for the downloads."""
+    """Draws the section; returns its picture and tables for the downloads."""
     found, titles = known.found, list(built_in())
     head_at, text_at = st.columns([3, 2], vertical_alignment="bottom")
     head_at.subheader("In the built-in texts")

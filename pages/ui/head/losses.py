@@ -1,4 +1,4 @@
-"""What is lost without the head on tasks and in context, and where it stands by every criterion."""
+"""Losses without the head on tasks and in context, and its rank by every criterion."""
 
 import pandas as pd
 import streamlit as st
@@ -23,11 +23,11 @@ CONTEXT_HELP = "Loss around the 500th token less that around the 50th (± 10), o
 
 
 def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its charts and tables for the downloads."""
+    """Draws the section; returns its charts and tables for the downloads."""
     found, pictures = known.found, {}
     effects, places = tables.effect_rows(found), tables.place_rows(found)
     if not known.asked.tasks:
-        st.caption("Choose a task to see what is lost on it without the head, and how important it is for it.")
+        st.caption("Choose a task to see its loss without the head, and the head's importance for it.")
         return {}, {}
     effects_at, places_at = st.container(key="wraps losses").columns(2, gap="large")
     with effects_at:

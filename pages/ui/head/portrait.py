@@ -13,7 +13,7 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import number
 
 STRIP, PROBE, TEXT = "Scores among all heads", "Pattern on random tokens", "Pattern in a text"
-STRIP_HELP = "Each tick is a head, the dot is this one; every row has a scale of its own. " + " ".join(
+STRIP_HELP = "Each tick is a head, the dot is this one; every row has its own scale. " + " ".join(
     f"*{title}*: {ABOUT[score][0].lower()}{ABOUT[score][1:]}" for score, title in TITLES.items()
 )
 PROBE_HELP = (
@@ -25,7 +25,7 @@ SHORT_OF = {"bansal": "Bansal's variant"}
 
 
 def draw_portrait(known: Known) -> dict[str, Picture]:
-    """Draws them; gives the pictures for the downloads."""
+    """Draws both; returns the pictures for the downloads."""
     found, pictures = known.found, {}
     wraps = st.container(key="wraps portrait")
     strip_at, probe_at, text_at = wraps.columns([16 if presenting() else 11, 9, 9], gap="medium")
