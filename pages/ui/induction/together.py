@@ -1,4 +1,5 @@
-"""What the strongest induction heads do together for a task: its accuracy without sets of them, beside random sets."""
+"""The joint effect of the strongest induction heads on a task: its accuracy without sets of them, next to random
+sets."""
 
 import time
 
@@ -20,11 +21,12 @@ from pages.ui.induction.effects import N_QUESTIONS, questions_of
 from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work, live
 
-ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; what is done is kept."
+ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; finished work is kept."
 
 
 def rows_of(target: Target, answers: dict[HeadSet, Answers]) -> pd.DataFrame:
-    """One row a set: which heads, accuracy without them, the change against the full model, gained, lost and p."""
+    """Returns one row per set: its heads, accuracy without them, the change against the full model, gained, lost and
+    p."""
     full, values = answers.get(HeadSet()), {}
     for each, found in answers.items():
         change = paired((full or found).correct, found.correct)
@@ -34,13 +36,13 @@ def rows_of(target: Target, answers: dict[HeadSet, Answers]) -> pd.DataFrame:
 
 
 def answers_without(setup: Setup, target: Target, task: TaskSpec) -> Measurement[dict[HeadSet, Answers]]:
-    """The answers without each set so far, to the same questions as without single heads."""
+    """Returns the measurement of the answers without each set so far, to the questions asked without single heads."""
     about = ("without sets", task, setup.data_dir)
     return deferred(target, about, lambda session: set_answers(target, questions_of(setup, task, session)))
 
 
 def draw(setup: Setup, target: Target, task: TaskSpec) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
-    """Draws the section; gives its chart and table for the downloads."""
+    """Draws the section; returns its chart and table for the downloads."""
     since_s = time.monotonic()
     st.subheader("What the best of them do together", help=f"{head_sets.HELP} {N_QUESTIONS} questions.")
     work = Work("effects together", "Heads together", answers_without(setup, target, task), priority=2)
