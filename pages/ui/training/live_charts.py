@@ -1,4 +1,4 @@
-"""Charts of a run that is being trained, which grow with its log: DataFrame in, picture out.
+"""Charts of a run that is being trained, which grow with its log: takes a DataFrame, returns a picture.
 
 The axis of tokens reaches to the end of the run from the start, so that lines grow and nothing else moves.
 """
@@ -24,7 +24,7 @@ Log = Sequence[Mapping[str, Any]]
 
 
 def head_rows(log: Log, who: str) -> pd.DataFrame:
-    """One row a head and look: who, tokens, layer, name, and both scores."""
+    """Returns one row per head and log entry: who, tokens, layer, name, and both scores."""
     rows = [
         {"who": who, "tokens": line["tokens"], "layer": layer, "name": f"L{layer}H{head}",
          **{score: line[score][layer][head] for score in HEADS}}
@@ -34,13 +34,13 @@ def head_rows(log: Log, who: str) -> pd.DataFrame:
 
 
 def rows_of(log: Log, who: str) -> pd.DataFrame:
-    """One row a look: who, tokens, loss, in-context score and the loss of both copies."""
+    """Returns one row per log entry: who, tokens, loss, in-context score and the loss of both copies."""
     names = ["tokens", *NATS, *COPIES]
     return pd.DataFrame([{"who": who, **{name: line[name] for name in names}} for line in log], columns=["who", *names])
 
 
 def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Picture]:
-    """The charts by their titles: of the run in colour, of its control in grey."""
+    """Returns the charts by title: of the run in color, of its control in gray."""
     heads = pd.concat([head_rows(log, RUN), head_rows(control, CONTROL)])
     rows = pd.concat([rows_of(log, RUN), rows_of(control, CONTROL)])
     copies = rows.melt(["who", "tokens"], list(COPIES), "copy", "nats").replace({"copy": COPIES})

@@ -1,4 +1,4 @@
-"""Olsson et al.'s statements on training, and which of them hold over every run that was measured here."""
+"""Olsson et al.'s statements on training, and which of them hold over every run measured here."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ CAPTION = (
 
 
 def statements(sources: Mapping[str, RunSource]) -> tuple[dict[str, Drawn], dict[str, Table]]:
-    """Draws the statements as a table, and gives it for the files."""
+    """Draws the statements as a table, and returns it for the files."""
     st.caption(CAPTION)
     known = [each for source in sources.values() if (each := trajectory_of(source)) is not None]
     of = hashlib.sha256(b"".join(each.token_losses.tobytes() + each.icl.tobytes() for each in known)).hexdigest()
