@@ -30,7 +30,7 @@ from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.importance import charts, tables
 from pages.ui.importance.beside import FirstImportance
-from pages.ui.importance.beside import draw as draw_beside
+from pages.ui.importance.beside import draw as draw_second
 from pages.ui.importance.divisors import draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT, SAMPLE
@@ -130,7 +130,7 @@ if scores := found["ffns"].scores:
     st.markdown(words)
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)
 
-beside = draw_beside(
+second = draw_second(
     setup, FirstImportance(replace(setting, aggregate=how), target, tasks, front, what, found), since_s
 )
 
@@ -160,5 +160,5 @@ requests = [
 ]
 measurements = {KINDS[kind]: survey(target, setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
 of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-origin = beside.told(Origin("Importance", requests, measurements, of, says))
-closing(origin, files | beside.tables, pictures | beside.pictures)
+origin = second.told(Origin("Importance", requests, measurements, of, says))
+closing(origin, files | second.tables, pictures | second.pictures)

@@ -26,7 +26,7 @@ from pages.ui.page.work import Work, live
 
 require_frame("pages/in_context.py")
 ABLATE_HELP = (
-    f"{{:,}} passes over texts of {MIN_TOKENS} tokens, in the background, text by text. What is finished is shown and "
+    f"{{:,}} passes over texts of {MIN_TOKENS} tokens, in the background, text by text. Finished texts are shown and "
     "stored."
 )
 WHICH_HELP = (

@@ -20,7 +20,7 @@ from pages.ui.page.tables import mask_in_words
 @dataclass(frozen=True)
 class Said:
     """The results so far: the mask, the likeliest next tokens of the full and of the pruned model, and the continuation
-    of each. With nothing pruned there is no second one."""
+    of each. With nothing pruned, those of the pruned model are None."""
 
     mask: Mask | None = None
     next: NextTokens | None = None

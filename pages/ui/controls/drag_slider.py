@@ -1,6 +1,6 @@
 """A slider that reports while it moves, with a box to type its level into; both show the level during a drag.
 
-What is set is in a number field of Streamlit's, which is bound to the address and hidden by the stylesheet: on its own
+The level is in a number field of Streamlit's, which is bound to the address and hidden by the stylesheet: on its own
 it would show the previous level during a drag. When the slider is released or rests, or a number is typed, the level is
 written into that field, once.
 """

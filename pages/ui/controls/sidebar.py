@@ -41,7 +41,7 @@ PRECISION_HELP = (
 )
 MEMORY_HELP = (
     "Main memory, when this page was drawn. The rest: libraries, about half a gigabyte once a model was loaded, work "
-    "under way, and what is kept for the next time. What long work frees goes back to the system."
+    "under way, and caches. Memory that long work frees goes back to the system."
 )
 PLACES_HELP = (
     "The model is larger than one device, or you have set HEADROOM_PLACE. Its layers run where the others do, so that "

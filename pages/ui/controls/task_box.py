@@ -24,7 +24,7 @@ def task_box(
     **more: Any,
 ) -> str:
     """Draws the box, bound to the address; returns the name of a task or the path of a file. `add` is called when the
-    last entry is chosen, and the task stays as it was; without it there is no such entry.
+    last entry is chosen, and the task stays as it was; without it, that entry is missing.
 
     New names cannot be typed into the box itself: Streamlit puts "Add: ..." first and takes it on Enter, so that
     "transl" became a task of that name.

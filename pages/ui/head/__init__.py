@@ -4,7 +4,7 @@
 `measuring`: stored parts, cheap ones measured on opening, and a button for each missing part
 `portrait`: its scores among all heads, and its pattern on random tokens and in a text
 `losses`: losses without it, and its rank by every criterion
-`idealised`: how much of its effect remains with an ideal pattern in place of its own
+`idealised`: how much of its effect remains with an ideal pattern instead
 `in_texts`: where it looks in a text, which tokens it raises there, and the text's losses without it
 `by_weights`: which tokens it raises wherever it looks at one
 `feeders`: which earlier heads feed it

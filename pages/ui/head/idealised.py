@@ -1,4 +1,4 @@
-"""The head with an ideal pattern in place of its own: how much of its effect remains."""
+"""The head with an ideal pattern instead of its real one: how much of its effect remains."""
 
 import altair as alt
 import pandas as pd

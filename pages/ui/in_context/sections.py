@@ -79,7 +79,7 @@ MAPS = {
 
 @dataclass(frozen=True)
 class Controls:
-    """The settings of the controls above the figures; `source` is None while there is no text."""
+    """The settings of the controls above the figures; `source` is None without a text."""
 
     source: Source | None
     around: int

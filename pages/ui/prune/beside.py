@@ -109,29 +109,34 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
 
 
 def with_second(
-    points: pd.DataFrame, now: pd.DataFrame, beside: Beside, axis: Axis, n: int
+    points: pd.DataFrame, now: pd.DataFrame, compared: Beside, axis: Axis, n: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The first model's points of the curve and its position, and the second's after them, named."""
+    """Returns the first model's points of the curve and its position, and the second's after them, named."""
     moving = dragging.moving()
-    more = beside.curve(axis) if moving in ([], [axis]) else points[:0]
-    second = beside.answers(n)
-    here = now[:0] if moving else now_point(beside.x, axis, second, second.mask)
+    more = compared.curve(axis) if moving in ([], [axis]) else points[:0]
+    second = compared.answers(n)
+    here = now[:0] if moving else now_point(compared.x, axis, second, second.mask)
     named = zip(((points, more), (now, here)), ("measured", "now"), strict=True)
     found = []
     for (first, other), series in named:
-        of = (first.assign(series=series, model=beside.names[0]), other.assign(series="second", model=beside.names[1]))
+        of = (
+            first.assign(series=series, model=compared.names[0]),
+            other.assign(series="second", model=compared.names[1]),
+        )
         found.append(pd.concat(of, ignore_index=True))
     return found[0], found[1]
 
 
-def with_second_model(of: Origin, x: Experiment, beside: Beside, found: AnswersSoFar) -> Origin:
+def with_second_model(of: Origin, x: Experiment, compared: Beside, found: AnswersSoFar) -> Origin:
     """Returns the screen's origin with the second model added to its request, measurements and sentences."""
-    n, second = x.n_taken(found), beside.x
-    measurements = {**of.measurements, "Second model": accuracies(second, beside.mask, beside.names[1])}
+    n, second = x.n_taken(found), compared.x
+    measurements = {**of.measurements, "Second model": accuracies(second, compared.mask, compared.names[1])}
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
-    both = pair(found, beside.answers(n))
+    both = pair(found, compared.answers(n))
     says = (
-        [] if both is None else [f"{plain(beside.names[1])}: {percent(both.second.acc)}", in_words(both, beside.names)]
+        []
+        if both is None
+        else [f"{plain(compared.names[1])}: {percent(both.second.acc)}", in_words(both, compared.names)]
     )
-    about = f"{of.about} · compared with {beside.names[1]}"
+    about = f"{of.about} · compared with {compared.names[1]}"
     return replace(of, requests=[against], measurements=measurements, says=[*of.says, *says], about=about)

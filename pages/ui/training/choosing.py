@@ -82,7 +82,7 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
     short = short_labels(full, recipes)
     short_names, names = {name: typeset(label) for name, label in short.items()}, list(found)
     if not names:
-        st.info("There are no runs yet: train one below, or give a folder with runs.", icon=":material/school:")
+        st.info("No runs yet: train one below, or give a folder with runs.", icon=":material/school:")
         return RunChoice((), (), found, short_names, folder, False, None)
     draw = partial(runs_at.multiselect, "Runs", names, format_func=short_names.__getitem__, help=RUNS_HELP)
     older = {name: (full[name], short[name]) for name in names}

@@ -1,4 +1,4 @@
-"""The Prune screen's second figure: perplexity of a text under the same mask, measured behind the accuracy."""
+"""The Prune screen's second figure: perplexity of a text under the same mask, measured after the accuracy."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from pages.ui.prune import dragging
 from pages.ui.prune.screen import PruneResult
 
 SLOT = "perplexity"
-PRIORITY = 4  # behind all that estimates take, before the neighbouring levels
+PRIORITY = 4  # after the estimates' work, before the neighboring levels
 SOON_S = 2.0  # what takes no longer shows no progress: a bar that comes and goes would move what stands below
 TEXT = "The ferry"  # the text at first: written for this app, so that older models were not trained on it
 HELP = (

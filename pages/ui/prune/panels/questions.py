@@ -196,7 +196,7 @@ def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
         marked = [f"**{score}**" if answers.predicted[at] == choice else score
                   for score, answers in zip(scores, (full, pruned), strict=True)]  # fmt: skip
         rows.append(f"| {plain(name)} | {'right' if choice in question.golds else ''} | {' | '.join(marked)} |")
-    st.markdown("\n".join(rows), help="Log-likelihoods; each model answers what is bold.")
+    st.markdown("\n".join(rows), help="Log-likelihoods; each model's answer is bold.")
 
 
 def _before(x: Experiment, full: Answers, at: int) -> str:
