@@ -72,15 +72,15 @@ STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
 
 @dataclass(frozen=True)
 class Levels:
-    """The pruning chosen by the controls: `typed` is the text of a mask, `task` the task of the importance."""
+    """The pruning chosen by the controls."""
 
-    task: TaskSpec
-    ranking: str
-    heads_permille: int
-    ffns_permille: int
-    typed: str
-    layers_permille: int = 0
-    layers_by: str = "influence"
+    task: TaskSpec  # whose importance orders the components
+    ranking: str  # the pruning order of heads and FFNs
+    heads_permille: int  # pruning level of heads
+    ffns_permille: int  # pruning level of FFNs
+    typed: str  # the text of a mask
+    layers_permille: int = 0  # pruning level of whole layers
+    layers_by: str = "influence"  # the pruning order of layers
 
     def pruning(self, shape: ModelShape) -> Pruning:
         """Returns the pruning of a model of `shape`; UsageError if the mask cannot be read."""

@@ -54,15 +54,14 @@ def draw_pair(
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """Every two tasks at one shot count, their names in order, and the comparison's settings: rankings of n components.
-    `own_scale`: colors are scaled to the data."""
+    """Every two tasks at one shot count, and how they are compared."""
 
-    rows: pd.DataFrame
-    names: Sequence[str]
-    method: str
-    shots: int
-    n: int
-    own_scale: bool
+    rows: pd.DataFrame  # one row per pair
+    names: Sequence[str]  # of the tasks, in order
+    method: str  # of the correlation
+    shots: int  # the shot count
+    n: int  # components in each ranking
+    own_scale: bool  # colors are scaled to the data
 
 
 def draw_tasks(

@@ -26,12 +26,12 @@ REDRAW_S = 2.0
 class Known:
     """The results on a head so far, and the work that measures the rest."""
 
-    target: Target
-    asked: HeadRequest
-    found: Portrait
-    work: Work[Portrait]
-    since_s: float
-    is_read: bool = False
+    target: Target  # the model
+    asked: HeadRequest  # the request of all parts
+    found: Portrait  # the results so far
+    work: Work[Portrait]  # measures all missing parts
+    since_s: float  # when the page read them (time.monotonic)
+    is_read: bool = False  # everything stored has been read
 
     def part(self, *names: str) -> Work[Portrait]:
         """Returns the work of these parts, in their own slot."""

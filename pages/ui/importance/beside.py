@@ -33,15 +33,14 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 
 @dataclass(frozen=True)
 class FirstImportance:
-    """The first model as the screen shows it: the tasks, the highlighted one, the head score, and by kind their results
-    so far."""
+    """The first model as the screen shows it."""
 
-    setting: StudySettings
-    target: Target
-    tasks: Sequence[TaskSpec]
-    front: TaskSpec
-    what: str
-    known: Mapping[str, Survey]
+    setting: StudySettings  # of its survey
+    target: Target  # the model
+    tasks: Sequence[TaskSpec]  # those chosen
+    front: TaskSpec  # the highlighted task
+    what: str  # the head score
+    known: Mapping[str, Survey]  # the results so far, by kind
 
     def by(self, kind: str) -> str:
         """Returns the score shown of heads or FFNs."""

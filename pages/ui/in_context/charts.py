@@ -23,7 +23,7 @@ ZERO = pd.DataFrame({"at": [0.0]})
 
 
 def loss_curve(frame: pd.DataFrame) -> charts.Picture:
-    """Returns loss against token index, with 95 % bands; `frame` as `tables.curves` gives it."""
+    """Returns loss against token index, with 95 % bands; `frame` of `tables.curves`."""
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
     highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
     return charts.picture(
@@ -41,7 +41,7 @@ def _loss_curve(highest: int, last: float, drawn: tuple[str, ...]) -> charts.Tem
 
 
 def slope_chart(frame: pd.DataFrame) -> charts.Picture:
-    """Returns d loss / d ln(index) against token index, with 95 % bands; `frame` as `tables.slopes` gives it."""
+    """Returns d loss / d ln(index) against token index, with 95 % bands; `frame` of `tables.slopes`."""
     lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
     return charts.picture(
         _slope_chart(lowest, highest, float(frame["last"].max()), _drawn(frame)), points=_named(frame), zero=ZERO

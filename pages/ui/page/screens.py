@@ -18,13 +18,13 @@ CSS = Path(__file__).with_suffix(".css")  # of the heading
 
 @dataclass(frozen=True)
 class Screen:
-    """A screen: `file` in pages/, its title and icon, one sentence of purpose, and one action to try."""
+    """A screen of the app."""
 
-    file: str
-    title: str
-    icon: str
-    purpose: str
-    action: str
+    file: str  # in pages/
+    title: str  # in the navigation and the heading
+    icon: str  # in the navigation
+    purpose: str  # one sentence
+    action: str  # one thing to try
     compares: bool = False  # compares two models
 
 

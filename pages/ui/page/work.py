@@ -55,21 +55,18 @@ class Action(Generic[T]):
 
 @dataclass(frozen=True)
 class Work(Generic[T]):
-    """A task for the worker: its place on the screen (`slot`), its title, and its measurement or action.
+    """A task for the worker.
 
     A slot holds the work of one key at a time; tabs that show the same work share it, another key replaces it.
-    `while_seen`: background work, which pauses while no page shows it (calls `now`). `takes` gives the seconds it
-    is forecast to take or None, in place of the measurement's own forecast. `owner`: the key of the work that this one
-    reads the stored results of, if any.
     """
 
-    slot: str
-    title: str
-    of: Measurement[T] | Action[T]
-    priority: int = 0
-    while_seen: bool = False
-    takes: Callable[[], float | None] | None = None
-    owner: str = ""
+    slot: str  # its place on the screen
+    title: str  # its name in progress lines
+    of: Measurement[T] | Action[T]  # the computation
+    priority: int = 0  # lower runs first
+    while_seen: bool = False  # background work, which pauses while no page shows it (calls `now`)
+    takes: Callable[[], float | None] | None = None  # replaces the measurement's own forecast
+    owner: str = ""  # key of the work whose stored results this one reads, if any
 
     @property
     def key(self) -> str:

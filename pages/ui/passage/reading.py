@@ -28,19 +28,16 @@ class PassageModel:
 
 @dataclass(frozen=True)
 class PassageControls:
-    """One setting of all controls. `a` is the model compared with, `whole` is B before pruning.
+    """One setting of all controls."""
 
-    `named` is the field of a request that names the text.
-    """
-
-    name: str
-    text: str
-    landmarks: tuple[Landmark, ...]
-    named: Mapping[str, Any]
-    data_dir: str | None
-    a: PassageModel
-    whole: PassageModel
-    pruning: Pruning
+    name: str  # of the text
+    text: str  # its content
+    landmarks: tuple[Landmark, ...]  # places worth a look
+    named: Mapping[str, Any]  # the field of a request that names the text
+    data_dir: str | None  # folder of task data
+    a: PassageModel  # the model compared with
+    whole: PassageModel  # B before pruning
+    pruning: Pruning  # of B
 
     @property
     def known_order(self) -> Orders | None:

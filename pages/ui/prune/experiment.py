@@ -54,20 +54,15 @@ class AnswersSoFar:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One setting of all controls.
+    """One setting of all controls."""
 
-    `judged` are the questions accuracy is measured on (validation), `train` those importance is measured on (None until
-    they are rendered). Measuring stops early where the accuracy's 95 % interval is within `width` points either way (0:
-    never).
-    """
-
-    target: Target
-    data_dir: str | None
-    judged: Requests
-    train: Requests | None
-    limit: int
-    pruning: Pruning
-    width: int = 0
+    target: Target  # the model
+    data_dir: str | None  # folder of task data
+    judged: Requests  # questions that accuracy is measured on (validation)
+    train: Requests | None  # questions that importance is measured on; None until they are rendered
+    limit: int  # the most questions asked
+    pruning: Pruning  # levels, order and mask
+    width: int = 0  # stop once the accuracy's 95 % interval is within this many points either way (0: never)
 
     @property
     def shape(self) -> ModelShape:

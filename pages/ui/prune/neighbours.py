@@ -21,15 +21,14 @@ OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "est
 
 @dataclass
 class Idle:
-    """What one run of the page, at `since_s` on `time.monotonic`, leaves to be measured along one axis: `levels`, in
-    this order."""
+    """The idle work that one run of the page leaves to be measured."""
 
-    x: Experiment
-    axis: Axis
-    known: Evidence
-    levels: tuple[int, ...]
-    since_s: float
-    drawn: bool = False
+    x: Experiment  # the experiment
+    axis: Axis  # whose level varies
+    known: Evidence  # its scores so far
+    levels: tuple[int, ...]  # to be measured, in this order
+    since_s: float  # when the page ran (time.monotonic)
+    drawn: bool = False  # a page with it has been drawn
 
     @property
     def work(self) -> Work[Curve]:

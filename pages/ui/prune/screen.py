@@ -70,20 +70,19 @@ class PruneResult(Found):
 
 @dataclass
 class PruneScreen:
-    """The settings of the controls above the sliders, and the results and drawings of the run that set them. `whole`:
-    the whole page runs; afterwards it is the fragment with the sliders alone."""
+    """The settings of the controls above the sliders, and the results and drawings of the run that set them."""
 
-    setup: Setup
-    task: TaskSpec
-    limit: int
-    width: int
-    ranking: str
+    setup: Setup  # of the sidebar
+    task: TaskSpec  # the chosen task
+    limit: int  # the most questions asked
+    width: int  # where measuring stops early, in points (0: never)
+    ranking: str  # the pruning order
     postponed: bool  # nothing is measured before the browser has drawn this once
-    whole: bool = True
-    shown: PruneResult | None = None
-    since_s: float = field(default_factory=time.monotonic)
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    whole: bool = True  # the whole page runs, not only the fragment with the sliders
+    shown: PruneResult | None = None  # the last results
+    since_s: float = field(default_factory=time.monotonic)  # when the page ran
+    pictures: dict[str, Picture] = field(default_factory=dict)  # by title, for the downloads
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # by title, for the downloads
 
     def look(self, percent: Mapping[Axis, int], typed: str, layers_by: str) -> PruneResult:
         """Returns the results at these levels; missing ones are being measured, unless a slider is dragged."""

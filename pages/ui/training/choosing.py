@@ -48,16 +48,15 @@ SCALE_HELP = "Tokens trained on, evenly or by their logarithm: the early steps t
 
 @dataclass(frozen=True)
 class RunChoice:
-    """The choices of the controls: the measured runs, the others (`unmeasured`), the source of each, the folder of the
-    user's runs, whether the axis is logarithmic, and the run whose snapshots other screens open."""
+    """The choices of the controls."""
 
-    runs: tuple[DrawnRun, ...]
-    unmeasured: tuple[str, ...]
-    sources: dict[str, RunSource]
-    labels: dict[str, str]
-    folder: Path
-    log: bool
-    followed: RunSource | None
+    runs: tuple[DrawnRun, ...]  # the measured runs
+    unmeasured: tuple[str, ...]  # names of the other runs
+    sources: dict[str, RunSource]  # of all runs, by name
+    labels: dict[str, str]  # of all runs, by name
+    folder: Path  # of the user's runs
+    log: bool  # the axis is logarithmic
+    followed: RunSource | None  # the run whose snapshots other screens open
 
 
 def default_folder() -> Path:
