@@ -68,14 +68,17 @@ _PATTERN = component("headroom_attention_pattern", html=NOTHING, js=HAND_OVER)
 def attention_view(packet: bytes, on_heads: Callable[[], None], of: str) -> dict[str, Any]:
     """Draws text, map and readout of `overview_packet`; returns the token and switches for `pattern_packet`. Calls
     `on_heads` when heads are chosen, see `asked_heads`. `of` is the text."""
-    look = {"token": token_field(TOKEN, of), "switches": unseen_field("Switches", SWITCHES, _as_switches).split(",")}
+    look = {
+        "token": token_field(TOKEN, of),
+        "switches": unseen_field("Switches", SWITCHES, _normalize_switches).split(","),
+    }
     _VIEW(key=VIEW, data=packet, on_heads_change=on_heads, on_look_change=_on_look)
-    return look | {"number": _told("look").get("number", 0)}
+    return look | {"number": _last_report("look").get("number", 0)}
 
 
 def asked_heads() -> list[str]:
     """Returns the names of the heads last chosen in the browser."""
-    return list(_told("heads").get("names", []))
+    return list(_last_report("heads").get("names", []))
 
 
 def hand_over(packet: bytes) -> None:
@@ -90,7 +93,7 @@ def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.n
     `rows`, such as ":", limits pointing to these tokens.
     """
     n_layers, n_heads, side, _ = seen.thumbnails.shape
-    unit, raised = _fixed(seen.raised_nats)
+    unit, raised = _quantize(seen.raised_nats)
     meta = {"of": of, "name": name, "pieces": seen.pieces, "first": seen.first_text, "unit": unit, "rows": rows}
     meta |= {"starts": places_to_start(seen), "layers": n_layers, "heads": n_heads, "side": side}
     meta |= {"pruned": names_of(np.argwhere(~np.array(mask.heads)))}
@@ -103,7 +106,7 @@ def pattern_packet(of: str, heads: Sequence[str], view: HeadView, look: Mapping[
     """Returns the pattern of the chosen heads, two bytes per number: the lower triangle, or for a long text the largest
     sources of each destination with their indices. `look` is the return value of `attention_view`."""
     n = len(view.pattern)
-    unit, raised = _fixed(view.raised_nats)
+    unit, raised = _quantize(view.raised_nats)
     tables = {"attention": np.round(view.pattern * 65535).astype("<u2"), "nats": raised}
     arrays: dict[str, np.ndarray] = {}
     for name, table in tables.items():
@@ -112,7 +115,7 @@ def pattern_packet(of: str, heads: Sequence[str], view: HeadView, look: Mapping[
         else:
             at = np.argpartition(-np.abs(table.astype(np.int32)), N_LARGEST, axis=1)[:, :N_LARGEST]
             arrays |= {name: np.take_along_axis(table, at, 1), f"{name}_at": at.astype("<u2")}
-    meta = {"of": of, "heads": list(heads), "number": _told("heads").get("number", 0), "unit": unit}
+    meta = {"of": of, "heads": list(heads), "number": _last_report("heads").get("number", 0), "unit": unit}
     meta["look"] = dict(look)
     return pack(meta | ({} if n <= WHOLE_ROWS else {"k": N_LARGEST}), arrays)
 
@@ -129,14 +132,14 @@ def pack(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     return len(head).to_bytes(4, "little") + head + bytes(body)
 
 
-def _fixed(values: np.ndarray) -> tuple[float, np.ndarray]:
+def _quantize(values: np.ndarray) -> tuple[float, np.ndarray]:
     """Returns (unit, two-byte integers): values = unit * numbers, exact to a 65,000th of the largest."""
     values = values.astype(np.float32)
     unit = float(np.abs(values).max(initial=0)) / 32767 or 1.0
     return unit, np.round(values / unit).astype("<i2")
 
 
-def _as_switches(text: str) -> str | None:
+def _normalize_switches(text: str) -> str | None:
     words = text.split(",")
     fits = len(words) == len(CHOICES) and all(word in known for word, known in zip(words, CHOICES, strict=True))
     return text if fits else None
@@ -144,12 +147,12 @@ def _as_switches(text: str) -> str | None:
 
 def _on_look() -> None:
     """Writes the locked token and the switches into the address."""
-    look = _told("look")
+    look = _last_report("look")
     token = look.get("token")
     write(TOKEN, "" if token is None else str(token))
     write(SWITCHES, ",".join(look.get("switches", [])))
 
 
-def _told(what: str) -> dict[str, Any]:
+def _last_report(what: str) -> dict[str, Any]:
     """Returns the view's last report of "heads" or of its "look"."""
     return (st.session_state.get(VIEW) or {}).get(what) or {}

@@ -50,7 +50,7 @@ def choose_text(
 
     None only if a remembered text has just been deleted in another tab.
     """
-    built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own()
+    built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own_text()
     options = [*built_in, *names, *([own.name] if own else [])]
     key, choice_at, own_at = f"{prefix}_text", *where.columns([5, 4], vertical_alignment="bottom")
     asked = st.query_params.get(key) if key not in st.session_state else None
@@ -63,21 +63,21 @@ def choose_text(
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
-    return _named(str(name))
+    return _find_text(str(name))
 
 
 def chosen_text(prefix: str, default: str) -> Chosen:
     """Returns the present choice of `choose_text`, for a page that needs it before that is drawn; the default if there
     is no such text."""
     key = f"{prefix}_text"
-    found = _named(str(st.session_state.get(key) or st.query_params.get(key) or default)) or _named(default)
+    found = _find_text(str(st.session_state.get(key) or st.query_params.get(key) or default)) or _find_text(default)
     assert found is not None
     return found
 
 
-def _named(name: str) -> Chosen | None:
+def _find_text(name: str) -> Chosen | None:
     """Returns the text of that name, or None."""
-    own, built_in = _own(), {passage.title: passage for passage in passages(long=True)}
+    own, built_in = _own_text(), {passage.title: passage for passage in passages(long=True)}
     if own and name == own.name:
         return own
     if name in built_in:
@@ -86,7 +86,7 @@ def _named(name: str) -> Chosen | None:
     return None if text is None else Chosen(name, text, remembered=True)
 
 
-def _own() -> Chosen | None:
+def _own_text() -> Chosen | None:
     return st.session_state.get(OWN)
 
 
@@ -141,7 +141,7 @@ def _titles() -> list[str]:
 
 
 def _remember(key: str) -> None:
-    own, name = _own(), st.session_state[f"{key}_name"].strip()
+    own, name = _own_text(), st.session_state[f"{key}_name"].strip()
     if name in _titles():
         raise HeadroomError(f"{name!r} is the title of a built-in passage; choose another name")
     if own is not None:

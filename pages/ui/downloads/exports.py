@@ -121,7 +121,7 @@ def to_html(sheet: Sheet) -> bytes:
     specs = [charts.file_spec(sheet.picture(name), name) for name in sheet.pictures]
     figures = "".join(f'<figure><div id="picture{number}"></div></figure>' for number in range(len(specs)))
     tables = "".join(map(partial(_table, sheet), sheet.tables))
-    says = "".join(f"<p>{_marked(line)}</p>" for line in origin.says)
+    says = "".join(f"<p>{_to_html_line(line)}</p>" for line in origin.says)
     known = facts(each for part in parts for each in part.receipts)
     how = "<br>".join(html.escape(f"{name}: {'; '.join(each)}") for name, each in known.items() if each)
     title = html.escape(f"{origin.screen}: {origin.about}")
@@ -140,7 +140,7 @@ def to_html(sheet: Sheet) -> bytes:
 <pre>{html.escape(origin.python)}</pre>
 <p class="quiet">{html.escape(sheet.link)}</p>
 <script type="application/json" id="specs">{_as_json(specs)}</script>
-<script>{_script(vl_convert.javascript_bundle(EXPOSED, VEGA_LITE))}</script><script>{DRAW}</script>
+<script>{_escape_script(vl_convert.javascript_bundle(EXPOSED, VEGA_LITE))}</script><script>{DRAW}</script>
 </body></html>
 """.encode()
 
@@ -152,7 +152,7 @@ def _table(sheet: Sheet, name: str) -> str:
     return f'<h2>{html.escape(name)}</h2><div class="box">{shown}</div>{more}'
 
 
-def _marked(line: str) -> str:
+def _to_html_line(line: str) -> str:
     """Returns a line of the screens' Markdown as HTML: bold words, and line breaks."""
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(line)).replace("  \n", "<br>")
 
@@ -162,6 +162,6 @@ def _as_json(value: object) -> str:
     return json.dumps(value).replace("<", "\\u003c")
 
 
-def _script(source: str) -> str:
+def _escape_script(source: str) -> str:
     """Returns a script that is safe inside a page: its own end tags are escaped."""
     return source.replace("</script", "<\\/script").replace("<!--", "<\\!--")

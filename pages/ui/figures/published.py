@@ -19,7 +19,7 @@ def in_words(target: Target, task: TaskSpec) -> str:
     words = f"Full model as published: **{percent(found.value)}**"
     ppl = published_value(target.spec, task, target.bos, "perplexity")
     words += "" if ppl is None else f", perplexity {number(ppl.value, 2)}"
-    otherwise = _otherwise([found], target)
+    otherwise = _describe_differences([found], target)
     return f"{words} ({otherwise})" if otherwise else words
 
 
@@ -27,11 +27,11 @@ def of_tasks(target: Target, tasks: Sequence[TaskSpec]) -> tuple[dict[TaskSpec, 
     """Returns (the published accuracies, 0-1, by task, a sentence about them); ({}, "") if there are none."""
     known = {task: published_value(target.spec, task, target.bos) for task in tasks}
     there = {task: row for task, row in known.items() if row is not None}
-    note = ", ".join(filter(None, [NOTE, _otherwise(list(there.values()), target)])) + "." if there else ""
+    note = ", ".join(filter(None, [NOTE, _describe_differences(list(there.values()), target)])) + "." if there else ""
     return {task: row.value for task, row in there.items()}, note
 
 
-def _otherwise(rows: Sequence[Published], target: Target) -> str:
+def _describe_differences(rows: Sequence[Published], target: Target) -> str:
     """Returns the conditions that differed, such as "without BOS", or ""."""
     words = []
     if any(row.bos != target.bos for row in rows):

@@ -22,7 +22,7 @@ def text_picture(frame: pd.DataFrame, value: str, full: float, signs: Sequence[s
         sign=[signs[-1] if each > 0 else signs[0] for each in known],
         strength=(known.abs() / full).clip(upper=1.0) * FULL_OPACITY,
     )
-    places = pd.DataFrame(_set(frame["piece"].tolist()), columns=["number", "letters", "x", "x2", "line"])
+    places = pd.DataFrame(_typeset(frame["piece"].tolist()), columns=["number", "letters", "x", "x2", "line"])
     blanks = [len(letters) - len(letters.lstrip(" ")) for letters in places["letters"].tolist()]
     places = places.assign(begins=places["x"] + blanks)  # Vega leaves out blanks at the ends of a text
     spans = places.merge(tinted.drop(columns="piece").reset_index(drop=True), left_on="number", right_index=True)
@@ -46,7 +46,7 @@ def _text_picture(n_lines: int, signs: tuple[str, ...], tooltip: tuple[str, ...]
     return charts.template(LINE_PX * n_lines, tints, letters.encode(x=begins, y=down, text="letters:N"))
 
 
-def _set(pieces: Sequence[str]) -> Iterator[tuple[int, str, int, int, int]]:
+def _typeset(pieces: Sequence[str]) -> Iterator[tuple[int, str, int, int, int]]:
     """Yields (token, its letters, from, to, line) of each stretch of a token on one line."""
     line = at = 0
     for token, piece in enumerate(pieces):

@@ -54,18 +54,18 @@ def token_text(
     shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
     shown["words"] = dict(words)
     if lock:
-        shown["locked"] = {"token": token_field(lock, name), "number": _told().get("number", 0)}
+        shown["locked"] = {"token": token_field(lock, name), "number": _last_report().get("number", 0)}
     _COMPONENT(key=TOKENS, data={**data, **shown}, on_locked_change=partial(_on_locked, lock))
 
 
 def _on_locked(lock: str) -> None:
     """Writes the token locked in the browser into the address."""
-    token = _told().get("token")
+    token = _last_report().get("token")
     if lock:
         write(lock, "" if token is None else str(token))
 
 
-def _told() -> dict[str, Any]:
+def _last_report() -> dict[str, Any]:
     return (st.session_state.get(TOKENS) or {}).get("locked") or {}
 
 
@@ -88,17 +88,17 @@ def component_data(
         "pieces": pieces,
         "ids": a.token_ids[shown].tolist(),
         "strings": {str(token): strings[token] for token in seen if token in strings},
-        "same_before": _counts(a.token_ids, start, stop, 1),
-        "pair_before": _counts(a.token_ids, start, stop, 2),
-        "loss": {name: _numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
+        "same_before": _earlier_counts(a.token_ids, start, stop, 1),
+        "pair_before": _earlier_counts(a.token_ids, start, stop, 2),
+        "loss": {name: _json_numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
         "rank": {name: side.rank[shown].tolist() for name, side in losses.items()},
         "likely": {name: ids.tolist() for name, ids in likely.items()},
-        "p": {name: _numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
+        "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
         "landmarks": [dict(mark) for mark in landmarks],
     }
 
 
-def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
+def _earlier_counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
     """Returns for each token in [start, stop) how often the `width` tokens ending at it (1) or just before it (2) occur
     before `start`."""
     if start < width:
@@ -110,7 +110,7 @@ def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
     return [earlier.get(each, 0) for each in key[start:stop].tolist()]
 
 
-def _numbers(values: np.ndarray, decimals: int) -> list[Any]:
+def _json_numbers(values: np.ndarray, decimals: int) -> list[Any]:
     """Returns rounded values, None for nan, which JSON lacks."""
     rounded = np.round(values.astype(np.float64), decimals).astype(object)
     rounded[~np.isfinite(values)] = None

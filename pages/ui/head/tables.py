@@ -120,7 +120,7 @@ def looked_rows(seen: HeadInText, count: int) -> pd.DataFrame:
     looked at."""
     words = seen.pieces
     rows = [
-        {"before": _before(words, each.destination), "from": words[each.destination], "to": words[each.source],
+        {"before": _context_before(words, each.destination), "from": words[each.destination], "to": words[each.source],
          "followed": words[each.source + 1] if each.source + 1 < len(words) else "", "attention": each.attention}
         for each in most_looked_at(seen, count)
     ]  # fmt: skip
@@ -133,14 +133,14 @@ def raised_rows(seen: HeadInText, count: int) -> pd.DataFrame:
     for at in most_raised(seen, count):
         raised = [seen.strings[int(token)] for token in seen.raised_ids[at]]
         row = {
-            "before": _before(words, at),
+            "before": _context_before(words, at),
             "at": words[at],
             "token": raised[0],
             "nats": float(seen.raised_nats[at, 0]),
         }
         looks = words[int(seen.pattern[at].argmax())]
         came = words[at + 1] if at + 1 < len(words) else ""
-        rows.append(row | {"others": " ".join(map(_shown, raised[1:])), "looks_at": looks, "came": came})
+        rows.append(row | {"others": " ".join(map(_quote_token, raised[1:])), "looks_at": looks, "came": came})
     return pd.DataFrame(rows, columns=["before", "at", "token", "nats", "others", "looks_at", "came"])
 
 
@@ -158,7 +158,7 @@ def ov_rows(found: OvTokens, count: int = 8) -> pd.DataFrame:
     for at, token in enumerate(found.token_ids):
         row = {"token": found.strings[int(token)], "own_rank": int(found.own_rank[at]), "own": float(found.own[at])}
         for side, ids in (("raises", found.raised_ids), ("lowers", found.lowered_ids)):
-            row[side] = "  ".join(_shown(found.strings[int(each)]) for each in ids[at, :count])
+            row[side] = "  ".join(_quote_token(found.strings[int(each)]) for each in ids[at, :count])
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -195,11 +195,11 @@ def feeders_in_words(frame: pd.DataFrame) -> str:
     return f"The largest parts of its QK trace come from {', '.join(top)}."
 
 
-def _before(words: list[str], at: int) -> str:
+def _context_before(words: list[str], at: int) -> str:
     return "".join(words[max(0, at - 8) : at])[-CONTEXT:].replace("\n", "⏎")
 
 
-def _shown(piece: str) -> str:
+def _quote_token(piece: str) -> str:
     """Returns a token as it is listed among others."""
     return f"“{piece.strip()}”" if piece.strip() else repr(piece)
 
@@ -234,5 +234,7 @@ def losses_in_words(frame: pd.DataFrame) -> str:
     """Describes a text's losses without the head, and the tokens that lose most."""
     mean = float(frame["change"].mean())
     worst = frame.nlargest(3, "change")
-    named = ", ".join(f"{_shown(row['token'])} {number(row['change'], sign=True)}" for row in worst.to_dict("records"))
+    named = ", ".join(
+        f"{_quote_token(row['token'])} {number(row['change'], sign=True)}" for row in worst.to_dict("records")
+    )
     return f"Without the head the text costs {number(mean, 3, sign=True)} nats a token; most: {named}."

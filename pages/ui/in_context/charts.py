@@ -27,7 +27,7 @@ def loss_curve(frame: pd.DataFrame) -> charts.Picture:
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
     highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
     return charts.picture(
-        _loss_curve(highest, float(frame["last"].max()), _drawn(frame)), points=_named(frame), ends=ends
+        _loss_curve(highest, float(frame["last"].max()), _drawn_series(frame)), points=_with_names(frame), ends=ends
     )
 
 
@@ -44,7 +44,9 @@ def slope_chart(frame: pd.DataFrame) -> charts.Picture:
     """Returns d loss / d ln(index) against token index, with 95 % bands; `frame` of `tables.slopes`."""
     lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
     return charts.picture(
-        _slope_chart(lowest, highest, float(frame["last"].max()), _drawn(frame)), points=_named(frame), zero=ZERO
+        _slope_chart(lowest, highest, float(frame["last"].max()), _drawn_series(frame)),
+        points=_with_names(frame),
+        zero=ZERO,
     )
 
 
@@ -78,7 +80,7 @@ def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
     value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
     frame = frame.assign(value=value, low=low, high=high)
     return charts.picture(
-        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_apart(frame)), zero=ZERO
+        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_has_room(frame)), zero=ZERO
     )
 
 
@@ -103,7 +105,7 @@ def _at_zero() -> alt.Chart:
     return charts.named_chart("zero").mark_rule(stroke=GREY, strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
 
 
-def _drawn(frame: pd.DataFrame) -> tuple[str, ...]:
+def _drawn_series(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(frame["series"]))
 
 
@@ -136,12 +138,12 @@ def _step_up(nats: float) -> int:
     return STEP_NATS * math.ceil(nats / STEP_NATS)
 
 
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
     first, last = frame["first"].astype("Int64").astype(str), frame["last"].astype("Int64").astype(str)
     return frame.assign(tokens=first.where(first == last, first + " to " + last))
 
 
-def _apart(frame: pd.DataFrame) -> list[bool]:
+def _has_room(frame: pd.DataFrame) -> list[bool]:
     """Returns which points have a name: those of largest value without another name in the way."""
     near, named = 0.06 * max(float(frame["value"].max() - frame["value"].min()), 1e-9), []
     for row in frame.reindex(frame["value"].abs().sort_values(ascending=False).index).head(12).itertuples():

@@ -101,7 +101,7 @@ def ablations(x: InContextControls, fill: str) -> Measurement[dict[str, HeadAbla
             of_text = {}
             for kind in KINDS:
                 part = run.part(head_ablations(x.target, [text], Ablating(full, kind, fill), x.texts), n_passes)
-                one = yield from driven(part, partial(_named, f"Text {number + 1} of {len(x.texts)}, {kind}"))
+                one = yield from driven(part, partial(_with_label, f"Text {number + 1} of {len(x.texts)}, {kind}"))
                 if one is not None:
                     of_text[kind] = one
             if not run.missing:
@@ -138,5 +138,5 @@ def requests(x: InContextControls, mask: Mask | None, how: tuple[str, str], arou
     ]
 
 
-def _named(words: str, step: Progress[Any]) -> Progress[Any]:
+def _with_label(words: str, step: Progress[Any]) -> Progress[Any]:
     return replace(step, message=f"{words}, {step.message or 'passes'}")

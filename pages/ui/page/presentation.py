@@ -115,7 +115,7 @@ def _number(what: str) -> int:
 def _add(number: int) -> None:
     """Saves the page with its present controls under the typed name."""
     name = st.session_state.get("view_name")
-    if name and _first("name", number):
+    if name and _is_new("name", number):
         _keep(lambda known: (*known, views.checked(SavedView(name, _here()))))
 
 
@@ -132,11 +132,11 @@ def _change(number: int, view: SavedView, by: int) -> None:
 
 def _load(number: int) -> None:
     file = st.session_state.get(f"views_file {number}")
-    if file and _first("file", number):
+    if file and _is_new("file", number):
         _keep(lambda known: (*known, *views.read(file.getvalue())))
 
 
-def _first(what: str, number: int) -> bool:
+def _is_new(what: str, number: int) -> bool:
     """Returns whether this control is heard for the first time; from then on it is not drawn."""
     if number != _number(what):
         return False

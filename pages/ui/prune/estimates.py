@@ -68,12 +68,14 @@ def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimate
     if found is None:
         return Estimates()
     lines = {
-        axis: _line(x, axis, orders, found, session) for axis in LEVELS if not x.at(axis, 1000).pruning.missing(known)
+        axis: _estimate_line(x, axis, orders, found, session)
+        for axis in LEVELS
+        if not x.at(axis, 1000).pruning.missing(known)
     }
     return Estimates(**lines, has_gradients=True)
 
 
-def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
+def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
     """Returns the line along the axis, corrected only by stored results of its own masks."""
     levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
     masks = {permille: x.at(axis, permille).pruning.mask(orders) for permille in levels}
@@ -161,7 +163,7 @@ def trust(line: EstimateLine, permille: int) -> str:
     """Describes whether the line's estimate at a level is reliable, and why."""
     level = line.estimated[permille]
     if not level.shown:
-        return f"The estimate without a forward pass is **unreliable**: {_doubt(line, level)}."
+        return f"The estimate without a forward pass is **unreliable**: {_describe_doubt(line, level)}."
     if level.error is None:
         return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, on both sides of it."
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
@@ -189,7 +191,7 @@ def in_words(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool =
     elif level.shown:
         words += f"; here {short(level)}. {trust(line, permille)}"
     else:
-        words += f"; none here: {_doubt(line, level)}."
+        words += f"; none here: {_describe_doubt(line, level)}."
     return f"{words} Left out at {left_out} of {len(line.estimated)} levels.{more}" if left_out else words
 
 
@@ -207,7 +209,7 @@ def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame
     return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)
 
 
-def _doubt(line: EstimateLine, level: Level) -> str:
+def _describe_doubt(line: EstimateLine, level: Level) -> str:
     if level.error is not None:
         limit = f"more than {100 * TRUSTED_ERROR:.0f}"
         return f"expected to be {100 * level.error:.1f} points off, {limit}, going by the measured levels"

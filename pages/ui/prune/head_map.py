@@ -83,7 +83,7 @@ def apply_edits() -> None:
         return  # the page reports that instead of the map
     for what, n in (("heads", shape.n_heads_total), ("ffns", shape.n_layers)):
         for edit in _new_edits(_key(what), n):
-            edits = edits.with_named(_named(shape, what, edit.parts), edit.pruned, below)
+            edits = edits.with_named(_mask_of_parts(shape, what, edit.parts), edit.pruned, below)
             st.session_state[f"{_key(what)} seen"] = edit.number
             write(TEXT, edits.text(), HELD_S)
 
@@ -127,7 +127,7 @@ def _new_edits(key: str, n: int) -> Sequence[Edit]:
     return sorted(found, key=lambda edit: edit.number)
 
 
-def _named(shape: ModelShape, what: str, parts: Sequence[int]) -> Mask:
+def _mask_of_parts(shape: ModelShape, what: str, parts: Sequence[int]) -> Mask:
     heads, ffns = np.ones(shape.n_heads_total, bool), np.ones(shape.n_layers, bool)
     (heads if what == "heads" else ffns)[list(parts)] = False
     return Mask.from_arrays(heads.reshape(shape.n_layers, shape.n_heads), ffns)

@@ -78,7 +78,7 @@ def in_words(found: Removal, shape: ModelShape) -> str:
         said.append(f"On the first {found.removed.change.n:,} questions.")
     if found.removed is not None and len(found.draws) == N_DRAWS:
         holds = "**The story holds here.**" if found.holds else "**The story does not hold here**: "
-        said.append(holds + ("" if found.holds else _why_not(found)))
+        said.append(holds + ("" if found.holds else _describe_failure(found)))
         worst = min(range(N_DRAWS), key=lambda seed: found.draws[seed].points)
         hit = draw(shape, found.heads, worst)
         layer, head = divmod(found.partner, shape.n_heads)
@@ -130,7 +130,7 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
             link_at = st.container(width="content")
         if cast is None:
             st.markdown(f":small[{UNASKED}]")
-            _link(link_at, shown.mask)
+            _draw_link(link_at, shown.mask)
             return
         work = far_work(shown.x) if story == "far" else removal_work(shown.x, cast)
         if work.now() is None:
@@ -144,7 +144,7 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
                 st.rerun()
         elif isinstance(found, Removal) and found.heads:
             _draw_cells(cells(found, cast), in_words(found, shown.x.shape))
-            _link(link_at, without(shown.x.shape, found.heads))
+            _draw_link(link_at, without(shown.x.shape, found.heads))
         elif isinstance(found, Removal):
             st.markdown(f":small[{NONE}]")
         work.line()
@@ -156,7 +156,7 @@ def _draw_cells(each: list[str], words: str) -> None:
     st.markdown(f":small[{words}]")
 
 
-def _link(where: DeltaGenerator, mask: Mask | None) -> None:
+def _draw_link(where: DeltaGenerator, mask: Mask | None) -> None:
     if where.button("See it on a text", icon=":material/format_ink_highlighter:", type="tertiary", help=TEXT_HELP):
         address = {"passage_text": TEXT, "passage_mask": "" if mask is None else mask.text()}
         st.session_state.update(address)
@@ -174,7 +174,7 @@ def _points(points: float) -> str:
     return number(points, 0, sign=True)
 
 
-def _why_not(found: Removal) -> str:
+def _describe_failure(found: Removal) -> str:
     assert found.removed is not None
     if not found.removed.is_loss:
         return "without these heads nothing is clearly lost."

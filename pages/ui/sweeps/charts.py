@@ -40,13 +40,13 @@ def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
         color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
         tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL),
     )
-    band = _of(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
+    band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
     layers = [
-        _of(base, "task").mark_line(strokeWidth=1, opacity=0.45),
-        _of(base, "front").mark_line(strokeWidth=2, point=True),
-        _of(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
-        _of(base, "random").mark_line(strokeWidth=2, point=True),
-        _of(base, "mean").mark_line(strokeWidth=3, point=True),
+        _of_kind(base, "task").mark_line(strokeWidth=1, opacity=0.45),
+        _of_kind(base, "front").mark_line(strokeWidth=2, point=True),
+        _of_kind(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
+        _of_kind(base, "random").mark_line(strokeWidth=2, point=True),
+        _of_kind(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
     return charts.template(HEIGHT_PX, band, *(each.encode(y=_share("acc:Q", RIGHT)) for each in layers))
 
@@ -136,5 +136,5 @@ def _share(field: str, title: str) -> dict[str, Any]:
     return {"field": field.removesuffix(":Q"), "type": "quantitative", "title": title, "axis": axis, "scale": scale}
 
 
-def _of(base: alt.Chart, kind: str) -> alt.Chart:
+def _of_kind(base: alt.Chart, kind: str) -> alt.Chart:
     return base.transform_filter(alt.datum.kind == kind)

@@ -76,7 +76,7 @@ def run_panel(
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
     of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends)
-    return _picture(of, runs=_on(runs, look).dropna(subset=[column]), windows=windows[windows["run"] == run])
+    return _picture(of, runs=_rows_on_axis(runs, look).dropna(subset=[column]), windows=windows[windows["run"] == run])
 
 
 @charts.kept
@@ -106,7 +106,7 @@ def heads_panel(
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
     of = _heads_panel(look, score, n_layers, layers, free)
-    return _picture(of, heads=_on(heads, look), windows=windows[windows["run"] == run])
+    return _picture(of, heads=_rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
@@ -125,7 +125,7 @@ def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: T
     the before-and-after vector; coloured by kind."""
     of = _ablation_panel(look, what, kinds_in(heads, what))
     named_above = heads.sort_values("kind", key=lambda kind: kind != KINDS[2], kind="stable")
-    return _picture(of, heads=_on(named_above, look), windows=windows[windows["run"] == run])
+    return _picture(of, heads=_rows_on_axis(named_above, look), windows=windows[windows["run"] == run])
 
 
 ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-and-after, nats"}
@@ -149,7 +149,7 @@ def curves(
 ) -> charts.Picture:
     """Returns one quantity of every run over training, one line per run."""
     names = tuple(dict.fromkeys(runs["run"]))
-    known = _on(runs, look).dropna(subset=[column])
+    known = _rows_on_axis(runs, look).dropna(subset=[column])
     drawn = tuple(dict.fromkeys(known["run"]))
     of = _curves(look, names, drawn, column, title, _ends(known[column]), height)
     return _picture(of, runs=known, windows=windows)
@@ -184,7 +184,7 @@ def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: Tok
     """Returns the loss of chosen tokens of a passage over the training of one run."""
     own = frame[frame["run"] == run]
     of = _tokens_panel(look, tuple(dict.fromkeys(frame["token"])), tuple(dict.fromkeys(own["token"])))
-    return _picture(of, tokens=_on(own, look), windows=windows[windows["run"] == run])
+    return _picture(of, tokens=_rows_on_axis(own, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
@@ -276,7 +276,7 @@ def _ends(values: pd.Series) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
-def _on(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
+def _rows_on_axis(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
     """Returns the rows that fit the axis: a logarithmic one has no place for 0."""
     return frame[frame["tokens"] >= look.low] if look.log else frame
 

@@ -68,7 +68,7 @@ class DrawnRun:
 def sources(folder: Path | None) -> dict[str, RunSource]:
     """Returns by name the runs that come with the app, then those in the folder, if there is one."""
     shipped = sorted(SHIPPED.glob("*.safetensors"), key=lambda file: (file.stem not in LAST, file.stem))
-    found = {file.stem: RunSource(file.stem, file, _if_run(SHIPPED / file.stem), LAST.get(file.stem, ""))
+    found = {file.stem: RunSource(file.stem, file, _run_or_none(SHIPPED / file.stem), LAST.get(file.stem, ""))
              for file in shipped}  # fmt: skip
     try:
         inside = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
@@ -101,7 +101,7 @@ def _read(file: Path, stamp: int) -> Trajectory | None:
 def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe | None]) -> dict[str, str]:
     """Returns by name the recipe as text with its share of repeats, and whatever distinguishes it from another
     run's."""
-    words = {name: _words(name, found[name], recipes[name]) for name in found}
+    words = {name: _describe_recipe(name, found[name], recipes[name]) for name in found}
     unique = {}
     for name, label in words.items():
         like = [recipes[other] for other in words if words[other] == label]
@@ -188,11 +188,11 @@ def typed(source: RunSource, step: int) -> str:
     return f"{runs.SHIPPED}{source.name}@step{step}" if folder.parent == SHIPPED else f"{folder}@step{step}"
 
 
-def _if_run(folder: Path) -> Path | None:
+def _run_or_none(folder: Path) -> Path | None:
     return folder if runs.is_run(folder) else None
 
 
-def _words(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:
+def _describe_recipe(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:
     if recipe is None:
         return trajectory.label if trajectory is not None else name
     return recipe.in_full

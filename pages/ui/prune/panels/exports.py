@@ -53,10 +53,10 @@ def draw_export(shown: PruneResult) -> None:
     if work.line():
         return
     if job is not None and work.found is not None:
-        _draw_made(work.found, command)
+        _draw_exported(work.found, command)
         return
     try:
-        st.markdown(_said(x, mask, form))
+        st.markdown(_describe_sizes(x, mask, form))
         refuse_taken(named_folder(folder))
     except HeadroomError as error:
         st.caption(plain(error))
@@ -77,7 +77,7 @@ def _request(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> Ex
     )  # fmt: skip
 
 
-def _said(x: Experiment, mask: Mask, form: str) -> str:
+def _describe_sizes(x: Experiment, mask: Mask, form: str) -> str:
     """Returns the sizes before and after, as a sentence."""
     identity = x.target.identity
     before, after = sizes(identity, Mask.full(x.shape), "masked"), sizes(identity, mask, form)
@@ -90,7 +90,7 @@ def _said(x: Experiment, mask: Mask, form: str) -> str:
             f"{bytes_before / 1e6:,.1f} MB on disk (**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
 
 
-def _draw_made(made: Exported, command: str) -> None:
+def _draw_exported(made: Exported, command: str) -> None:
     checked = made.checked
     st.markdown(f"Written to **{plain(made.folder)}**: {made.n_params[1]:,} of {made.n_params[0]:,} parameters, "
                 f"{made.n_bytes[1] / 1e6:,.1f} of {made.n_bytes[0] / 1e6:,.1f} MB. Loaded back in {checked.precision}, "

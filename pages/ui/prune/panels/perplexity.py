@@ -63,13 +63,13 @@ def draw_line(shown: PruneResult, text: Chosen) -> None:
         mark("perplexity", "measured")
         return
     work = perplexity_work(shown, text)
-    if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _comes(shown, work):
+    if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _is_soon_measured(shown, work):
         st.markdown(f":small[{name}: …]", help=HELP)
     elif not work.line():
         work.offer("Measure perplexity", "text_fields", "Of the full and of the pruned model, in the background.")
 
 
-def _comes(shown: PruneResult, work: Work[Both]) -> bool:
+def _is_soon_measured(shown: PruneResult, work: Work[Both]) -> bool:
     """Returns whether it is measured soon, without a progress bar."""
     takes_s, job = work.takes_s(), work.now()
     if job is None:
@@ -81,8 +81,8 @@ def in_words(found: Both, name: str) -> list[str]:
     """Returns lines such as "Perplexity of The ferry: 232.0, the full model's 115.4" and the change, in lines."""
     assert found.full is not None and found.pruned is not None
     if found.change is None:
-        return [f"{name}: **{_figure(found.full.a_token)}**"]
-    lines = [f"{name}: **{_figure(found.pruned.a_token)}**, full {_figure(found.full.a_token)}"]
+        return [f"{name}: **{_four_digits(found.full.a_token)}**"]
+    lines = [f"{name}: **{_four_digits(found.pruned.a_token)}**, full {_four_digits(found.full.a_token)}"]
     return [*lines, change_in_words(found.change)]
 
 
@@ -112,7 +112,7 @@ def draw_details(shown: PruneResult, text: Chosen) -> None:
     if len(frame):
         lines = ["| | a token | a word | a byte | nats a token |", "|:--|--:|--:|--:|--:|"]
         lines += [
-            f"| {row['model'].capitalize()} model | {_figure(row['a_token'])} | {_figure(row['a_word'])} "
+            f"| {row['model'].capitalize()} model | {_four_digits(row['a_token'])} | {_four_digits(row['a_word'])} "
             f"| {number(row['a_byte'], 3)} | {number(row['nats_a_token'], 4)} |"
             for row in frame.to_dict("records")
         ]
@@ -141,7 +141,7 @@ def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:
     return replace(of, measurements=measurements, says=[*of.says, *says])
 
 
-def _figure(perplexity: float) -> str:
+def _four_digits(perplexity: float) -> str:
     """Returns about four digits, such as "27.66", "231.9" or "12,345"."""
     if perplexity < 100:
         return number(perplexity, 2)

@@ -75,7 +75,7 @@ def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.D
         row = {"number": at + 1, "question": _short(own_words(question)), "choices": " · ".join(map(_short, named))}
         row |= {"gold": _short(named[question.golds[0]]), "change": change}
         for who, answers, right in (("full", full, before), ("pruned", pruned, after)):
-            row[who] = _said(question, answers, at, right)
+            row[who] = _format_answer(question, answers, at, right)
         rows.append(row)
     frame = pd.DataFrame(rows).assign(full_margin=margins(full)[:n], pruned_margin=margins(pruned)[:n])
     return frame if second is None or second[1] is None else _with_second(frame, pruned, second[1])
@@ -89,14 +89,14 @@ def _with_second(frame: pd.DataFrame, first: Answers, second: Answers) -> pd.Dat
             between.append("same")
             continue
         right, other = bool(second.correct[at]), bool(first.correct[at])
-        said.append(_said(first.questions[at], second, at, right))
+        said.append(_format_answer(first.questions[at], second, at, right))
         between.append("same" if right == other else "second" if right else "first")
     margin = np.full(len(frame), np.nan)
     margin[: len(second)] = margins(second)[: len(frame)]
     return frame.assign(second=said, second_margin=margin, between=between)
 
 
-def _said(question: Question, answers: Answers, at: int, right: bool) -> str:
+def _format_answer(question: Question, answers: Answers, at: int, right: bool) -> str:
     """Returns the answer, after a mark of whether it is right."""
     named = choices(question)
     said = named[int(answers.predicted[at])] if len(named) > 1 else "the same" if right else "something else"
@@ -188,7 +188,7 @@ def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
     assert full is not None and pruned is not None
     question = full.questions[at]
     gold = question.golds[0]
-    st.markdown(f"**Question {at + 1}**, as the model reads it" + _before(x, full, at))
+    st.markdown(f"**Question {at + 1}**, as the model reads it" + _describe_prefix(x, full, at))
     st.code(question.contexts[gold], language=None, wrap_lines=True, height=min(420, 45 + 20 * _n_lines(question)))
     rows = ["| Choice | | Full model, nats | Pruned model, nats |", "|:--|:--|--:|--:|"]
     for choice, name in enumerate(choices(question)):
@@ -199,7 +199,7 @@ def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
     st.markdown("\n".join(rows), help="Log-likelihoods; each model's answer is bold.")
 
 
-def _before(x: Experiment, full: Answers, at: int) -> str:
+def _describe_prefix(x: Experiment, full: Answers, at: int) -> str:
     """Returns what precedes the text, or is missing there."""
     cut = int(full.n_cut[at])
     words = ", after a beginning-of-sequence token" if x.target.bos else ""
