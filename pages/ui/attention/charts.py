@@ -15,8 +15,7 @@ def pattern_map(frame: pd.DataFrame) -> charts.Picture:
 
 
 def raised_text(seen: Overview, view: HeadView) -> charts.Picture:
-    """Returns the text, each token tinted by how much the heads raised its logit, attending from the token before
-    it."""
+    """Returns the text, each token tinted by how much the heads raised its logit from the token before it."""
     raised = np.concatenate([[0.0], view.raised_nats.sum(1, dtype=np.float64)[:-1]])
     frame = pd.DataFrame({"piece": seen.pieces, "token": seen.pieces, "raised": raised, "lowered": -raised})
     full, signs = float(np.abs(raised).max()) or 1.0, ("logit raised", "logit lowered")  # blue is raised, as on screen

@@ -101,8 +101,7 @@ def agreement_cells(found: ComparedCriteria, axis: Part) -> pd.DataFrame:
 
 
 def scores_table(found: ComparedCriteria, shape: ModelShape) -> pd.DataFrame:
-    """Returns one row per component: its score by every criterion (for rankings without scores, its place in the
-    order)."""
+    """Returns one row per component: its score by every criterion, or its place in orders without scores."""
     frames = []
     for axis, scores in found.scores.items():
         names = shape.head_names if axis == "heads" else [f"F{layer}" for layer in range(shape.n_layers)]

@@ -24,8 +24,7 @@ AGREED_HELP = "Spearman's rank correlation over the heads, each with the head in
 
 
 def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
-    """Returns one row per head: layer, head, name, its score in the first and in the second model, and second minus
-    first."""
+    """Returns one row per head: layer, head, name, both models' scores (first, second), and second minus first."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     frame = pd.DataFrame({"layer": layer, "head": head, "name": shape.head_names})
     frame = frame.assign(first=np.ravel(first), second=np.ravel(second))

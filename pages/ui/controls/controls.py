@@ -110,8 +110,7 @@ def with_own(options: Sequence[str], key: str) -> list[str]:
 
 
 def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tuple[TaskSpec, int, int]:
-    """Returns the task, the number of questions and where to stop (points, 0: never); HeadroomError without the data
-    folder."""
+    """Returns task, number of questions and where to stop (points, 0: never); HeadroomError without the data folder."""
     names = [status.info.name for status in list_tasks(data_dir) if status.available]
     task_at, shots_at, limit_at, stop_at = where.columns([20, 15, 11, 11])
     bound: dict[str, Any] = {"bind": "query-params"}

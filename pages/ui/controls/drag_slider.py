@@ -39,8 +39,7 @@ STEP = 5
 
 @dataclass(frozen=True)
 class SliderState:
-    """Position of a slider, in permille, and whether it still moves: until its release, the level set is another
-    one."""
+    """Position of a slider, in permille, and whether it still moves: the level is set only at its release."""
 
     permille: int
     moving: bool

@@ -33,6 +33,5 @@ def choose_pruning(prefix: str, data_dir: str | None, of: str = "") -> Levels:
 
 
 def by_importance(ranking: str, ffns_permille: int) -> bool:
-    """Returns whether anything is pruned by the importance for a task: heads ranked by it, or FFNs, which always
-    are."""
+    """Returns whether anything is pruned by a task's importance: heads ranked by it, or FFNs, which always are."""
     return "heads" in NEEDS[ranking] or ("ffns" in NEEDS[ranking] and ffns_permille > 0)

@@ -135,8 +135,7 @@ def draw_store() -> None:
 
 
 def short_path(path: str) -> str:
-    """Returns the path relative to the working directory or the home folder (`~`); its last two parts if that is
-    long."""
+    """Returns the path relative to the working directory or the home folder; its last two parts if that is long."""
     for top, short in ((os.getcwd(), ""), (os.path.expanduser("~"), f"~{os.sep}")):
         if path.startswith(f"{top}{os.sep}"):
             path = short + path.removeprefix(f"{top}{os.sep}")

@@ -103,8 +103,7 @@ def _mean_matrix(counts: tuple[str, ...], measure: Measure) -> charts.Template:
 def small_matrices(
     cells: pd.DataFrame, tasks: Sequence[str], counts: Sequence[str], selected: Collection[str], measure: Measure
 ) -> charts.Picture:
-    """Returns shots x shots for every task, in one chart that places its maps: a facet's width cannot follow the
-    window."""
+    """Returns shots x shots for every task, in one chart: a facet's width cannot follow the window."""
     k, block = len(counts), TITLE_PX + SMALL_PX * len(counts) + UNDER_PX
     step = k + 1.1  # in cells: room for the counts at the left of the next one
     corner = {task: (at % ACROSS * step, at // ACROSS * block + TITLE_PX) for at, task in enumerate(tasks)}
@@ -136,8 +135,7 @@ def small_matrices(
 
 
 def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Picture:
-    """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal and the edges of both top 30
-    %."""
+    """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal and both top 30 %."""
     n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     axis = alt.Axis(tickMinStep=1, format="d", grid=False)

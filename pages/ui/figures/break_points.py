@@ -14,8 +14,7 @@ POWER_HELP = (
 
 
 def power_in_words(n: int, looks: int) -> str:
-    """Describes the loss that n questions detect at one of `looks` levels: "100 questions detect a loss of 12 points
-    ..."."""
+    """Describes the loss that n questions detect at one of `looks` levels: "100 questions detect a loss of 12 ..."."""
     if not smallest_clear(n, looks):
         return f"{n} questions are too few to detect any loss at {looks} levels."
     loss, least = math.ceil(100 * detectable(n, looks)), 100 * smallest_clear(n) / n

@@ -71,15 +71,13 @@ def file_spec(drawn: Picture, title: str, caption: str = "") -> dict[str, Any]:
 
 
 def tips(*each: str) -> list[alt.Tooltip]:
-    """Returns the lines of a tooltip: "field|title" or "field|title|format", several in one text with "; " between
-    them."""
+    """Returns the lines of a tooltip: "field|title" or "field|title|format", or several in one text joined by "; "."""
     parts = [f"{line}|".split("|")[:3] for line in "; ".join(each).split("; ")]
     return [alt.Tooltip(field, title=title, format=form or alt.Undefined) for field, title, form in parts]
 
 
 def head_grid(*tooltip: str) -> alt.Chart:
-    """Returns layers x heads of the frame `heads`, without marks; a tooltip (as for `tips`) begins with the head's
-    name."""
+    """Returns layers x heads of the frame `heads`, without marks; a tooltip (as for `tips`) begins with the name."""
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
     x = alt.X("head:O", title="Head", axis=axis)
     return named_chart("heads").encode(x=x, y=layer_rows(), tooltip=tips("name:N|Head", *tooltip))
@@ -116,8 +114,7 @@ def with_data(chart: alt.TopLevelMixin, **frames: pd.DataFrame) -> Picture:
 
 
 def template(height: float, *layers: alt.Chart) -> Template:
-    """Returns the Vega-Lite of the layers; to be made once, as serializing it takes a hundred times as long as the
-    rest."""
+    """Returns the Vega-Lite of the layers; to be made once: serializing takes a hundred times as long as the rest."""
     return _without_config(alt.layer(*layers).properties(height=height))
 
 

@@ -11,8 +11,7 @@ NOTE = "Published values: lm-evaluation-harness 0.3, all questions of the task"
 
 
 def in_words(target: Target, task: TaskSpec) -> str:
-    """Describes the published accuracy of the model on a task, and how its conditions differed; "" if none is
-    comparable."""
+    """Describes the published accuracy of the model on a task and the differing conditions; "" if not comparable."""
     found = published_value(target.spec, task, target.bos)
     if found is None:
         return ""

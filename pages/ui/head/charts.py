@@ -32,8 +32,7 @@ def _score_strip() -> charts.Template:
 
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
-    """Returns destinations x sources, coloured by attention; thin lines where `destination - source` is one of
-    `offsets`."""
+    """Returns destinations x sources, colored by attention; thin lines at each `destination - source` in `offsets`."""
     lines = pd.DataFrame([{"line": at, "x": x, "y": x + at} for at in offsets for x in (0.5, n - at - 0.5)])
     return charts.picture(_pattern_map(n), cells=frame, lines=lines)
 

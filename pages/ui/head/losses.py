@@ -31,7 +31,7 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
         return {}, {}
     effects_at, places_at = st.container(key="wraps losses").columns(2, gap="large")
     with effects_at:
-        st.subheader("What is lost without it", help=HELP)
+        st.subheader("Losses without it", help=HELP)
         draw_missing(known, "tasks")
         if len(effects):
             pictures[EFFECTS] = charts.effects(effects)

@@ -78,8 +78,7 @@ def _cells(pattern: np.ndarray, pieces: Sequence[str]) -> pd.DataFrame:
 
 
 def effect_rows(found: Portrait) -> pd.DataFrame:
-    """Returns one row per task: accuracy with and without the head, change with its interval in points, gained, lost
-    and p."""
+    """Returns one row per task: accuracy with and without the head, change in points with interval, gained, lost, p."""
     rows = []
     for each in found.effects:
         row = {"task": in_words(each.task), "acc": each.acc, "acc_without": each.acc_without}
@@ -116,8 +115,7 @@ def feeder_rows(found: Portrait) -> pd.DataFrame:
 
 
 def looked_rows(seen: HeadInText, count: int) -> pd.DataFrame:
-    """Returns one row per pair of tokens, the largest weight first: the looking token with its context, and the one
-    looked at."""
+    """Returns one row per pair of tokens, the largest weight first: from (with its context) and to."""
     words = seen.pieces
     rows = [
         {"before": _context_before(words, each.destination), "from": words[each.destination], "to": words[each.source],

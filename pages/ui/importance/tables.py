@@ -25,8 +25,7 @@ def head_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
 
 
 def ffn_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
-    """Returns task, shots, layer, name, score (share of the questions, 0-1) and rank of every FFN, for every task and
-    count."""
+    """Returns task, shots, layer, name, score (share of questions, 0-1) and rank of every FFN, task and count."""
     rows = head_rows(scores)  # one FFN per layer: as if it had one head
     return rows if rows.empty else rows.drop(columns="head").assign(name=[f"F{layer}" for layer in rows["layer"]])
 
@@ -55,8 +54,7 @@ def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
 
 
 def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list[TaskSpec]:
-    """Returns all of `tasks` if their maps have at most MAX_MARKS cells, else those that do, from the highlighted task
-    on."""
+    """Returns all of `tasks` up to MAX_MARKS cells, else those that fit, from the highlighted task on."""
     most = max(1, MAX_MARKS // n_heads)
     if len(tasks) <= most:
         return list(tasks)

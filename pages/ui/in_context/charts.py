@@ -75,8 +75,7 @@ def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bo
 
 
 def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
-    """Returns the change of the score without each head against its prefix matching, one dot per head, with 95 %
-    intervals."""
+    """Returns each head's change of the score against its prefix matching, with 95 % intervals."""
     value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
     frame = frame.assign(value=value, low=low, high=high)
     return charts.picture(

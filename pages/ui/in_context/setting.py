@@ -70,8 +70,7 @@ class InContextControls:
 
 
 def losses(x: InContextControls) -> Measurement[LossesSoFar]:
-    """Returns the losses of every text by the full model, then by the pruned one, whose mask may need a ranking
-    first."""
+    """Returns the losses of every text by the full model, then by the pruned one, which may need an order first."""
     full, n = x.losses(Mask.full(x.target.shape), "Full model, texts"), len(x.texts)
     orders = orders_of(x.target, x.pruning, x.data_dir)
 

@@ -25,8 +25,7 @@ ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in
 
 
 def rows_of(target: Target, answers: dict[HeadSet, Answers]) -> pd.DataFrame:
-    """Returns one row per set: its heads, accuracy without them, the change against the full model, gained, lost and
-    p."""
+    """Returns one row per set: heads, accuracy without them, change against the full model, gained, lost, p."""
     full, values = answers.get(HeadSet()), {}
     for each, found in answers.items():
         change = paired((full or found).correct, found.correct)

@@ -44,8 +44,7 @@ class Gate:
         await self.app(scope, receive, send_with_headers)
 
     def _is_known(self, called: bytes) -> bool:
-        """Returns whether a Host header is one of the names, with or without a port; `localhost.` with a dot is another
-        name."""
+        """Returns whether a Host header is one of the names, with or without a port; `localhost.` is another name."""
         host, _, port = called.lower().partition(b":")
         return host in self.hosts and (port.isdigit() or b":" not in called)
 

@@ -237,8 +237,7 @@ class Work(Generic[T]):
         return [self.slot] if read is None or read.finished else [self.slot, f"{self.slot}, stored"]
 
     def _last_read(self) -> Snapshot[Stored[T]] | None:
-        """Returns the last read of this work's stored results; None before the first, or if other work now has the
-        slot."""
+        """Returns the last read of this work's stored results; None before the first, or if the slot has other work."""
         last = jobs().snapshot(f"{self.slot}, stored")
         return last if last is not None and last.owner == self.key else None
 

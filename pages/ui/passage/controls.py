@@ -48,8 +48,7 @@ def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
 
 
 def choose_colours() -> tuple[str, int, DeltaGenerator]:
-    """Draws the choice of colors; returns (one of VIEWS, a difference in nats of full color, container of the
-    example)."""
+    """Draws the choice of colors; returns (one of VIEWS, nats of full color, container of the example)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)

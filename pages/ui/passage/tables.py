@@ -80,8 +80,7 @@ def means(a: TokenLosses, b: TokenLosses) -> tuple[float, float, int]:
 
 
 def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) -> list[dict[str, Any]]:
-    """Returns each landmark that both have read: its tokens `first` to `last`, its summed losses in nats, and their
-    meaning."""
+    """Returns the landmarks that both have read: tokens `first` to `last`, summed losses in nats, and their meaning."""
     n = min(len(a), len(b))
     ends = a.ends[:n]
     starts = np.concatenate([[0], ends[:-1]])

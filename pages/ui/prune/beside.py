@@ -94,8 +94,7 @@ def _p(both: ModelComparison) -> str:
 
 
 def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> list[str]:
-    """Returns the lines under the first model's figure: the second's accuracy, its full model's, and how the two
-    differ."""
+    """Returns the lines under the first model's figure: the second's accuracies, and how the two differ."""
     found, both = rows(first, second, names), pair(first, second)
     if both is None:
         return []

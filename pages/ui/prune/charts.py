@@ -100,8 +100,7 @@ def _models(rows: pd.DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def head_map(frame: pd.DataFrame, title: str = "Importance") -> charts.Picture:
-    """Returns layers x heads, a cross on each pruned one; `frame`: layer, head, name, score (or nan), rank, pruned,
-    state."""
+    """Returns layers x heads, pruned ones crossed; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
     known = bool(frame["score"].notna().any())
     top = (float(frame["score"].max()) or 1.0) if known else 1.0
     return charts.picture(_head_map(title, int(frame["layer"].max()) + 1, known, top), heads=frame)
@@ -120,8 +119,7 @@ def _head_map(title: str, n_layers: int, known: bool, top: float) -> charts.Temp
 
 
 def ffn_bars(frame: pd.DataFrame, title: str = ACCURACY_LOST) -> charts.Picture:
-    """Returns one bar per layer, pale and crossed where pruned; `frame`: layer, name, score (or nan), rank, pruned,
-    state."""
+    """Returns one bar per layer, pruned ones crossed; `frame`: layer, name, score (or nan), rank, pruned, state."""
     known = bool(frame["score"].notna().any())
     shown = frame if known else frame.assign(score=1.0)
     low, high = min(0.0, float(shown["score"].min())), max(0.0, float(shown["score"].max()))

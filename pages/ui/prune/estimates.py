@@ -76,7 +76,7 @@ def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimate
 
 
 def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
-    """Returns the line along the axis, corrected only by stored results of its own masks."""
+    """Returns the line along the axis, corrected only by stored results of the same masks."""
     levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
     masks = {permille: x.at(axis, permille).pruning.mask(orders) for permille in levels}
     n_pruned, first, place_of = np.unique(
@@ -118,8 +118,7 @@ def counts(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = S
 
 
 def counted(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = STEPS_PERMILLE) -> dict[int, str]:
-    """Returns the same as text, such as "12 of 32 heads"; "about" if the missing order may have named components
-    first."""
+    """Returns the same as text, such as "12 of 32 heads"; "about" if a missing order may prune named components."""
     n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
     edits = x.pruning.typed
     is_named = axis != "layers" and not all(np.all(getattr(of, axis)) for of in (edits.prune, edits.keep))
@@ -202,8 +201,7 @@ def line_frame(line: EstimateLine) -> pd.DataFrame:
 
 
 def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame:
-    """Returns the estimate at `permille`, drawn at another level where the curve runs along the other axis; one row or
-    none."""
+    """Returns the estimate at `permille`, drawn at another level if the curve runs along another axis; 0 or 1 rows."""
     level = line.estimated.get(permille)
     rows = [_row(permille, level)] if level is not None and level.shown else []
     return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)

@@ -93,8 +93,7 @@ class Experiment:
         return f"{self.base_key} {self.limit} {self.pruning} {self.width}"
 
     def curve_key(self, axis: Axis) -> str:
-        """Returns a key that changes with anything that changes the curve over one axis: not with that axis's own
-        level."""
+        """Returns a key that changes with anything that changes the curve over one axis, so not with its own level."""
         return f"{axis} {self.at(axis, 0).key}"
 
     def enough(self, answers: Answers) -> bool:
@@ -116,8 +115,7 @@ class Experiment:
         return len(found.pruned) if found.pruned is not None and self.settled(found) else self.questions.n
 
     def answers(self, mask: Mask, least: int = 0) -> Measurement[Answers]:
-        """Returns the measurement of the answers under a mask, complete as soon as they are enough, or at least
-        `least`."""
+        """Returns the measurement of the answers under a mask, complete when enough, with at least `least`."""
         every = evaluation(self.target, self.questions, mask)
         return every.until(lambda found: len(found) >= least if least else self.enough(found), self.width, least)
 
@@ -133,8 +131,7 @@ class Experiment:
 
     @property
     def shown_evidence(self) -> Measurement[Evidence]:
-        """Returns the measurement of the order's scores, and in any case those of the criterion, which the screen
-        shows."""
+        """Returns the measurement of the order's scores and those of the criterion, which the screen shows."""
         return self.evidence({*PARTS, *NEEDS[self.pruning.ranking.name]}, self.pruning.n_layers_dropped)
 
     def known(self, session: Session) -> Evidence:
@@ -209,8 +206,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
 
 
 def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LEVELS_PERMILLE) -> Measurement[Curve]:
-    """Returns the Curve over one axis at these levels, in this order, the others as they are; `known` is read
-    already."""
+    """Returns the Curve over one axis at these levels, in this order, the others unchanged; `known` is already read."""
     last = x.at(axis, 1000).pruning
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Curve]:

@@ -25,8 +25,7 @@ def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
 
 
 def gradients_work(x: Experiment) -> Work[Any]:
-    """Returns the work that measures the estimates' gradients, after everything else; the store keeps them, not the
-    job."""
+    """Returns the work that measures the estimates' gradients, after everything else; only the store keeps them."""
     found = deferred(x.target, ("gradients", x.questions), lambda session: gradients(x.target, x.questions))
     return Work("gradients", f"Estimates of {x.task.name}", found.map(lambda found: None), 3, while_seen=True)
 
@@ -66,6 +65,5 @@ def questions_work(slot: str, task: TaskSpec, data_dir: str | None, priority: in
 
 
 def forecast(x: Experiment) -> Callable[[], None] | None:
-    """Returns the `takes` of work on train questions: unknown until they are rendered, which a page must not wait
-    for."""
+    """Returns the `takes` of work on train questions, unknown until they are rendered: a page must not wait for it."""
     return None if x.train is not None else lambda: None

@@ -39,8 +39,7 @@ CLICKS = (
 
 @st.fragment
 def draw_levels(screen: PruneScreen) -> None:
-    """Draws the sliders and the parts that follow them. While one moves only this runs, and nothing is read or
-    measured."""
+    """Draws the sliders and the parts that follow them. Only this runs in a drag; nothing is read or measured then."""
     *places, mask_at = st.columns(4, gap="small")
     labels = zip(LEVELS.items(), places, strict=True)
     fields: dict[Axis, Field] = {axis: draw_field(at, f"prune_{axis}", label) for (axis, label), at in labels}

@@ -46,8 +46,7 @@ class PruneResult(Found):
 
     @property
     def can_estimate(self) -> bool:
-        """Returns whether the estimates' gradients are still to be measured, and can be: not for a task that is
-        decoded."""
+        """Returns whether the estimates' gradients are missing and can be measured: not for a task that is decoded."""
         x = self.x
         return not self.waits and not self.estimates.has_gradients and not x.judged.greedy and x.settled(self.stored)
 

@@ -46,8 +46,7 @@ def draw_story(shown: PruneResult, setup: Setup, story: str | None, since_s: flo
 
 
 def cells(found: Removal, cast: Cast) -> list[str]:
-    """Returns the results, one cell each: without the heads, without the same number of others, and on the task without
-    examples."""
+    """Returns one cell each for the results: without the heads, without equally many others, without examples."""
     n, (mean, low, high) = len(found.heads), found.at_random
     others = _cell(None, f"{n} others, at random")
     if found.draws:

@@ -72,8 +72,7 @@ def _lines(drawn: tuple[str, ...]) -> charts.Template:
 
 
 def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> charts.Picture:
-    """Returns points of accuracy lost over heads x FFNs pruned; a line bounds the cells that lose less than
-    `points`."""
+    """Returns points of accuracy lost over heads x FFNs pruned; a line bounds the cells under `points`."""
     across, up = (tuple(float(level) for level in sorted(cells[name].unique())) for name in ("heads", "ffns"))
     return charts.picture(_grid_map(across, up, points), cells=cells, edges=edges)
 
@@ -100,8 +99,7 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
 
 
 def transfer_map(frame: pd.DataFrame) -> charts.Picture:
-    """Returns tasks judged x the task whose order pruned them; a cell has the points lost against the task's own
-    order."""
+    """Returns tasks judged x task of the order; a cell has the points lost against the judged task's own order."""
     names = tuple(dict.fromkeys(frame["task"]))
     others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
     return charts.picture(_transfer_map(names, (*names, *others)), transfer=frame)

@@ -65,8 +65,7 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
 
 
 def lines(rows: Sequence[SweepRow]) -> pd.DataFrame:
-    """Returns rows for `charts.lines`: one line per task and kind of order, by heads; for random ones the seeds'
-    mean."""
+    """Returns rows for `charts.lines`: one line per task and kind of order, by heads; the mean of random ones."""
     frame = table(rows)
     frame = frame.assign(ranking=frame["by"].map(NAMES), level=frame["heads"])
     by = ["task", "shots", "level", "ranking"]
@@ -86,8 +85,7 @@ def grid(rows: Sequence[SweepRow]) -> pd.DataFrame:
 
 
 def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
-    """Returns the edges (x, y to x2, y2, in levels) between cells that lose less than `points` and cells that lose
-    more."""
+    """Returns the edges (x, y to x2, y2, in levels) between cells that lose less than `points` and the others."""
     found = []
     for shots, frame in cells.groupby("shots"):
         lost = frame.set_index(["heads", "ffns"])["lost"]

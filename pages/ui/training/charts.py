@@ -201,8 +201,7 @@ def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ..
 def heat_panel(
     cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope"
 ) -> charts.Picture:
-    """Returns index in the text (logarithmic) by tokens trained on: `slope`, d loss / d ln(index), -0.3 to 0.3, or
-    `loss`."""
+    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`."""
     ends = (-0.3, 0.3) if column == "slope" else _ends(cells["loss"])
     indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
     of = _heat_panel(look, column, *indices, ends)

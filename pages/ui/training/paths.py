@@ -43,8 +43,7 @@ def _path_panel(
 
 
 def bars(heads: pd.DataFrame, look: TokenAxis, what: str) -> charts.Picture:
-    """Returns one bar per head: the effect of its ablation (`charts.ABLATED`) at the measured snapshot nearest to the
-    marker."""
+    """Returns one bar per head: its ablation's effect (`charts.ABLATED`) at the snapshot nearest to the marker."""
     values = heads[what].dropna()
     reach = float(values.abs().max()) if len(values) else 1.0
     names = tuple(dict.fromkeys(heads["name"]))

@@ -99,8 +99,7 @@ def _read(file: Path, stamp: int) -> Trajectory | None:
 
 
 def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe | None]) -> dict[str, str]:
-    """Returns by name the recipe as text with its share of repeats, and whatever distinguishes it from another
-    run's."""
+    """Returns by name the recipe as text, its share of repeats, and what distinguishes it from another run's."""
     words = {name: _describe_recipe(name, found[name], recipes[name]) for name in found}
     unique = {}
     for name, label in words.items():

@@ -62,8 +62,7 @@ ANALYSIS_HELP = (
 
 @dataclass(frozen=True)
 class TrainingFrames:
-    """The data of all sections: the runs with their colors, as frames over training, and the axes on screen and in
-    files."""
+    """The data of all sections: the runs with their colors, as frames over training, and the axes."""
 
     runs: tuple[DrawnRun, ...]
     every: pd.DataFrame
@@ -122,8 +121,7 @@ def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis
 
 
 def first_charts(view: TrainingFrames) -> Found:
-    """Draws in-context score and prefix matching, a column per run: that they appear together is the point of the
-    screen."""
+    """Draws in-context score and prefix matching, a column per run: the screen's point is that they appear together."""
     pictures = row(view, "score", "In-context score", partial(score_panel, view))
     words, panel = "Prefix matching of every head", partial(heads_panel, view, "prefix_matching")
     pictures |= row(view, "prefix", words, panel, named=False)
@@ -173,8 +171,7 @@ def index_maps(view: TrainingFrames) -> Found:
 
 
 def path_work(runs: Sequence[DrawnRun]) -> Work[list[np.ndarray]]:
-    """Returns the work that finds the runs' paths on their two joint components; scikit-learn takes a second to
-    import."""
+    """Returns the work that finds the runs' paths on two joint components; scikit-learn imports in a second."""
     of = hashlib.sha256(b"".join(run.trajectory.token_losses.tobytes() for run in runs)).hexdigest()
     action = Action.of(of, partial(joint_components, [run.trajectory for run in runs]))
     return Work("training paths", "Principal components", action, 2)

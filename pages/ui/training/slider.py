@@ -45,8 +45,7 @@ def draw_field() -> None:
 
 
 def moment(where: DeltaGenerator, runs: Sequence[DrawnRun]) -> float:
-    """Draws the field for the tokens; returns its value, or the moment at which the first run's in-context score forms
-    fastest."""
+    """Draws the field for the tokens; returns its value, or where the first run's in-context score forms fastest."""
     hold(KEY)
     about: dict[str, Any] = {"value": None, "step": None, "help": FIELD_HELP, "placeholder": "phase change"}
     value = number_field(where, "At tokens", (0, MOST_TOKENS), KEY, **about)

@@ -30,8 +30,7 @@ def over_training(runs: Sequence[DrawnRun]) -> pd.DataFrame:
 
 
 def windows(runs: Sequence[DrawnRun]) -> pd.DataFrame:
-    """Returns a row for each run that has a phase change: the window from `start` to `end`, and what share forms in
-    it."""
+    """Returns one row per run with a phase change: the window from `start` to `end`, and the share that forms in it."""
     rows = [(each.label, each.window.start, each.window.end, each.window.share) for each in runs if each.window]
     return pd.DataFrame(rows, columns=["run", "start", "end", "share"])
 
@@ -71,8 +70,7 @@ def by_index(run: DrawnRun, n_bins: int = 32) -> pd.DataFrame:
 
 
 def paths(runs: Sequence[DrawnRun], found: Sequence[np.ndarray]) -> pd.DataFrame:
-    """Returns one row per snapshot: its position on the two components, whether inside the window, and A or B at its
-    ends."""
+    """Returns one row per snapshot: its position on the two components, whether in the window, A or B at its ends."""
     frames = []
     for each, path in zip(runs, found, strict=True):
         x, where = each.trajectory, each.window
@@ -112,8 +110,7 @@ def kinds(run: DrawnRun) -> np.ndarray:
 
 
 def two_tokens(runs: Sequence[DrawnRun], passage: str, places: Sequence[int]) -> pd.DataFrame:
-    """Returns one row per snapshot and token: the loss of some tokens of a passage (`places` from 0) in every run that
-    has it."""
+    """Returns one row per snapshot and token: the loss at `places` (from 0) of a passage, in every run with it."""
     frames = []
     for each in runs:
         x = each.trajectory
@@ -144,8 +141,7 @@ def change(run: DrawnRun, passage: str) -> pd.DataFrame:
 
 
 def two_that_part(run: DrawnRun, passage: str) -> list[int]:
-    """Returns the tokens (from 0) that the window changes most: the one predicted better, and the one predicted
-    worse."""
+    """Returns the tokens (from 0) that the window improves most and worsens most."""
     found = change(run, passage)["change"].to_numpy(float)
     return [] if np.isnan(found).all() else sorted({int(np.nanargmin(found)), int(np.nanargmax(found))})
 
