@@ -242,7 +242,7 @@ function past(data, i, { same, places }) {
     const counts = new Map()
     for (const j of places) counts.set(data.pieces[j], (counts.get(data.pieces[j]) ?? 0) + 1)
     const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `${visible(piece)} × ${n}`)
-    lines.push(make("p", `“${pair}” before it stood ${times(places.length + pairs)} before${elsewhere(pairs)} (underlined)` +
+    lines.push(make("p", `“${pair}” preceding it stood ${times(places.length + pairs)} before${elsewhere(pairs)} (underlined)` +
                          (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
   }
   return lines
