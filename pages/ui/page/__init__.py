@@ -10,6 +10,8 @@
 `saved_views`: saved views: links with a name, in order
 `presentation`: presentation mode, light or dark, and stepping through saved views
 `components`: the app's own components: HTML, with stylesheets and scripts from files
+`base.css`: styles that components share
+`base.js`: functions that components share
 `front_page`: the HTML page, with the script that makes one history entry per action
 `security_headers`: the hosts that may send requests, and the requests its pages may make
 `marks`: invisible elements that tests and scripts wait for
