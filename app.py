@@ -12,7 +12,7 @@ st.set_page_config(page_icon="✂️", layout="wide")
 begin_run()
 st.session_state.framed = True
 page = navigation()
-# A page opened directly on a fresh server runs without this file; require_frame sends it here and says where to go on.
+# A page opened directly on a fresh server runs without this file; require_frame sends it here and names the page.
 if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=as_written())
 draw_stage()

@@ -23,8 +23,8 @@ from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Work, live
 
 require_frame("pages/attention.py")
-EMBEDDED, TRANSLATION = "demo", "Translation"  # it was taught English alone, and translates nothing
-PRESETS = {  # what is to be seen, the passage, the only tokens to point at, icon
+EMBEDDED, TRANSLATION = "demo", "Translation"  # trained on English only; it translates nothing
+PRESETS = {  # what to see, the passage, the only tokens that can be pointed at, icon
     "Literal copying": ("Privet Drive, twice", "", ":material/content_copy:"),
     TRANSLATION: ("Three languages", "", ":material/translate:"),
     "Pattern labels": ("Pattern labels", ":", ":material/label:"),
@@ -37,20 +37,20 @@ token itself."""
 
 
 def use_preset(title: str) -> None:
-    """Sets the controls as the preset has them, with the heads that suit it."""
+    """Sets the controls to the preset's values, with matching heads."""
     st.session_state.attention_text, st.session_state.attention_rows = PRESETS[title][:2]
     write("attention_heads", "")
     write(SWITCHES, "")
 
 
 def draw_score() -> None:
-    """How the scores for the map stand, or the button that has them measured."""
+    """Draws the progress of the scores for the map, or the button that measures them."""
     if not score.line() and score.now() is None:
         score.offer(f"Measure {SCORES.lower()}", "repeat", SCORES_HELP)
 
 
 def set_heads() -> None:
-    """Writes what was clicked into the field, and so into the address."""
+    """Writes the clicked heads into the field, and so into the address."""
     write("attention_heads", ",".join(asked_heads()))
 
 
@@ -89,7 +89,7 @@ packet = overview_packet(of, text.name, seen, mask, scores, rows)
 
 @st.fragment
 def draw_view(text: Chosen) -> None:
-    """The view; another head redraws this part alone."""
+    """Draws the view; choosing another head redraws only this part."""
     problem_at, view_at = st.container(), st.container()
     about_at, heads_at = st.columns([5, 3], gap="medium")
     about_at.caption(CAPTION)
@@ -113,6 +113,6 @@ def draw_view(text: Chosen) -> None:
 
 if found is None:
     if score.now() is None:
-        score.start_ahead()  # nobody has asked for it
+        score.start_ahead()  # background work
     live([score.slot], draw_score, since_s)
 draw_view(text)

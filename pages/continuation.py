@@ -1,4 +1,4 @@
-"""The Continue screen: a prompt of one's own, and what the full and the pruned model say after it."""
+"""The Continue screen: the user's prompt, and its continuation by the full and by the pruned model."""
 
 import time
 from functools import partial
@@ -17,7 +17,7 @@ from pages.ui.page.runtime import errors_shown, require_frame, session
 from pages.ui.page.work import Action, Work, live
 
 require_frame("pages/continuation.py")
-STREAM_S = 0.4  # how often what is said so far is shown
+STREAM_S = 0.4  # between two redraws of the text generated so far
 setup = chosen()
 with errors_shown():
     prompt, how = sections.choose()
@@ -34,12 +34,12 @@ carried.hand_on("continue", target.shape, mask, badge_at)
 
 
 def so_far() -> setting.Said:
-    """What is known so far."""
+    """Returns the results so far."""
     return work.found or setting.Said()
 
 
 def draw() -> None:
-    """Both models, redrawn as they speak."""
+    """Draws both models, again as they generate."""
     if not work.line() and work.now() is None:
         st.caption("Another tab has taken over. Change any control to go on here.")
     sections.draw(so_far(), x.prompt, sheet)

@@ -26,7 +26,7 @@ TITLES = {"heads": "Heads by gradient", "heads-one-divisor": "Heads by one divis
           "ffns": "FFNs", "heads-oracle": "Heads by oracle"}  # fmt: skip
 METHODS = {"srcc": "Spearman", "as_published": "as published"}
 ORDERS = {"similarity": "by similarity", "name": "by name"}
-BESIDE = 9  # labels: matrices of so many stand side by side
+BESIDE = 9  # labels: up to this many, two matrices fit side by side
 WHAT_HELP = (
     "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions, the last layer divided by the answer's tokens "
     "alone. One divisor: the same, all layers divided by all positions. "
@@ -47,7 +47,7 @@ SCALE_HELP = (
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
 def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
-    """Every pair of rankings; permutations of thousands of heads take seconds, so once for the same scores."""
+    """Returns every pair of rankings; cached, as permutations of thousands of heads take seconds."""
     return tables.pair_rows(_found, how)
 
 
@@ -56,7 +56,7 @@ tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 controls_at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
 what = one_of(controls_at, "Importance", TITLES, "correlations_what", WHAT_HELP)
-help = "Solved examples in front of each question, in the matrices of tasks."
+help = "Examples in the prompt of each question (shots), in the matrices of tasks."
 at_one = partial(
     controls_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True
 )

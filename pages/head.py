@@ -1,4 +1,4 @@
-"""The Head screen: what one attention head does, what feeds it, and what is lost without it."""
+"""The Head screen: what one attention head does, what feeds it, and the losses without it."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ with errors_shown():
     head = head_named(choice.head, target.shape)
 asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
-verdict = known.found.verdict or "What it is, its scores will say."
+verdict = known.found.verdict or "Its scores are being measured."
 st.header(f"{asked.name} · {verdict.rstrip('.')}")
 st.markdown(tables.in_short(known.found))
 draw_all(known)
 sheet = Sheet()
 sheet.add("Scores", tables.scores_table(known.found))
 draw_portrait(known, sheet)
-for section in () if presenting() else SECTIONS:  # a slide is one screen, and these are below it
+for section in () if presenting() else SECTIONS:  # a slide shows one screen, and these sections are below it
     section(known, sheet)
 
 more = dict[str, Any]()

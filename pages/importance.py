@@ -30,7 +30,7 @@ from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task,
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
 from pages.ui.importance.beside import FirstImportance
-from pages.ui.importance.beside import draw as draw_beside
+from pages.ui.importance.beside import draw as draw_second
 from pages.ui.importance.divisors import draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT, SAMPLE
@@ -55,8 +55,8 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 
 
 def agreement_lines(missing: list[Work[Survey]]) -> None:
-    """Progress of the comparison with the oracle, or the button that starts it."""
-    help = f"Measures what is missing: at most {n_heads + 1} evaluations of {N} train questions, and two gradients."
+    """Draws the progress of the comparison with the oracle, or the button that starts it."""
+    help = f"Measures the missing scores: at most {n_heads + 1} evaluations of {N} train questions, and two gradients."
     if any([work.line() for work in missing]) or not missing:
         return
     label = f"Compare with the oracle{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
@@ -77,7 +77,7 @@ scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)
 how = one_of(mean_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
 labels = {in_words(task): task for task in tasks}
 help = "Its gradients are compared with the oracle below."
-front = labels[one_listed(front_at, "In front", list(labels), "importance_front", help=help)]
+front = labels[one_listed(front_at, "Highlighted task", list(labels), "importance_front", help=help)]
 
 target = wait_for_model(setup)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
@@ -107,7 +107,7 @@ if scores := found["heads"].scores:
     shown = tables.shown_maps(list(scores), front, n_heads)
     if len(shown) < len(scores):
         some = f"Of {len(scores)} maps with {n_heads:,} heads each, too many to draw at once, these are"
-        st.caption(f"{some} the {len(shown)} from the task in front on. The mean and the downloads hold all.")
+        st.caption(f"{some} the {len(shown)} from the highlighted task on. The mean and the downloads hold all.")
         rows = tables.head_rows({task: scores[task] for task in shown})
     drawn = charts.score_maps(rows, charts.TITLES[what], scale == "common")
     sheet.draw("Heads by task", drawn, "importance_maps", words)
@@ -131,7 +131,7 @@ if scores := found["ffns"].scores:
 beside, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     first = FirstImportance(replace(setting, aggregate=how), target, tasks, front, what, found)
-    beside = draw_beside(first, second, sheet, since_s)
+    beside = draw_second(first, second, sheet, since_s)
 
 st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman's rank correlation over the heads.")
 if n_heads > ORACLE_HEADS:

@@ -1,5 +1,5 @@
-"""The In context screen: how much better later tokens of a text are predicted, what pruning leaves of that, and which
-heads make it."""
+"""The In context screen: how much better later tokens of a text are predicted, how much of that remains after pruning,
+and which heads cause it."""
 
 import time
 from dataclasses import replace
@@ -26,11 +26,11 @@ from pages.ui.page.work import Work, live
 
 require_frame("pages/in_context.py")
 ABLATE_HELP = (
-    f"{{:,}} passes over texts of {MIN_TOKENS} tokens, in the background, text by text. What is finished is shown and "
+    f"{{:,}} passes over texts of {MIN_TOKENS} tokens, in the background, text by text. Finished texts are shown and "
     "stored."
 )
 WHICH_HELP = (
-    "Each head of the full model is ablated alone, and the score measured anew on the same texts: score without the "
+    "Each head of the full model is ablated alone, and the score measured again on the same texts: score without the "
     "head minus score with it, in nats."
 )
 setup = chosen()
@@ -53,12 +53,12 @@ carried.hand_on("incontext", target.shape, mask, controls.badge_at)
 
 
 def so_far() -> setting.LossesSoFar:
-    """What there is so far of this setting."""
+    """Returns the results for this setting so far."""
     return losses.found or setting.LossesSoFar()
 
 
 def draw_scores() -> None:
-    """The figures and the curves, redrawn while texts are measured."""
+    """Draws the figures and the curves, again while texts are measured."""
     found = so_far()
     sections.figures(found, controls.around, mask_in_words(target.shape, found.mask))
     known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
@@ -66,13 +66,13 @@ def draw_scores() -> None:
     if target.shape.n_ctx < MIN_TOKENS:
         st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
     if not losses.line() and losses.now() is None:
-        st.caption("Another tab has taken over the measuring. Change any control to go on here.")
+        st.caption("Another tab is using the worker. Change any control to continue here.")
     if found.full:
         sections.curves(found, sheet)
 
 
 def draw_heads() -> None:
-    """Which heads make the score, redrawn while they are ablated."""
+    """Draws which heads cause the score, again while they are ablated."""
     found = max(({}, *stored, heads.found or {}), key=lambda each: len(each[KINDS[0]].base) if each else 0)
     n_passes, n_done = 2 * len(texts) * (target.shape.n_heads_total + 1), len(found[KINDS[0]].base) if found else 0
     label = f"Ablate {target.shape.n_heads_total:,} heads, one at a time"

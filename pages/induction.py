@@ -1,4 +1,4 @@
-"""The Induction screen: which heads match prefixes and copy, and how much of that pruning leaves."""
+"""The Induction screen: which heads match prefixes and copy, and how much of that remains after pruning."""
 
 import time
 from typing import Any
@@ -22,7 +22,7 @@ from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.beside import FirstInduction
-from pages.ui.induction.beside import draw as draw_beside
+from pages.ui.induction.beside import draw as draw_second
 from pages.ui.induction.closely import draw_closely
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
@@ -108,7 +108,7 @@ with table_at:
 sheet.says = [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
 beside, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
-    beside = draw_beside(FirstInduction(target, variant, seed, found, frame), second, sheet)
+    beside = draw_second(FirstInduction(target, variant, seed, found, frame), second, sheet)
 if not presenting():  # a slide is one screen, and these are below it
     draw_closely(frame, sheet)
     overlap.draw(setup, target, found, frame, since_s, sheet)

@@ -31,7 +31,7 @@ run = PassageRun()
 
 
 def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.PassageModel | None, str]:
-    """(A, B, which B that is, what is to be said of it) as it is to be shown now."""
+    """Returns (A, B, which model B is, a sentence on its state) for drawing now."""
     a, b = whole_a or so_far(x, "a", x.a), whole_b or so_far(x, "b", b_side)
     if b is not None or a is None:
         return a, b, b_side, SAME if b_side == x.a else ""
@@ -41,14 +41,14 @@ def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.PassageModel
 
 
 def draw_text() -> None:
-    """The text as it is known now, and what is still being measured."""
+    """Draws the text with the losses so far, and the progress of the rest."""
     a, b, side, note = both()
-    with st.container():  # a place of its own: the text behind it would be set anew if it changed its own
+    with st.container():  # a separate container: otherwise a change here would redraw the whole text after it
         run.progress()
     if a is None:
         return
     if n_parts != tables.n_parts(a.n_total):
-        st.rerun()  # its length has become known: the whole page has to know it
+        st.rerun()  # its length is known now: the whole page needs it
     with errors_shown():
         shown = tables.extended(b if b is not None else a, a)
     mask = side.mask if side is not None and side != x.a else None

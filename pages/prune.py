@@ -1,4 +1,4 @@
-"""The Prune screen: choose a task and how much to prune, and see what is left of the accuracy."""
+"""The Prune screen: choose a task and how much to prune, and see the remaining accuracy."""
 
 from dataclasses import replace
 from functools import partial
@@ -26,14 +26,14 @@ from pages.ui.prune.tables import answers_csv
 require_frame("pages/prune.py")
 setup = chosen()
 set_controls(setup)
-with st.container(key="prune_controls"):  # a slide leaves them out
+with st.container(key="prune_controls"):  # hidden on a slide
     task_at, ranking_at = st.columns([57, 15])
 with errors_shown():
     task, limit, width = choose_task("prune", task_at, setup.data_dir)
 ranking = choose_ranking("prune", ranking_at)
 screen = PruneScreen(setup, task, limit, width, ranking, postponed=dragging.nothing_drawn_yet())
 parts.draw_levels(screen)
-screen.whole = False  # the next time, it is the sliders' fragment that runs
+screen.whole = False  # the next run is one of the sliders' fragment
 shown = screen.shown
 assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)

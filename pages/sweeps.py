@@ -25,18 +25,18 @@ from pages.ui.sweeps.sections import draw_section
 require_frame("pages/sweeps.py")
 HELP = (
     "Heads, FFNs: each task pruned by its own importance. Heads and FFNs: every pair of levels. Transfer: each task "
-    "pruned by each other's ranking. Unseen tasks: pruned by a ranking they are no part of. Scored anew: importance is "
-    "measured again before each step. Compare criteria: the task in front pruned by several rankings, and at random."
+    "pruned by each other's ranking. Unseen tasks: pruned by a ranking without them. Scored anew: importance is "
+    "measured again before each step. Compare criteria: the highlighted task pruned by several rankings, and at random."
 )
-MEASURE_HELP = "In the background; what is finished is stored, whatever becomes of this page."
+MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
 
 setup = chosen()
 tasks = choose_tasks("sweeps", st.container(), setup, FEW_COUNTS, few=True)
 at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 section = one_of(at, "What", {**SECTIONS, criteria.SECTION: criteria.TITLE}, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
-help = "Drawn darker among the curves; the one that is scored anew."
-front_name = one_listed(at, "Task in front", names, "sweeps_front", width=150, help=help)
+help = "Drawn darker among the curves; the one that is “scored anew”."
+front_name = one_listed(at, "Highlighted task", names, "sweeps_front", width=150, help=help)
 help = "Of each task's validation split. More of them, narrower intervals."
 judges = number_field(at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=116, help=help)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
@@ -59,7 +59,7 @@ stored = work.stored(others)
 
 
 def draw() -> None:
-    """What is measured so far, and how the measuring stands."""
+    """Draws the results so far and the progress."""
     known = (Swept(), *stored, work.found or Swept())
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
     possible = {point for point in points if point.task not in found.failed}

@@ -38,7 +38,7 @@ sections.first_charts(view, sheet)
 sheet.tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)
 draw_made(choice.runs)
-if not presenting():  # a slide is one screen, and these are below it
+if not presenting():  # a slide shows one screen, and these sections are below it
     label, icon = "Train one now: charts that grow", ":material/model_training:"
     folded(label, "training_live", partial(draw_live, choice.folder), icon)
     sections.more_heads(view, sheet)

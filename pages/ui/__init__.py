@@ -1,9 +1,9 @@
 """Parts of the screens: a package for each screen, and packages that screens share.
 
-`page`: what every page stands in
+`page`: the frame of every page
 `figures`: charts, texts and pictures
 `controls`: controls that several screens have
-`downloads`: what every screen ends with
+`downloads`: the footer of every screen
 `comparison`: two models side by side, and criteria compared
 `prune`: parts of the Prune screen
 `importance`: parts of the Importance screen
@@ -16,5 +16,5 @@
 `in_context`: parts of the In context screen
 `correlations`: parts of the Correlations screen
 `sweeps`: parts of the Sweeps screen
-`study_report`: a study as a folder of figures with one report; it looks into three screens' tables and charts
+`study_report`: a study as a folder of figures with one report; it uses tables and charts of three screens
 """

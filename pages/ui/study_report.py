@@ -32,12 +32,12 @@ border-bottom: 1px solid var(--line); vertical-align: top; } td.number { text-al
 .holds { color: var(--yes); font-weight: bold; } .does-not-hold { color: var(--no); font-weight: bold; }
 pre { background: var(--box); padding: 1rem; overflow-x: auto; font-size: 13px; }
 """
-TIMES = 'id="times"'  # of the one line of a report that is another wherever and whenever it is written
+TIMES = 'id="times"'  # marks the one line of a report that differs by place and time of writing
 MARKS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "not measured": "– not measured"}
 
 
 def write_report(study: Study, folder: str | Path) -> None:
-    """Writes `figures/*.svg`, `figures/*.png` and `report.html` into the folder; HeadroomError where that fails."""
+    """Writes `figures/*.svg`, `figures/*.png` and `report.html` into the folder; HeadroomError if that fails."""
     parts = []
     try:
         (Path(folder) / "figures").mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def write_report(study: Study, folder: str | Path) -> None:
 
 
 def figures(study: Study) -> Iterator[tuple[str, str, Picture]]:
-    """(title, caption, picture) of every figure that has something to show."""
+    """Yields (title, caption, picture) of every figure that has something to show."""
     yield from _importance(study)
     yield from _correlations(study)
     yield from _sweeps({name: swept.rows for name, swept in study.curves.items()})
@@ -106,7 +106,7 @@ def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, 
 
 
 def page(study: Study, drawn: list[str]) -> str:
-    """The report as HTML."""
+    """Returns the report as HTML."""
     receipt, setting, theme = study.receipt, study.setting, light_theme()
     colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
     colours |= {"quiet": QUIET, "yes": YES, "no": NO}
@@ -135,7 +135,7 @@ rankings from {ranked} training questions. Tasks: {html.escape(tasks)}.</p>
 <p>first_detectable_loss: the smallest level that is significantly below the full model (exact McNemar on the same
 questions, 5 % for all levels together by Holm); no_loss_up_to: the measured level before it; cliff_from, cliff_to and
 cliff_points: the neighboring levels between which accuracy falls most, and by how much; detects_points: the loss at one
-level that so many questions detect 80 % of the time. At chance: the full model's 95 % interval contains the accuracy of
+level that these questions detect 80 % of the time. At chance: the full model's 95 % interval contains the accuracy of
 guessing.</p>
 {"".join(breaks)}
 <h2>Receipt</h2>
@@ -147,8 +147,8 @@ guessing.</p>
 
 
 def _times(study: Study) -> str:
-    """The one line that says when, where and from which folders the report was written. All else follows from what was
-    measured: `diff -r -I 'id="times"' ONE OTHER` says nothing."""
+    """Returns the one line on when, where and from which folders the report was written. All else follows from the
+    measurements: `diff -r -I 'id="times"' ONE OTHER` prints nothing."""
     said = html.escape("; ".join(f"{name}: {value}" for name, value in study.made.items() if value not in ("", None)))
     return f"<p {TIMES}>{' '.join(said.split())}</p>"
 

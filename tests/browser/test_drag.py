@@ -138,7 +138,7 @@ def test_what_follows_the_hand_and_how_fast(page, address):
 MOVED = """(input, percent) => {
   input.value = percent
   input.dispatchEvent(new Event("input"))
-  return [document.documentElement.matches(".headroom-behind"), input.getRootNode().querySelector(".box").value]
+  return [document.documentElement.matches(".headroom-stale"), input.getRootNode().querySelector(".box").value]
 }"""
 
 
@@ -155,11 +155,11 @@ def test_slider_box_figure_and_map_show_one_level(page, address):
     assert page.locator(".st-key-prune_heads input").is_hidden(), "the field that the address holds"
     settled_figure(page, heads=n_at(75), questions=32)
     expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(75))
-    expect(page.locator("html")).not_to_have_class(re.compile("headroom-behind"))
+    expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
     assert slider(page).evaluate(MOVED, 40) == [True, "40"], "until Python has drawn it"
     settled_figure(page, heads=n_at(40), questions=32)
     expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(40))
-    expect(page.locator("html")).not_to_have_class(re.compile("headroom-behind"))
+    expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
     assert box.input_value() == "40"
 
 

@@ -172,8 +172,8 @@ def test_sets_in_words_and_as_a_chart():
     shape = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
     shown = head_sets.by_size(head_sets.rows(shape, {each: {"acc": acc} for each, acc in values.items()}), "acc")
     assert head_sets.in_words(shown, whole_percent) == (
-        "The full model: **85 %**. Without the **2 heads** that match prefixes best: **33 %**; without as many others "
-        "**85 %** (80 % to 90 % in 2 draws). Without the best one alone: 84 %."
+        "The full model: **85 %**. Without the **2 heads** that match prefixes best: **33 %**; without the same number "
+        "of others **85 %** (80 % to 90 % in 2 draws). Without the best one alone: 84 %."
     )
     assert head_sets.in_words(shown[shown["size"] == 0], whole_percent) == "Not measured yet."
     assert b"<svg" in to_svg(head_sets.chart(shown, "Questions right", "%", (0, 1)), "sets")

@@ -62,7 +62,7 @@ def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     slide(at, "prune_ffns", 50)
     settled(at)
     value, _ = figure(at)
-    assert "Too few questions to tell" in under_figure(at) and "The full model: " in under_figure(at)
+    assert "Too few questions to distinguish" in under_figure(at) and "The full model: " in under_figure(at)
     assert "4 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
@@ -407,9 +407,9 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
     x = SimpleNamespace(judged=SimpleNamespace(greedy=False))
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
-    assert hand_frame(line, 450, 450).empty and short(level) == "not to be trusted"
+    assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
     assert in_words(x, line, 450) == (
-        "No dashed line. The estimate without a forward pass is **not to be trusted**: with 0 % pruned it is 89 %, "
+        "No dashed line. The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, "
         "where 32 % was measured. Measure the curve to know more."
     )
     known = {
@@ -430,7 +430,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
         at = AppTest.from_function(draw, args=(each, permille)).run()
         assert not at.exception and at.metric[0].value == value
         assert is_grey(at) == (permille > 0), "not what is measured"
-        assert ("not to be trusted" in under_figure(at)) == (value == "…")
+        assert ("unreliable" in under_figure(at)) == (value == "…")
 
 
 def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):

@@ -35,10 +35,8 @@ def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys
     full, pruned = of_store(at)
     differs = change(full, pruned)
     first, second = said(at).split("  \n")
-    assert (
-        first
-        == f"Perplexity of The ferry: **{perplexity._figure(pruned.a_token)}**, full {perplexity._figure(full.a_token)}"
-    )
+    shown, whole = perplexity._four_digits(pruned.a_token), perplexity._four_digits(full.a_token)
+    assert first == f"Perplexity of The ferry: **{shown}**, full {whole}"
     assert second == perplexity.change_in_words(differs) and "nats a token (95 %: " in second
     [command] = [each.value for each in at.code if " perplexity " in each.value]
     from engine.__main__ import main
@@ -48,7 +46,7 @@ def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys
     assert told["cached"] and told["pruned"]["perplexity"] == pruned.a_token and told["heads_pruned"] == 4
     assert told["change"]["nats"] == differs.nats
     [row] = [each.value for each in at.main.markdown if each.value.startswith("| | a token")]
-    assert f"| Pruned model | {perplexity._figure(pruned.a_token)} |" in row
+    assert f"| Pruned model | {perplexity._four_digits(pruned.a_token)} |" in row
     jobs = {slot: runtime.jobs().snapshot(slot) for slot in ("accuracy", perplexity.SLOT)}
     assert jobs["accuracy"] is None or jobs["accuracy"].finished_s < jobs[perplexity.SLOT].finished_s
 
@@ -56,11 +54,11 @@ def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys
 def test_nothing_pruned_is_one_number_and_a_level_brings_the_other(open_app):
     at = open_app(prune_ranking="random")
     [full, _] = of_store(at)
-    assert said(at) == f"Perplexity of The ferry: **{perplexity._figure(full.a_token)}**"
+    assert said(at) == f"Perplexity of The ferry: **{perplexity._four_digits(full.a_token)}**"
     slide(at, "prune_heads", 50)
     settled(at)
     full, pruned = of_store(at)
-    assert said(at).startswith(f"Perplexity of The ferry: **{perplexity._figure(pruned.a_token)}**, full ")
+    assert said(at).startswith(f"Perplexity of The ferry: **{perplexity._four_digits(pruned.a_token)}**, full ")
 
 
 def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(open_app):

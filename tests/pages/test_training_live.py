@@ -95,7 +95,7 @@ def test_what_is_wrong_is_one_line(opened, tmp_path):
     button(at, "Train it").click().run()
     live.trainings().join(f"training {tmp_path / 'runs' / 'own'}", HANG_S)
     at.run()
-    assert "there is no" in at.error[0].value and button(at, "Retry")
+    assert "does not exist" in at.error[0].value and button(at, "Retry")
     at = opened(live_width=15)
     assert "a width of 15 for 2 heads" in at.error[0].value and not [b for b in at.button if b.label == "Train it"]
 

@@ -139,7 +139,9 @@ def test_the_curve_of_the_second_is_a_line_of_its_own(open_app, twin):
 def test_a_moving_slider_waits_for_nothing_of_the_second(open_app, twin):
     at = open_app(against=str(twin), **RANDOM)
     slide(at, "prune_heads", 25, moving=True).run()
-    assert "twin in fp32: follows when you let go" in said(at) and runtime.jobs().snapshot(beside.SLOT) is None
+    assert (
+        "twin in fp32: follows when you release the slider" in said(at) and runtime.jobs().snapshot(beside.SLOT) is None
+    )
     slide(at, "prune_heads", 25)
     settled(at)
     second = answers_of(at, LoadSpec(str(twin), "fp32"))

@@ -63,7 +63,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("link", HOSTILE)
 def test_a_view_leads_to_no_other_place(link):
-    with pytest.raises(HeadroomError, match="no link to a screen"):
+    with pytest.raises(HeadroomError, match="not a link to a screen"):
         views.checked(SavedView("a", link))
 
 

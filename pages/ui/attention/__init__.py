@@ -2,8 +2,8 @@
 
 `view`: two components: the text with its map of heads, and the bytes of the chosen heads' pattern
 `map.js`: the map of all heads, part of the view
-`readout.js`: what the readout and the legend say, part of the view
+`readout.js`: text of the readout and the legend, part of the view
 `details`: the whole pattern as a picture, a table and files, and the command
-`tables`: heads by name, several as one, and their pattern as rows
+`tables`: heads by name, several heads combined, and their pattern as rows
 `charts`: a pattern as a picture
 """

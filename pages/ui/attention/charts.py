@@ -1,4 +1,4 @@
-"""A head's pattern as a picture: DataFrame in, picture out."""
+"""A head's pattern as a picture: takes a DataFrame, returns a picture."""
 
 import altair as alt
 import numpy as np
@@ -10,12 +10,12 @@ from pages.ui.figures.text_picture import text_picture
 
 
 def pattern_map(frame: pd.DataFrame) -> charts.Picture:
-    """Destinations x sources of `tables.map_cells`, coloured by attention from 0 to 1."""
+    """Returns destinations x sources of `tables.map_cells`, coloured by attention from 0 to 1."""
     return charts.picture(_pattern_map(float(frame["source"].min()), float(frame["source_until"].max())), cells=frame)
 
 
 def raised_text(seen: Overview, view: HeadView) -> charts.Picture:
-    """The text, each token tinted by what the heads raised its logit, by attending from the token before it."""
+    """Returns the text, each token tinted by how much the heads raised its logit from the token before it."""
     raised = np.concatenate([[0.0], view.raised_nats.sum(1, dtype=np.float64)[:-1]])
     frame = pd.DataFrame({"piece": seen.pieces, "token": seen.pieces, "raised": raised, "lowered": -raised})
     full, signs = float(np.abs(raised).max()) or 1.0, ("logit raised", "logit lowered")  # blue is raised, as on screen

@@ -24,7 +24,7 @@ N_LISTED = 200
 def draw_details(
     target: Target, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]
 ) -> None:
-    """Draws them; picture and table are made when they are opened."""
+    """Draws all of that; picture and table are made when opened."""
     whole = st.expander("The whole pattern, as a picture and a table", key="attention_whole", on_change="rerun")
     if whole.open:
         map_at, table_at = whole.columns(2, gap="large")

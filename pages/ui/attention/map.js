@@ -1,6 +1,6 @@
 // The map of all heads: thumbnails, tint, and which ones are chosen. One module with view.js.
 
-// Of a cell in pixels: all layers in a window's height if they can be seen then, all heads in the map's width in any case.
+// Size of a cell in pixels: all heads fit the map's width, and all layers the window's height if that leaves them visible.
 function cellSize(layers, heads) {
   const across = Math.floor(288 / heads) - 2, down = Math.floor((0.66 * window.innerHeight) / layers) - 2
   return Math.max(14, Math.min(38, across, Math.max(20, down)))
@@ -8,7 +8,7 @@ function cellSize(layers, heads) {
 
 function setHeads(view) {
   const { layers, heads, pruned } = view.seen, size = cellSize(layers, heads)
-  view.screen.classList.toggle("deep", layers * (size + 2) > 240) // then the readout stands under the text, not under the map
+  view.screen.classList.toggle("deep", layers * (size + 2) > 240) // the readout is then under the text, not under the map
   view.map.style.setProperty("--cell", size + "px")
   view.map.style.gridTemplateColumns = `max-content repeat(${heads}, ${size}px)`
   const shown = [make("i", "", "across")]
@@ -26,7 +26,7 @@ function setHeads(view) {
       shown.push(cell)
     }
   }
-  const focused = view.root.activeElement?.dataset?.head // drawn anew under a hand that is walking on it
+  const focused = view.root.activeElement?.dataset?.head // redrawn while the user moves through it by keyboard
   view.map.replaceChildren(...shown)
   view.cells.find(cell => cell.dataset.head === focused)?.focus()
 }
@@ -43,7 +43,7 @@ function drawHeads(view) {
   tintHeads(view)
 }
 
-// The token that the tint, the blue and the sum are about: the one pointed at, or the one after it.
+// The token of the tint, the blue and the sum: the one pointed at, or the one after it.
 function asked(view) {
   if (view.at === null) return null
   const t = view.mode === "destination" && view.about === "next" ? view.at + 1 : view.at
@@ -76,7 +76,7 @@ function markHeads(view) {
   }
 }
 
-// Scrolls the map, and nothing else, to the head that was chosen last.
+// Scrolls only the map, to the head chosen last.
 function showHead(view) {
   const cell = view.cells.find(one => one.dataset.head === view.heads.at(-1)), { map } = view
   if (!cell) return
@@ -93,7 +93,7 @@ function choose(view, head, more) {
   markHeads(view)
   showHead(view)
   paint(view)
-  clearTimeout(view.timer) // a key held down asks a few times a second, for the head it has come to
+  clearTimeout(view.timer) // a held key sends a few requests a second, for the head it has reached
   view.timer = setTimeout(() => { view.askedAt = Date.now(); view.ask(heads) }, Math.max(0, 200 - (Date.now() - view.askedAt)))
 }
 

@@ -1,4 +1,4 @@
-// What the readout and the legend say of a token, and how numbers and pieces are written. One module with view.js.
+// Text of the readout and the legend for a token, and formats of numbers and pieces. One module with view.js.
 
 const strength = share => (share < 0.002 ? "0%" : (58 * Math.sqrt(share)).toFixed(0) + "%")
 const thickness = (value, largest) => (value < 0.01 * largest || value <= 0 ? "0px" : (1 + 5.5 * Math.sqrt(value / largest)).toFixed(1) + "px")
@@ -34,7 +34,7 @@ function tell(view, looks, raises, waiting) {
   readout.replaceChildren(top, targets, raisers, parts(view, t))
 }
 
-// Indices of what is above 0, the largest first.
+// Indices of the values above 0, the largest first.
 const sorted = values => [...values.keys()].filter(i => values[i] >= 0.005).sort((a, b) => values[b] - values[a])
 
 function list(view, values, title, colour, text, full) {

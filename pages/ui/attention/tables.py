@@ -1,4 +1,4 @@
-"""Heads by name, several heads as one, and their pattern as tables: one row a destination and source."""
+"""Heads by name, several heads combined, and their pattern as tables: one row per destination and source."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,23 +9,23 @@ import pandas as pd
 from engine.heads.attention import Head, HeadView, Overview
 from pages.ui.page.tables import number, whole_percent
 
-WORD = re.compile(r"[^\W\d_]{4,}")  # no title, such as Mrs
+WORD = re.compile(r"[^\W\d_]{4,}")  # not a title, such as Mrs
 TITLE_BEFORE = re.compile(r"\b(?:Mrs?|Ms|Dr|St)\.$")
 SENTENCE_ENDS, AFTER_THEM = ".!?:…\n", " \t\"'“”‘’()"
 NO_LETTER = re.compile(r"[\W\d_]")
-CONTEXT = 16  # characters in front of a word that say whether a sentence begins there
-READABLE = 3  # letters of a token that says something by itself
+CONTEXT = 16  # characters before a word that show whether a sentence begins there
+READABLE = 3  # letters from which a token is readable by itself
 MAP_CELLS = 64  # along a side of the map; of a longer text several tokens share a cell
 
 
 def names_of(heads: Iterable[Sequence[int]]) -> list[str]:
-    """Such as `L1H0`."""
+    """Returns names such as `L1H0`."""
     return [f"L{layer}H{head}" for layer, head in heads]
 
 
 def default_heads(seen: Overview, scores: np.ndarray | None, rows: str) -> list[Head]:
-    """The head of the highest prefix matching; before that is known, and where only some tokens (`rows`) are looked at,
-    the head that raised the logits most: of all tokens, or of those that follow `rows`."""
+    """Returns the head of the highest prefix matching. While that is unknown, and where only some tokens (`rows`) can
+    be pointed at, the head that raised the logits most: of all tokens, or of those that follow `rows`."""
     if scores is not None and not rows:
         values = scores
     else:
@@ -36,8 +36,8 @@ def default_heads(seen: Overview, scores: np.ndarray | None, rows: str) -> list[
 
 
 def places_to_start(seen: Overview) -> list[int]:
-    """The tokens that the view may open at: of each name that returns, its longest token. Without such names all tokens
-    that can be read; none where no token can."""
+    """Returns the tokens that the view may open at: of each name that returns, its longest token. Without such names
+    all readable tokens, [] if there are none."""
     begins, ends = np.concatenate([[0], seen.ends[:-1]]), seen.ends
     n_letters = np.array([len(NO_LETTER.sub("", piece)) for piece in seen.pieces[seen.first_text :]])
     found, before = [], set()
@@ -52,11 +52,13 @@ def places_to_start(seen: Overview) -> list[int]:
 
 def _begins_sentence(text: str, at: int) -> bool:
     before = text[max(0, at - CONTEXT) : at].rstrip(AFTER_THEM)
-    return before[-1:] in SENTENCE_ENDS and not TITLE_BEFORE.search(before)  # "", in front of all, is in it too
+    return before[-1:] in SENTENCE_ENDS and not TITLE_BEFORE.search(
+        before
+    )  # "", at the beginning of the text, is in it too
 
 
 def combined(views: Sequence[HeadView]) -> HeadView:
-    """Several heads as one: the mean of their patterns, the sum of what they raised."""
+    """Returns several heads as one: the mean of their patterns, the sum of the logits they raised."""
     pattern = np.stack([view.pattern for view in views]).mean(0, dtype=np.float32)
     return HeadView(pattern, np.stack([view.raised_nats for view in views]).sum(0, dtype=np.float32))
 
@@ -80,9 +82,9 @@ def pattern_rows(seen: Overview, view: HeadView) -> pd.DataFrame:
 
 
 def map_cells(seen: Overview, view: HeadView) -> pd.DataFrame:
-    """Rows for `charts.pattern_map`: destination, source (first token of the cell), until, tokens, attention.
+    """Returns rows for `charts.pattern_map`: destination, source (first token of the cell), until, tokens, attention.
 
-    Of a text of more than 64 tokens each cell is the largest attention of a square of tokens.
+    In a text of more than 64 tokens, each cell is the largest attention of a square of tokens.
     """
     n = len(view.pattern)
     width = -(-n // MAP_CELLS)
@@ -107,7 +109,7 @@ def map_cells(seen: Overview, view: HeadView) -> pd.DataFrame:
 
 
 def in_words(seen: Overview, view: HeadView, names: Sequence[str]) -> str:
-    """The pattern as a sentence, for those who cannot see it."""
+    """Returns the pattern as a sentence, for screen readers."""
     n = len(view.pattern)
     to_first = float(view.pattern[1:, 0].mean())
     before = float(view.pattern[np.arange(1, n), np.arange(n - 1)].mean())

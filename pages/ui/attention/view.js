@@ -1,25 +1,25 @@
-// Tokens as text, painted with what the chosen heads look at (violet) and which token's logit that raised (orange), and a
-// map of all heads. Everything from Python goes in as textContent: what a text says is never markup.
-const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+// Tokens as text, painted with the tokens the chosen heads look at (violet) and those whose logit that raised (orange), and
+// a map of all heads. Everything from Python is set as textContent, so a text is never interpreted as markup.
+const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
 const TYPES = { u1: Uint8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array }
 const N_LISTED = 5, TOLD_MS = 200
 const SWITCHES = ["mode", "about", "tint"]
-const ARRIVED = "headroom-attention" // the event with which the other component hands over a pattern
+const ARRIVED = "headroom-attention" // event by which the other component delivers a pattern
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
   if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
   view.ask = heads => setStateValue("heads", { names: heads, number: view.number })
   view.say = () => setStateValue("look", { token: view.locked === null ? null : view.locked + 1 - view.seen.first,
-                                           switches: changed(view), number: view.told })
+                                           switches: changed(view), number: view.reports })
   if (view.bytes !== data) load(view, data)
-  drawHeads(view) // again in any case: the ink of the thumbnails follows the theme
+  drawHeads(view) // always redrawn: the thumbnails' ink follows the theme
   take(view)
   return () => view.stop()
 }
 
 function unpack(bytes) {
-  const { buffer } = bytes.slice() // a copy of its own begins at 0, as typed arrays want it
+  const { buffer } = bytes.slice() // a copy begins at offset 0, as typed arrays require
   const head = new DataView(buffer).getUint32(0, true)
   const found = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, head)))
   for (const [name, [type, at, count]] of Object.entries(found.arrays)) found[name] = new TYPES[type](buffer, 4 + head + at, count)
@@ -29,7 +29,7 @@ function unpack(bytes) {
 function begin(root) {
   const part = name => root.querySelector("." + name)
   const view = { root, page: root.ownerDocument, number: 0, heads: [], over: null, locked: null, at: null, spans: [], cells: [],
-                 mode: "destination", about: "itself", tint: "score", inside: false, askedAt: 0, told: 0 }
+                 mode: "destination", about: "itself", tint: "score", inside: false, askedAt: 0, reports: 0 }
   for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(name)
   const index = event => view.spans.indexOf(event.target.closest?.("span[role]"))
   view.text.onmouseover = event => {
@@ -55,7 +55,7 @@ function begin(root) {
   return view
 }
 
-// ---- what comes from Python ----
+// ---- data from Python ----
 
 function load(view, bytes) {
   const old = view.seen, seen = unpack(bytes)
@@ -70,7 +70,7 @@ function load(view, bytes) {
   setHeads(view)
 }
 
-// A pattern that belongs to this text; one that was asked for before the last choice is left alone.
+// Takes a pattern that belongs to this text; one requested before the last choice is ignored.
 function take(view) {
   const bytes = view.page.headroomAttention
   if (bytes && bytes !== view.patternBytes) {
@@ -90,9 +90,9 @@ function take(view) {
   paint(view)
 }
 
-// The locked token and the switches as the address has them, unless the hand has changed them since.
+// Restores the locked token and the switches from the address, unless the user has changed them since.
 function recall(view, look) {
-  if (look.number < view.told) return
+  if (look.number < view.reports) return
   const i = look.token === null ? null : look.token - 1 + view.seen.first
   const known = i !== null && view.spans[i] && open(view, i)
   if (known && i !== view.locked) startAt(view, i)
@@ -101,10 +101,10 @@ function recall(view, look) {
   tintHeads(view)
 }
 
-// Of a label what follows it is of interest.
+// For a label, the token after it is the one of interest.
 const usual = view => ["destination", view.seen.rows ? "next" : "itself", "score"]
 
-// The switches; none where all stand as they open.
+// The switches; none if all are at their defaults.
 function changed(view) {
   const values = SWITCHES.map(name => view[name])
   return values.join() === usual(view).join() ? [] : values
@@ -131,7 +131,7 @@ function startAt(view, i) {
   view.text.scrollTop = view.spans[i].offsetTop - view.text.clientHeight / 2
 }
 
-// Where the view begins: of the names that return, at the token whose logit these heads raised most.
+// Where the view opens: among the names that return, the token whose logit these heads raised most.
 function mostRaised(view) {
   const n = view.spans.length, { nats } = view.pattern
   const starts = view.seen.starts.filter(t => t > 0 && open(view, t))
@@ -171,7 +171,7 @@ function setText(view) {
   if (first >= 0) view.spans[first].tabIndex = 0
 }
 
-// Whether a token can be hovered: of a text of labels only those that are asked about.
+// Whether a token can be hovered: in a text of labels, only the labels.
 const open = ({ seen }, i) => !seen.rows || seen.pieces[i].trim() === seen.rows
 
 function go(view, i) {
@@ -188,9 +188,9 @@ function lock(view, locked, i) {
   report(view)
 }
 
-// Tells Python of token and switches, once for a row of keys.
+// Reports token and switches to Python, once per burst of keys.
 function report(view) {
-  view.told++
+  view.reports++
   clearTimeout(view.telling)
   view.telling = setTimeout(view.say, TOLD_MS)
 }
@@ -209,7 +209,7 @@ function key(view, event) {
   else {
     const to = neighbour(view, event.key)
     if (to === undefined) return
-    view.over = null // the hand is on the keys now
+    view.over = null // the user is on the keyboard now
     if (view.locked !== null) lock(view, to, to)
     else go(view, to)
     if (inText) view.spans[to].focus()
@@ -237,7 +237,7 @@ function neighbour(view, name) {
   return best
 }
 
-// ---- what it looks at, what it raises, and the numbers ----
+// ---- attention, raised logits, and the numbers ----
 
 function paint(view) {
   const { at, spans, pattern } = view

@@ -1,7 +1,7 @@
 """The attention view: two components, so that a new head brings its pattern to the browser and nothing else.
 
-One draws a text as tokens, the map of heads and the readout, from numbers that belong to text and mask. The other draws
-nothing: it hands the pattern of the chosen heads to the first. Both get bytes: a length, JSON, then the arrays.
+One draws a text as tokens, the map of heads and the readout, from the numbers of a text and mask. The other draws
+nothing: it passes the pattern of the chosen heads to the first. Both get bytes: a length, JSON, then the arrays.
 """
 
 import json
@@ -20,9 +20,9 @@ from pages.ui.page.address import token_field, unseen_field
 from pages.ui.page.components import component_of
 from pages.ui.page.widget_writes import write
 
-WHOLE_ROWS, N_LARGEST = 256, 32  # of a longer text only the largest sources of each destination are sent
+WHOLE_ROWS, N_LARGEST = 256, 32  # for a longer text, only the largest sources of each destination are sent
 VIEW, PATTERN = "attention_view", "attention_pattern"
-TOKEN, SWITCHES = "attention_token", "attention_switches"  # what the address calls them
+TOKEN, SWITCHES = "attention_token", "attention_switches"  # query parameters
 CHOICES = (("destination", "source"), ("itself", "next"), ("score", "raised"))  # of each switch
 HTML = """
 <div class="screen">
@@ -64,30 +64,34 @@ _PATTERN = component("headroom_attention_pattern", html=NOTHING, js=HAND_OVER)
 
 
 def attention_view(packet: bytes, on_heads: Callable[[], None], of: str) -> dict[str, Any]:
-    """Draws text, map and readout of `overview_packet`; what `pattern_packet` is to say of token and switches. Calls
+    """Draws text, map and readout of `overview_packet`; returns the token and switches for `pattern_packet`. Calls
     `on_heads` when heads are chosen, see `asked_heads`. `of` is the text."""
-    look = {"token": token_field(TOKEN, of), "switches": unseen_field("Switches", SWITCHES, _as_switches).split(",")}
+    look = {
+        "token": token_field(TOKEN, of),
+        "switches": unseen_field("Switches", SWITCHES, _normalize_switches).split(","),
+    }
     _VIEW(key=VIEW, data=packet, on_heads_change=on_heads, on_look_change=_on_look)
-    return look | {"number": _told("look").get("number", 0)}
+    return look | {"number": _last_report("look").get("number", 0)}
 
 
 def asked_heads() -> list[str]:
-    """The names of the heads last chosen in the browser."""
-    return list(_told("heads").get("names", []))
+    """Returns the names of the heads last chosen in the browser."""
+    return list(_last_report("heads").get("names", []))
 
 
 def hand_over(packet: bytes) -> None:
-    """Gives the view a `pattern_packet`."""
+    """Passes a `pattern_packet` to the view."""
     _PATTERN(key=PATTERN, data=packet)
 
 
 def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.ndarray | None, rows: str) -> bytes:
-    """What the view shows of a text under a mask. `of` changes with either; `scores` (L, H) tint the map.
+    """Returns the data that the view shows of a text under a mask. `of` changes with either; `scores` (L, H) tint the
+    map.
 
-    `rows`, such as ":", leaves only these tokens to be pointed at.
+    `rows`, such as ":", limits pointing to these tokens.
     """
     n_layers, n_heads, side, _ = seen.thumbnails.shape
-    unit, raised = _fixed(seen.raised_nats)
+    unit, raised = _quantize(seen.raised_nats)
     meta = {"of": of, "name": name, "pieces": seen.pieces, "first": seen.first_text, "unit": unit, "rows": rows}
     meta |= {"starts": places_to_start(seen), "layers": n_layers, "heads": n_heads, "side": side}
     meta |= {"pruned": names_of(np.argwhere(~np.array(mask.heads)))}
@@ -97,10 +101,10 @@ def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.n
 
 
 def pattern_packet(of: str, heads: Sequence[str], view: HeadView, look: Mapping[str, Any]) -> bytes:
-    """The pattern of the chosen heads, two bytes a number: the lower triangle, or of a long text the largest sources of
-    each destination with their indices. `look` is what `attention_view` gave."""
+    """Returns the pattern of the chosen heads, two bytes per number: the lower triangle, or for a long text the largest
+    sources of each destination with their indices. `look` is the return value of `attention_view`."""
     n = len(view.pattern)
-    unit, raised = _fixed(view.raised_nats)
+    unit, raised = _quantize(view.raised_nats)
     tables = {"attention": np.round(view.pattern * 65535).astype("<u2"), "nats": raised}
     arrays: dict[str, np.ndarray] = {}
     for name, table in tables.items():
@@ -109,13 +113,13 @@ def pattern_packet(of: str, heads: Sequence[str], view: HeadView, look: Mapping[
         else:
             at = np.argpartition(-np.abs(table.astype(np.int32)), N_LARGEST, axis=1)[:, :N_LARGEST]
             arrays |= {name: np.take_along_axis(table, at, 1), f"{name}_at": at.astype("<u2")}
-    meta = {"of": of, "heads": list(heads), "number": _told("heads").get("number", 0), "unit": unit}
+    meta = {"of": of, "heads": list(heads), "number": _last_report("heads").get("number", 0), "unit": unit}
     meta["look"] = dict(look)
     return pack(meta | ({} if n <= WHOLE_ROWS else {"k": N_LARGEST}), arrays)
 
 
 def pack(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """Length of the JSON, the JSON with (type, offset, count) of each array, the arrays; everything on 4 bytes."""
+    """Returns the JSON's length, the JSON with (type, offset, count) of each array, the arrays; all 4-byte aligned."""
     places, body = {}, bytearray()
     for name, array in arrays.items():
         places[name] = [array.dtype.str[1:], len(body), array.size]
@@ -126,27 +130,27 @@ def pack(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     return len(head).to_bytes(4, "little") + head + bytes(body)
 
 
-def _fixed(values: np.ndarray) -> tuple[float, np.ndarray]:
-    """(unit, whole numbers of two bytes): values = unit * numbers, exact to a 65,000th of the largest."""
+def _quantize(values: np.ndarray) -> tuple[float, np.ndarray]:
+    """Returns (unit, two-byte integers): values = unit * numbers, exact to a 65,000th of the largest."""
     values = values.astype(np.float32)
     unit = float(np.abs(values).max(initial=0)) / 32767 or 1.0
     return unit, np.round(values / unit).astype("<i2")
 
 
-def _as_switches(text: str) -> str | None:
+def _normalize_switches(text: str) -> str | None:
     words = text.split(",")
     fits = len(words) == len(CHOICES) and all(word in known for word, known in zip(words, CHOICES, strict=True))
     return text if fits else None
 
 
 def _on_look() -> None:
-    """Writes the token that was locked and the switches into the address."""
-    look = _told("look")
+    """Writes the locked token and the switches into the address."""
+    look = _last_report("look")
     token = look.get("token")
     write(TOKEN, "" if token is None else str(token))
     write(SWITCHES, ",".join(look.get("switches", [])))
 
 
-def _told(what: str) -> dict[str, Any]:
-    """What the view told last of "heads" or its "look"."""
+def _last_report(what: str) -> dict[str, Any]:
+    """Returns the view's last report of "heads" or of its "look"."""
     return (st.session_state.get(VIEW) or {}).get(what) or {}

@@ -1,4 +1,4 @@
-"""Criteria compared on screen: what is chosen, the work that measures it, and charts and tables of what there is."""
+"""Criteria compared on screen: their selection, the work that measures them, and charts and tables of the results."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import Work
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
-AT_FIRST = [name for name in CRITERIA if name != "oracle"]  # which takes a pass without each part
+AT_FIRST = [name for name in CRITERIA if name != "oracle"]  # the oracle takes one pass per component
 AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
 STEPS = {"every 10 %": 100, "every 20 %": 200, "every 25 %": 250, "every 5 %": 50}
 MOST_SEEDS = 20
@@ -35,7 +35,7 @@ CRITERIA_HELP = (
     + " ".join(f"**{each.label}**: {each.help}. It takes {each.cost}." for each in CRITERIA.values())
     + " Scores are measured on train questions, accuracy on others."
 )
-AXIS_HELP = "What is pruned along the chart. Both: the same share of heads and of FFNs."
+AXIS_HELP = "The components pruned along the chart. Both: the same share of heads and of FFNs."
 SEEDS_HELP = "Seeded random orders, which every criterion has to beat: the band is their range."
 AREA_HELP = (
     "Mean right: accuracy averaged over the levels, the area under the curve (trapezoids). Intervals: 2,000 paired "
@@ -46,12 +46,12 @@ AGREEMENT_HELP = (
     "Spearman's rank correlation of the scores over the same parts; of rankings without scores, of the places in the "
     "order. Random: the first of its orders."
 )
-MEASURE_HELP = "In the background; what is finished is stored, whatever becomes of this page."
+MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
 
 
 def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, task: TaskSpec) -> Comparing | None:
-    """Draws what is compared, kept in the address: the criteria in a place of their own, all else in a row; None where
-    no criterion is chosen."""
+    """Draws the choice of what to compare, kept in the address: the criteria at `where`, the rest in a row; None if no
+    criterion is chosen."""
     named = {name: criteria_tables.label(name) for name in OPTIONS}
     more = {"format_func": named.__getitem__, "help": CRITERIA_HELP}
     draw = partial(where.multiselect, "Criteria", OPTIONS, **more)
@@ -68,7 +68,7 @@ def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, tas
 
 @dataclass(frozen=True)
 class CriteriaView:
-    """A comparison on a screen: what is compared, of which model, and by which questions."""
+    """A comparison on a screen: its criteria, its model and its questions."""
 
     slot: str
     setting: StudySettings
@@ -77,7 +77,7 @@ class CriteriaView:
 
     @property
     def work(self) -> Work[ComparedCriteria]:
-        """What measures it."""
+        """Returns the work that measures it."""
         return Work(self.slot, "Compare criteria", self.measurement, priority=2)
 
     @property
@@ -86,7 +86,7 @@ class CriteriaView:
 
     @property
     def request(self) -> CompareCriteria:
-        """The request that measures the same."""
+        """Returns the equivalent request."""
         of, setting = self.comparing, self.setting
         return CompareCriteria(
             **of_model(self.target), **of_task(of.task), task_data=setting.data_dir, limit=setting.n_questions or MOST,
@@ -96,7 +96,7 @@ class CriteriaView:
 
 
 def draw_comparison(of: CriteriaView, sheet: Sheet) -> None:
-    """What is measured so far, and how the measuring stands; to be run by `live`."""
+    """Draws the results so far and the progress; to be run by `live`."""
     work, comparing = of.work, of.comparing
     found = max((ComparedCriteria(comparing), *work.stored()), key=lambda each: len(each.curves))
     n = len(comparing.criteria) + comparing.n_seeds - len(found.failed)

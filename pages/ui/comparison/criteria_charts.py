@@ -1,4 +1,4 @@
-"""Charts of criteria compared: DataFrames of `pages.ui.comparison.criteria_tables` in, pictures out."""
+"""Charts of criteria compared: DataFrames of `pages.ui.comparison.criteria_tables` in, returns pictures."""
 
 from functools import partial
 
@@ -23,8 +23,8 @@ TOOLTIP = "line:N|Criterion; level:Q|Pruned|.0%; acc:Q|Questions right|.1%; abou
 
 
 def curves(frame: pd.DataFrame, axis: str) -> charts.Picture:
-    """Accuracy over level, a line a criterion, random orders as a band with their mean, chance dotted. A click in the
-    legend brings a line to the front."""
+    """Returns accuracy over level: a line per criterion, random orders as a band with their mean, chance dotted. A
+    click in the legend brings a line to the front."""
     here = tuple(name for name in ORDER if name in set(frame["line"]))
     return charts.picture(_curves(axis, here), curves=frame)
 
@@ -51,7 +51,7 @@ def _curves(axis: str, here: tuple[str, ...]) -> charts.Template:
 
 
 def agreement(cells: pd.DataFrame) -> charts.Picture:
-    """Criteria x criteria, Spearman's rho in every cell."""
+    """Returns criteria x criteria, Spearman's rho in every cell."""
     return charts.picture(_agreement(tuple(dict.fromkeys(cells["a"]))), cells=cells)
 
 

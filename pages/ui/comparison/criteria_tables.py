@@ -28,18 +28,18 @@ AREA_COLUMNS = [
 
 
 def label(criterion: str) -> str:
-    """What a ranking is called in charts and tables."""
+    """Returns the name of a ranking in charts and tables."""
     return CRITERIA[criterion].label if criterion in CRITERIA else criterion
 
 
 def accuracies(found: ComparedCriteria) -> pd.DataFrame:
-    """One row an accuracy, as it goes to a file."""
+    """Returns one row per accuracy, as written to a file."""
     return pd.DataFrame(found.cells())
 
 
 def lines(found: ComparedCriteria) -> pd.DataFrame:
-    """Rows for `criteria_charts.curves`: each criterion's line with Wilson's interval, the mean of random orders with
-    the range of them, and chance."""
+    """Returns rows for `criteria_charts.curves`: each criterion's line with Wilson's interval, the mean of random
+    orders with their range, and chance."""
     levels, rows = [level / 1000 for level in found.comparing.levels], []
     for curve in found.curves:
         if curve.criterion != RANDOM:
@@ -60,7 +60,7 @@ def lines(found: ComparedCriteria) -> pd.DataFrame:
 
 
 def area_table(areas: list[Area]) -> pd.DataFrame:
-    """One row a criterion, the largest area first; differences in points of accuracy."""
+    """Returns one row per criterion, the largest area first; differences in points of accuracy."""
     rows = [
         (each.criterion, each.area, each.low, each.high, 100 * each.gain, 100 * each.gain_low, 100 * each.gain_high,
          each.beats, each.n_random, each.verdict) for each in areas
@@ -69,7 +69,7 @@ def area_table(areas: list[Area]) -> pd.DataFrame:
 
 
 def area_words(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `area_table` as they are read."""
+    """Returns the rows of `area_table` formatted for reading."""
     rows = []
     for row in frame.to_dict("records"):
         is_random = row["criterion"] == RANDOM
@@ -88,7 +88,7 @@ def area_words(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def agreement_cells(found: ComparedCriteria, axis: Part) -> pd.DataFrame:
-    """One row a pair of criteria, both ways round: Spearman's rho of their scores with its 95 % interval."""
+    """Returns one row per ordered pair of criteria: Spearman's rho of their scores with its 95 % interval."""
     agreeing = found.agreement(axis)
     rows: list[dict[str, Any]] = []
     labels = agreeing.labels if agreeing is not None else ()
@@ -101,7 +101,7 @@ def agreement_cells(found: ComparedCriteria, axis: Part) -> pd.DataFrame:
 
 
 def scores_table(found: ComparedCriteria, shape: ModelShape) -> pd.DataFrame:
-    """One row a part, its score by every criterion (of rankings without scores its place in the order)."""
+    """Returns one row per component: its score by every criterion, or its place in orders without scores."""
     frames = []
     for axis, scores in found.scores.items():
         names = shape.head_names if axis == "heads" else [f"F{layer}" for layer in range(shape.n_layers)]
@@ -110,7 +110,7 @@ def scores_table(found: ComparedCriteria, shape: ModelShape) -> pd.DataFrame:
 
 
 def in_words(areas: list[Area], n: int, along: str) -> str:
-    """Who is clearly better than random, and who is not."""
+    """Describes which criteria are clearly better than random, and which are not."""
     if not areas:
         return "The areas come once every random order is measured."
     named = {
@@ -128,7 +128,7 @@ def in_words(areas: list[Area], n: int, along: str) -> str:
 
 
 def agreement_in_words(cells: pd.DataFrame) -> str:
-    """The two criteria that agree most and least."""
+    """Names the two criteria that agree most and the two that agree least."""
     pairs = cells[(cells["a"] < cells["b"]) & ~cells["a"].eq(RANDOM) & ~cells["b"].eq(RANDOM)].dropna(subset=["value"])
     if pairs.empty:
         return "Fewer than two criteria are measured."

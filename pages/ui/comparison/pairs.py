@@ -1,4 +1,4 @@
-"""Scores of the heads of two models side by side: maps on one scale, a point a head, the largest differences; the same
+"""Scores of the heads of two models side by side: maps on one scale, one dot per head, the largest differences; used
 on Importance and Induction.
 """
 
@@ -25,8 +25,7 @@ AGREED_HELP = "Spearman's rank correlation over the heads, each with the head in
 
 
 def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
-    """One row a head: layer, head, name, its score in the first and in the second model, and the second's less the
-    first's."""
+    """Returns one row per head: layer, head, name, both models' scores (first, second), and second minus first."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     frame = pd.DataFrame({"layer": layer, "head": head, "name": shape.head_names})
     frame = frame.assign(first=np.ravel(first), second=np.ravel(second))
@@ -34,7 +33,7 @@ def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFra
 
 
 def scale_of(scores: Sequence[np.ndarray], by_root: bool = False) -> tuple[Scale, float]:
-    """(how colours run, their end) for the scores of both: around zero where any is negative."""
+    """Returns (color scale, its end) for the scores of both: around zero if any is negative."""
     every = np.concatenate([np.ravel(each) for each in scores])
     reach = float(np.nanmax(np.abs(every), initial=0.0)) or 1.0
     if np.nanmin(every, initial=0.0) < 0:
@@ -43,7 +42,7 @@ def scale_of(scores: Sequence[np.ndarray], by_root: bool = False) -> tuple[Scale
 
 
 def score_map(scores: np.ndarray, title: str, form: str, scale: tuple[Scale, float]) -> Picture:
-    """Layers x heads of scores (layer, head), coloured on a scale that another map shares."""
+    """Returns layers x heads of scores (layer, head), colored on a scale shared with another map."""
     layer, head = np.divmod(np.arange(scores.size), scores.shape[1])
     names = [f"L{of}H{at}" for of, at in zip(layer, head, strict=True)]
     frame = pd.DataFrame({"layer": layer, "head": head, "name": names, "score": scores.ravel()})
@@ -64,7 +63,7 @@ def _score_map(title: str, form: str, n_layers: int, kind: Scale, reach: float) 
 
 
 def scatter(frame: pd.DataFrame, names: Sequence[str], form: str) -> Picture:
-    """A point a head of `rows`: across the first model's score, up the second's; on the line both are the same."""
+    """Returns one dot per head of `rows`: the first model's score across, the second's up; equal on the line."""
     ends = frame[["first", "second"]].to_numpy()
     low, high = (float(end(ends, initial=0.0)) for end in (np.nanmin, np.nanmax))
     n_layers = int(frame["layer"].max()) + 1
@@ -89,8 +88,8 @@ def _scatter(names: tuple[str, ...], form: str, n_layers: int, low: float, high:
 
 
 def in_words(found: Agreed, noun: str) -> str:
-    """Such as "Heads: SRCC **+0.97**, 95 % interval +0.94 to +0.99, p < 0.001; of the highest 30 % 8 of 9 are the
-    same"."""
+    """Returns a sentence such as "Heads: SRCC **+0.97**, 95 % interval +0.94 to +0.99, p < 0.001; of the highest 30 % 8
+    of 9 are the same"."""
     if found.srcc != found.srcc:
         return f"{noun}: SRCC undefined, as one of the two scores all alike"
     srcc, low, high = (number(each, sign=True) for each in (found.srcc, found.low, found.high))
@@ -100,7 +99,7 @@ def in_words(found: Agreed, noun: str) -> str:
 
 
 def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
-    """One row for each named pair of scores: how far the two agree."""
+    """Returns one row for each named pair of scores: how far the two agree."""
     return pd.DataFrame([{"of": name, **agreed(*pair).row()} for name, pair in pairs.items()])
 
 
@@ -123,7 +122,7 @@ def draw_maps(
 
 
 def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:
-    """Draws the heads of `rows` whose scores differ most as a table; `write` says a score."""
+    """Draws the heads of `rows` whose scores differ most as a table; `write` formats a score."""
     places = list(farthest(frame["first"].to_numpy(), frame["second"].to_numpy(), n))
     titles = {"name": "Head", "first": names[0], "second": names[1], "difference": "Second less first"}
     formats = {name: write for name in ("first", "second", "difference")}

@@ -1,4 +1,4 @@
-"""The second model of a comparison, on the screens that set two side by side."""
+"""The second model of a comparison, on the screens that compare two."""
 
 from dataclasses import replace
 
@@ -24,8 +24,9 @@ def with_second(of: Origin, second: Target | None, measurements: Measurements) -
 
 
 def second_model(setup: Setup) -> Target | None:
-    """The model that the sidebar's is compared with; None where there is none, or until its files are here and read,
-    which is said in its place: the page goes on. Both may then be in memory at once, where they fit."""
+    """Returns the model that the sidebar's is compared with. None if none is chosen, or until its files are here and
+    read, which is reported in its place while the page continues. Both may then be in memory at once, where they
+    fit."""
     spec, models = compared(setup.spec), session().models
     pair = frozenset() if spec is None else frozenset({setup.spec, spec})
     if models.pair != pair:
@@ -34,15 +35,15 @@ def second_model(setup: Setup) -> Target | None:
 
 
 def heading(first: Target, second: Target, help: str) -> None:
-    """Draws the heading of a section that compares them."""
+    """Draws the heading of a section that compares the two."""
     st.subheader(f"{plain(first.spec.in_words)} and {plain(second.spec.in_words)}", help=help, divider="gray")
     mark("comparison", "shown", first=first.spec.in_words, second=second.spec.in_words)
 
 
 def shapes_in_words(first: Target, second: Target) -> str:
-    """Why heads of the two cannot be paired; "" where they can."""
+    """Returns why heads of the two cannot be paired; "" if they can."""
     a, b = ((each.shape.n_layers, each.shape.n_heads) for each in (first, second))
     if a == b:
         return ""
-    told = (f"{plain(each.spec.in_words)} has {n[0]} layers of {n[1]} heads" for each, n in ((first, a), (second, b)))
-    return f"{', '.join(told)}: no head of one answers to a head of the other."
+    shapes = (f"{plain(each.spec.in_words)} has {n[0]} layers of {n[1]} heads" for each, n in ((first, a), (second, b)))
+    return f"{', '.join(shapes)}: no head of one answers to a head of the other."

@@ -1,4 +1,4 @@
-"""The likeliest next tokens as bars: DataFrame in, picture out, from 0 to 100 % (`sections.next_frame`)."""
+"""The likeliest next tokens as bars: takes a DataFrame, returns a picture, from 0 to 100 % (`sections.next_frame`)."""
 
 import altair as alt
 import pandas as pd
@@ -8,11 +8,11 @@ from pages.ui.figures.colours import palette
 
 FULL, PRUNED = "full model", "pruned model"
 ROW_PX = 20
-TICKS, REACH = [0, 0.25, 0.5, 0.75, 1], 1.2  # behind the longest bar there is room for its number
+TICKS, REACH = [0, 0.25, 0.5, 0.75, 1], 1.2  # room for a number after the longest bar
 
 
 def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
-    """One bar a token for the model `who`; the tokens stand in the same places for both models."""
+    """Returns one bar per token for the model `who`; the tokens are in the same places for both models."""
     tokens = tuple(frame.sort_values("place")["token"].drop_duplicates())
     return charts.picture(_next_bars(who, tokens), tokens=frame[frame["model"].eq(who)])
 

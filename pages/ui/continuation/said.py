@@ -1,4 +1,4 @@
-"""The component that sets a prompt and, behind it, what a model says; token by token as they come."""
+"""The component that shows a prompt and a model's continuation of it, token by token as they come."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +17,6 @@ _COMPONENT = component_of("said", HTML, Path(__file__).parent, "said")
 
 
 def said(key: str, data: Mapping[str, Any]) -> None:
-    """Draws `data`: who, prompt, pieces of what was said with `p` of each, `parts` (the first piece that differs from
-    the other model's, or none) and a note."""
+    """Draws `data`: who, prompt, pieces of the continuation with `p` of each, `parts` (the first piece that differs
+    from the other model's, or none) and a note."""
     _COMPONENT(key=key, data=dict(data))

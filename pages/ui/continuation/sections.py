@@ -21,7 +21,7 @@ PROMPT = (
     "A letter came to the market for Jane"
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
-PROMPT_HELP = "What both models go on from, as it stands: a blank at its end is a token. It is part of the address."
+PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
     "Likeliest: the token of highest probability, each time. T: drawn by the probabilities, at this temperature (below "
     "1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
@@ -30,13 +30,13 @@ SEED_HELP = "Of the draws: another seed, another continuation."
 
 
 def choose() -> tuple[str, How]:
-    """Draws the prompt and how it is continued."""
+    """Draws and returns the prompt and the settings of its continuation."""
     prompt_at, how_at = st.columns([7, 5], gap="medium")
     bound: dict[str, Any] = {"bind": "query-params"}
     prompt = prompt_at.text_area("Prompt", PROMPT, 118, key="continue_prompt", help=PROMPT_HELP, **bound)
     permille = one_of(how_at, "Each token", SAYING, "continue_by", SAYING_HELP, width="stretch")
     tokens_at, seed_at = how_at.columns(2)
-    about = "How many tokens each model says."
+    about = "How many tokens each model generates."
     n = number_field(tokens_at, "Tokens", (1, MOST_TOKENS), "continue_tokens", value=24, step=8, help=about)
     more: dict[str, Any] = {"value": 0, "help": SEED_HELP, "disabled": not permille}
     seed = number_field(seed_at, "Seed", (0, 9999), "continue_seed", **more)
@@ -44,8 +44,8 @@ def choose() -> tuple[str, How]:
 
 
 def next_frame(found: NextTokens) -> pd.DataFrame:
-    """One row a token and model: place (by the full model), token to be read, token_id, model, p, rank among these
-    tokens, and p in words."""
+    """Returns one row per token and model: place (by the full model), readable token, token_id, model, p, rank among
+    these tokens, and p as text."""
     tokens = [visible(text) or f"({token})" for text, token in zip(found.strings, found.token_ids, strict=True)]
     tokens = [text if tokens.count(text) == 1 else f"{text} ({token})"
               for text, token in zip(tokens, found.token_ids, strict=True)]  # fmt: skip
@@ -61,13 +61,13 @@ def next_frame(found: NextTokens) -> pd.DataFrame:
 
 
 def next_in_words(frame: pd.DataFrame) -> str:
-    """What each model would say first, and how likely that is to the other."""
+    """Describes each model's first token, and how likely it is to the other."""
     words = []
     for who, mine in frame.groupby("model", sort=False):
         best = mine.nsmallest(1, "rank").iloc[0]
         others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
-        beside = "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
-        words.append(f"The {who} goes on with **{_quoted(best['token'])}**, {best['said']}{beside}.")
+        other = "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
+        words.append(f"The {who} continues with **{_quoted(best['token'])}**, {best['said']}{other}.")
     return " ".join(words)
 
 
@@ -103,7 +103,7 @@ def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | No
 
 
 def _parting(full: Continuation | None, pruned: Continuation | None) -> int | None:
-    """The first token at which the two say something else; None as long as there is none."""
+    """Returns the first token at which the two differ, or None while they agree."""
     if full is None or pruned is None:
         return None
     n = min(len(full.token_ids), len(pruned.token_ids))
@@ -112,13 +112,13 @@ def _parting(full: Continuation | None, pruned: Continuation | None) -> int | No
 
 
 def said_in_words(found: Said, prompt: str) -> list[str]:
-    """The prompt and what each model says after it."""
+    """Returns the prompt and each model's continuation."""
     said = [(who, each.text) for who, each in ((charts.FULL, found.full), (charts.PRUNED, found.pruned)) if each]
     return [f"After “{prompt}”", *(f"The {who}: “{text.strip()}”" for who, text in said)]
 
 
 def said_frame(found: Said) -> pd.DataFrame:
-    """One row a token and model of what was said: model, index from 1, token_id, token, p."""
+    """Returns one row per generated token and model: model, index from 1, token_id, token, p."""
     parts = []
     for who, each in ((charts.FULL, found.full), (charts.PRUNED, found.pruned)):
         if each is not None:
@@ -128,7 +128,7 @@ def said_frame(found: Said) -> pd.DataFrame:
 
 
 def _quoted(token: str) -> str:
-    """A token between code marks, whatever signs it holds."""
+    """Returns a token between code marks, whatever characters it holds."""
     if "`" not in token:
         return f"`{token}`"
     marks = "`" * (1 + max(map(len, re.findall("`+", token))))

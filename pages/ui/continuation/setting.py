@@ -1,4 +1,4 @@
-"""What the Continue screen measures: `ContinuationControls`, their job for the worker, and their request.
+"""The settings of the Continue screen: `ContinuationControls`, their job for the worker, and their request.
 
 No streamlit here: the generator runs in the worker thread, and everything can be tested as plain functions.
 """
@@ -19,8 +19,8 @@ from pages.ui.page.tables import mask_in_words
 
 @dataclass(frozen=True)
 class Said:
-    """What is known so far: what is pruned, the likeliest next tokens of the full and the pruned model, and what each
-    says. With nothing pruned there is no second one."""
+    """The results so far: the mask, the likeliest next tokens of the full and of the pruned model, and the continuation
+    of each. With nothing pruned, those of the pruned model are None."""
 
     mask: Mask | None = None
     next: NextTokens | None = None
@@ -40,27 +40,27 @@ class ContinuationControls:
 
     @property
     def key(self) -> str:
-        """Changes with anything that changes what is measured."""
+        """Returns a key that changes with anything that changes the measurement."""
         return f"{self.target} {self.pruning} {self.pruning.task} {self.data_dir} {self.how} {self.prompt!r}"
 
     def sides(self, mask: Mask) -> dict[str, Mask]:
-        """The masks of the models that are compared, by their fields of `Said`; with nothing pruned there is one."""
+        """Returns the masks of the compared models, by their fields of `Said`; with nothing pruned there is one."""
         full = Mask.full(self.target.shape)
         return {"full": full} if mask.is_full else {"full": full, "pruned": mask}
 
     def next_tokens(self, mask: Mask) -> Measurement[NextTokens]:
-        """The likeliest next tokens of both models."""
+        """Returns the measurement of the likeliest next tokens of both models."""
         return next_tokens(self.target, self.prompt, [*self.sides(mask).values()])
 
     def continuations(self, mask: Mask) -> dict[str, Measurement[Continuation]]:
-        """What each model says after the prompt, by its field of `Said`."""
+        """Returns the measurement of each model's continuation, by its field of `Said`."""
         sides = self.sides(mask).items()
         return {name: continuation(self.target, self.prompt, side, self.how) for name, side in sides}
 
 
 def measure(x: ContinuationControls, session: Session) -> Iterator[Progress[Said]]:
     """Job: the ranking if it is needed, the next tokens of both models, then the full model's continuation and the
-    pruned one's, token by token. What is stored is read."""
+    pruned one's, token by token. Stored results are read."""
     orders = yield from last_value(orders_of(x.target, x.pruning, x.data_dir).run(session))
     mask, n = x.pruning.mask(orders), x.how.n_tokens
     said = x.continuations(mask)
@@ -75,7 +75,7 @@ def measure(x: ContinuationControls, session: Session) -> Iterator[Progress[Said
 
 
 def origin(x: ContinuationControls, mask: Mask | None, says: Sequence[str]) -> Origin:
-    """The request and the records behind what is shown; `says`: that in sentences."""
+    """Returns the request and the records of the results shown; `says`: the results in sentences."""
     of = about(x.target, in_words(x.how), mask_in_words(x.target.shape, mask))
     mask = mask or Mask.full(x.target.shape)
     said = {f"{name.capitalize()} model": one for name, one in x.continuations(mask).items()}
@@ -84,13 +84,13 @@ def origin(x: ContinuationControls, mask: Mask | None, says: Sequence[str]) -> O
 
 
 def in_words(how: How) -> str:
-    """Such as "24 tokens, drawn at temperature 0.7 with seed 3"."""
+    """Returns a phrase such as "24 tokens, drawn at temperature 0.7 with seed 3"."""
     drawn = f"drawn at temperature {how.temperature_permille / 1000:g} with seed {how.seed}"
     return f"{how.n_tokens} tokens, {drawn if how.temperature_permille else 'each the likeliest'}"
 
 
 def request(x: ContinuationControls, mask: Mask) -> ContinuePrompt:
-    """The request that measures the same and finds what is stored here."""
+    """Returns the equivalent request, which finds the same stored results."""
     how = x.how
     temperature, seed = how.temperature_permille / 1000, how.seed if how.temperature_permille else 0
     return ContinuePrompt(

@@ -1,14 +1,14 @@
 """Controls that several screens share: model, task, order, levels, mask, text.
 
-`sidebar`: which model in which precision, where task data lie, how the result store does
-`selection`: what the sidebar's model is compared with: one control and one word of the address for all screens
+`sidebar`: model, precision, task data folder, state of the result store
+`selection`: the second model: one control and one query parameter for all screens
 `controls`: task, ranking, levels and mask, bound to the address
-`task_box`: the box that a task is chosen in
+`task_box`: the select box of tasks
 `own_questions`: a user's own questions: the path of a file, or an upload
-`pruning`: what is pruned in a text: two levels, a mask, a ranking
-`many_tasks`: what the screens about many tasks share
-`carried`: what is pruned, taken over from screen to screen
+`pruning`: pruning on the screens of texts: two levels, a mask, a ranking
+`many_tasks`: controls and work of the screens about many tasks
+`carried`: the mask, shared between screens
 `drag_slider`: a slider that reports while it moves
-`heads`: links from wherever a head is named to its own page
-`texts`: which text a screen looks at
+`heads`: links from a head's name to its page
+`texts`: the text of a screen
 """

@@ -1,6 +1,6 @@
-"""What is pruned is one thing on all screens: what one of them sets, the others open with, as a mask in their field.
+"""The mask is shared by all screens: when one of them sets it, the others open with it in their mask field.
 
-So it is in the address of each, and each can set its own, which is then what the others open with.
+So it is in the address of each, and each can set its own, which the others then open with.
 """
 
 import streamlit as st
@@ -20,18 +20,18 @@ SCREENS = {
     "attention": False,
     "induction": False,
 }  # by level too
-HELP = "The same on all screens that prune: what is set here is what the others open with."
+HELP = "Shared by all screens that prune: the others open with the mask set here."
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
 
 def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGenerator) -> None:
-    """Notes what is pruned on this screen (None: not known yet) for the others, and draws it as a badge with a button
-    that lets go of it. What a screen opens with by itself is not handed on before it is changed."""
+    """Notes the mask of this screen (None: not known yet) for the others, and draws it as a badge with a button that
+    clears it. A screen's default mask is not handed on before it is changed."""
     if mask is None:
         return
     seen = st.session_state.setdefault("pruned on", {})
     said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "layers", "mask"))
-    if seen.get(screen) != mask and (screen in seen or said) and not presenting():  # a slide is what its address says
+    if seen.get(screen) != mask and (screen in seen or said) and not presenting():  # a slide follows its address alone
         for other in SCREENS.keys() - {screen}:
             seen[other] = mask
             set_pruned(other, mask.text())
@@ -44,14 +44,14 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
 
 
 def set_pruned(screen: str, text: str) -> None:
-    """Sets the controls of a screen that are not drawn yet to a mask and no level."""
+    """Sets a screen's controls, before they are drawn, to a mask and levels of 0."""
     for axis in LEVELS if screen == "prune" else AXES if SCREENS[screen] else ():
         write(f"{screen}_{axis}", 0)
     write(f"{screen}_mask", text)
 
 
 def in_words(shape: ModelShape, mask: Mask) -> str:
-    """Such as "Pruned: 4 of 32 heads, 1 of 4 FFNs", without what is not pruned."""
+    """Returns a phrase such as "Pruned: 4 of 32 heads, 1 of 4 FFNs"; kinds with nothing pruned are omitted."""
     heads = [f"{mask.n_heads_pruned:,} of {shape.n_heads_total:,} heads"] if mask.n_heads_pruned else []
     ffns = [f"{mask.n_ffns_pruned} of {shape.n_layers} FFNs"] if mask.n_ffns_pruned else []
     return f"Pruned: {', '.join([*heads, *ffns])}"

@@ -27,18 +27,18 @@ from pages.ui.page.widget_writes import hold
 
 T = TypeVar("T")
 TASK_HELP = "A task of EleutherAI's lm-evaluation-harness, or your own questions. Type part of a name to filter."
-SHOTS_HELP = "How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot."
+SHOTS_HELP = "Examples in the prompt of each question (shots): 0-shot, 1-shot, 5-shot."
 SAME_HELP = (
-    "The same solved examples for all questions. The harness draws others for each: the same ones are several times as "
+    "The same examples for all questions. The harness draws others for each: the same ones are several times as "
     "fast to score, but give other numbers than the harness."
 )
 LIMIT_HELP = (
     "Of the validation split, a stratified sample: right answers in the proportions of the whole, so that the first "
     "few are a fair preview. More questions, narrower interval."
 )
-EXAMPLE = "example of a mask"  # which the sidebar sets, as it knows the model
+EXAMPLE = "example of a mask"  # set by the sidebar, which knows the model
 STOP_HELP = (
-    "Measuring stops once the accuracy's 95 % interval is within so many points either way, after at least "
+    "Measuring stops once the accuracy's 95 % interval is within this many points either way, after at least "
     f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so far, so "
     "the interval is a little too narrow."
 )
@@ -46,25 +46,25 @@ RANKING_HELP = (
     "Least first, from this task's train split: "
     + " ".join(f"`{name}`: {criterion.help}." for name, criterion in CRITERIA.items())
     + " `reversed`: the most important first. "
-    "`random`: a seeded random order, which every other order has to beat. `within-layers`: each layer loses as many "
+    "`random`: a seeded random order, the baseline. `within-layers`: each layer loses the same number of "
     "heads as by importance, at random. `induction-first`: the heads that match prefixes best. `induction-protected`: "
     "by importance, but heads that match prefixes go last."
 )
 LAYERS_HELP = (
     "Which layers go first, on this task's train questions. `influence`: those that turn the residual stream least, 1 "
     "- cosine of what enters and leaves (one pass). `oracle`: without which least accuracy is lost (a pass a layer). "
-    "`greedy`: the same measured anew on what is left after each layer (a pass for each layer left, each time). "
-    "`last-first`: the deepest. `random`: seeded, which every other order has to beat."
+    "`greedy`: the same measured again on the remaining layers each time (a pass for each of them). "
+    "`last-first`: the deepest. `random`: seeded, the baseline of every other."
 )
 IDLE_HELP = (
     "Every tenth of the level that was moved last, the nearest first, while this page is open and nothing else is "
-    "being measured: as many as are forecast to take {budget} here. Whatever you ask for comes first. The same holds "
+    "being measured, up to a forecast of {budget} here. Whatever you start comes first. The same holds "
     "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
 )
 MASK_HELP = (
     "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers, "
-    "`B5` layer 5 whole. "
-    "They are pruned on top of the levels. What is named behind the word `keep` stays, whatever prunes it: "
+    "`B5` all of layer 5. "
+    "They are pruned on top of the levels. Components named after the word `keep` are never pruned: "
     "`keep L1H0`."
 )
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
@@ -72,25 +72,25 @@ STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
 
 @dataclass(frozen=True)
 class Levels:
-    """What is chosen to be pruned: `typed` is the text of a mask, `task` what importance is measured on."""
+    """The pruning chosen by the controls."""
 
-    task: TaskSpec
-    ranking: str
-    heads_permille: int
-    ffns_permille: int
-    typed: str
-    layers_permille: int = 0
-    layers_by: str = "influence"
+    task: TaskSpec  # whose importance orders the components
+    ranking: str  # the pruning order of heads and FFNs
+    heads_permille: int  # pruning level of heads
+    ffns_permille: int  # pruning level of FFNs
+    typed: str  # the text of a mask
+    layers_permille: int = 0  # pruning level of whole layers
+    layers_by: str = "influence"  # the pruning order of layers
 
     def pruning(self, shape: ModelShape) -> Pruning:
-        """The same for a model of `shape`; UsageError where the mask cannot be read."""
+        """Returns the pruning of a model of `shape`; UsageError if the mask cannot be read."""
         ranking = Ranking(self.ranking, n_questions=RANKING_QUESTIONS, layers_by=self.layers_by)
         edits = parse_edits(self.typed, shape)
         return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, edits, self.layers_permille)
 
 
 def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str, **more: Any) -> T:
-    """Draws a choice of one of what `named` has words for, bound to the address: the first, if not `default`."""
+    """Draws a choice of one of the keys of `named` (value: label), bound to the address; the first is the default."""
     look: dict[str, Any] = {"default": next(iter(named)), "required": True, "bind": "query-params", **more}
     if look["bind"]:
         put_right(key, label, one_among(named.values()))
@@ -98,7 +98,7 @@ def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, 
 
 
 def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key: str, **more: Any) -> str:
-    """Draws a list to choose one of the options from, bound to the address: the first, if no `index` says another."""
+    """Draws a list to choose one of the options from, bound to the address; the first is the default, or `index`."""
     put_right(key, label, one_among(options))
     return where.selectbox(label, options, key=key, bind="query-params", filter_mode="contains", **more)
 
@@ -121,13 +121,13 @@ def folded(label: str, key: str, draw: Callable[[], T], icon: str | None = None,
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:
-    """The options and, last, what the user typed or the address says instead of them."""
+    """Returns the options and, last, a value that the user typed or the address holds instead."""
     own = st.session_state.get(key) or st.query_params.get(key)
     return [*options, own] if own and own not in options else list(options)
 
 
 def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tuple[TaskSpec, int, int]:
-    """Task, number of questions and where to stop (points, 0: never); HeadroomError: there is no such data folder."""
+    """Returns task, number of questions and where to stop (points, 0: never); HeadroomError without the data folder."""
     names = [status.info.name for status in list_tasks(data_dir) if status.available]
     task_at, shots_at, limit_at, stop_at = where.columns([20, 15, 11, 11])
     bound: dict[str, Any] = {"bind": "query-params"}
@@ -146,13 +146,13 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
 
 
 def choose_ranking(prefix: str, where: DeltaGenerator, first: str = OF_ONE_TASK[0]) -> str:
-    """Draws the choice of an order in which components are pruned, `first` at first."""
+    """Draws the choice of a pruning order, `first` by default."""
     look: dict[str, Any] = {"index": OF_ONE_TASK.index(first), "help": RANKING_HELP}
     return one_listed(where, "Who goes first", OF_ONE_TASK, f"{prefix}_ranking", **look)
 
 
 def choose_layers_by(prefix: str, where: DeltaGenerator) -> str:
-    """Draws the choice of an order in which whole layers go."""
+    """Draws the choice of an order of whole layers."""
     label = "Layers by"
     row = where.container(horizontal=True, vertical_alignment="center", gap="xsmall")
     row.caption(label, width="content", help=LAYERS_HELP)
@@ -161,7 +161,7 @@ def choose_layers_by(prefix: str, where: DeltaGenerator) -> str:
 
 
 def choose_idle(prefix: str) -> bool:
-    """Draws the switch for what is measured while nothing else is."""
+    """Draws the switch for idle work."""
     label, key = "Measure neighbouring levels while idle", f"{prefix}_idle"
     help = IDLE_HELP.format(budget=in_time(budget_s()))
     put_right(key, label, flag)
@@ -169,12 +169,12 @@ def choose_idle(prefix: str) -> bool:
 
 
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:
-    """Draws a slider for a pruning level, at `default` percent first; the permille that are set."""
+    """Draws a slider for a pruning level, `default` percent at first; returns the permille set."""
     return 10 * drag_slider(where, f"{prefix}_{axis}", label, help, default)
 
 
 def hand_level(prefix: str, axis: str) -> SliderState:
-    """Where the hand has the slider of a level now: a page that shows this shows a preview while it moves."""
+    """Returns the present position of a level's slider; pages draw a preview of it while it moves."""
     return hand(f"{prefix}_{axis}")
 
 
@@ -186,6 +186,6 @@ def type_mask(prefix: str, where: DeltaGenerator) -> str:
 
 
 def example_mask(shape: ModelShape) -> str:
-    """A mask's text that this model has parts for, such as "L1H3 L3H* F3"."""
+    """Returns the text of a mask that fits this model, such as "L1H3 L3H* F3"."""
     last = shape.n_layers - 1
     return f"L{last // 2}H{min(3, shape.n_heads - 1)} L{last}H* F{last}"

@@ -1,10 +1,10 @@
-// A slider that tells Python of the hand: now and then while it moves, and once when it lets go or rests. A number that
-// is typed into its box counts as letting go there.
-const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+// A slider that reports drags to Python: at intervals while it moves, and once when released or at rest. Typing a number
+// into its box counts as a release at that number.
+const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
 const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30, ANSWER_MS = 5000
 const KEY_REST_MS = 60 // a held key repeats about every 30 ms
-const BEHIND = "headroom-behind" // of the page, while what Python has drawn is of another level than the hand's
-const LOST_MS = 1500 // after which a release that Python still waits for, though nothing moves here, is sent again
+const STALE = "headroom-stale" // class of the page while Python's drawing is of another level than the slider's
+const LOST_MS = 1500 // after this, a release that Python still waits for is sent again if nothing moves here
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
@@ -17,8 +17,8 @@ export default function ({ data, parentElement, setStateValue }) {
   part(".note").hidden = data.texts === null
   view.box.ariaLabel = data.label
   view.box.step = data.step
-  const behind = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
-  if (!view.down && !view.moving && !behind) set(view, data.value)
+  const stale = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
+  if (!view.down && !view.moving && !stale) set(view, data.value)
   show(view)
   clearTimeout(view.lost)
   if (data.hand !== null) view.lost = setTimeout(() => letGoAt(view, data.hand), LOST_MS)
@@ -28,10 +28,10 @@ export default function ({ data, parentElement, setStateValue }) {
 function begin(root, data) {
   const part = name => root.querySelector(name)
   const view = { part, input: part("input"), box: part(".box"), typing: false, number: data.seen, toldAt: -ANSWER_MS, lastReport: 0, movedAt: 0,
-                 down: false, moving: false, told: false, report: null, rest: null, lost: null }
+                 down: false, moving: false, reported: false, report: null, rest: null, lost: null }
   view.input.onpointerdown = () => { view.down = true }
   view.input.onpointerup = view.input.onpointercancel = () => { view.down = false; if (view.moving) letGo(view) }
-  view.input.onpointermove = () => { view.movedAt = performance.now() } // a slow hand is between two steps for long
+  view.input.onpointermove = () => { view.movedAt = performance.now() } // a slow drag stays between two steps for long
   view.input.oninput = () => {
     Object.assign(view, { moving: true, movedAt: performance.now() })
     show(view)
@@ -59,11 +59,11 @@ function typed(view) {
 function report(view) {
   view.report = null
   view.lastReport = performance.now()
-  view.told = true
+  view.reported = true
   view.tell("hand", { percent: +view.input.value, moving: true, number: view.number + 1 })
 }
 
-// A timer that comes late says that charts were being drawn: movements wait behind it, so the rest begins anew.
+// A late timer means that charts were being drawn and movements are queued after it, so the rest period restarts.
 function rest(view, due = view.movedAt + still(view)) {
   view.rest = setTimeout(() => {
     const now = performance.now(), left = view.movedAt + still(view) - now
@@ -83,8 +83,8 @@ function letGoAt(view, percent) {
     view.lost = setTimeout(() => letGoAt(view, percent), left)
     return
   }
-  if (!view.down) view.input.value = percent // a held one is where the hand is
-  view.told = true
+  if (!view.down) view.input.value = percent // while held, it stays at the pointer
+  view.reported = true
   show(view)
   letGo(view)
 }
@@ -93,12 +93,12 @@ function letGo(view) {
   clearTimeout(view.report)
   clearTimeout(view.rest)
   Object.assign(view, { report: null, rest: null, moving: false })
-  if (!view.told && +view.input.value === view.data.value) return // back where it was, and nobody has heard of it
-  Object.assign(view, { told: false, number: view.number + 1, toldAt: performance.now() })
+  if (!view.reported && +view.input.value === view.data.value) return // back at its value, and never reported
+  Object.assign(view, { reported: false, number: view.number + 1, toldAt: performance.now() })
   view.tell("hand", { percent: +view.input.value, moving: false, number: view.number })
 }
 
-// A number typed in between the steps stays what it is.
+// A number typed in between the steps is kept as typed.
 function allow({ input, data }, value) {
   input.step = value % data.step ? 1 : data.step
 }
@@ -119,10 +119,10 @@ function show(view) {
   input.ariaValueText = `${input.value} %${text ? ", " + text : ""}`
 }
 
-// What follows the hand is shown as not up to date, if that lasts (screens.css).
+// Marks the drawings that follow the slider as out of date, if that lasts (screens.css).
 function markBehind(view, is) {
   const all = (window.headroomBehind ??= new Set())
   if (is) all.add(view)
   else all.delete(view)
-  document.documentElement.classList.toggle(BEHIND, all.size > 0)
+  document.documentElement.classList.toggle(STALE, all.size > 0)
 }

@@ -1,8 +1,8 @@
-"""A slider that reports while it moves, with a box to type its level into; both show the level under the hand.
+"""A slider that reports while it moves, with a box to type its level into; both show the level during a drag.
 
-What is set is in a number field of Streamlit's, which the address holds and the stylesheet hides: it would still show
-the previous level while the hand moves. When the hand lets go or rests, or a number is typed, the level is written into
-that field, once.
+The level is in a number field of Streamlit's, which is bound to the address and hidden by the stylesheet: on its own
+it would show the previous level during a drag. When the slider is released or rests, or a number is typed, the level is
+written into that field, once.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ STEP = 5
 
 @dataclass(frozen=True)
 class SliderState:
-    """Where a slider is, in permille, and whether it still moves: until it lets go, what is set is another level."""
+    """Position of a slider, in permille, and whether it still moves: the level is set only at its release."""
 
     permille: int
     moving: bool
@@ -45,7 +45,7 @@ class SliderState:
 
 @dataclass(frozen=True)
 class Field:
-    """A level that is set, in percent, and where its slider belongs."""
+    """A level that is set, in percent, and the container of its slider."""
 
     key: str
     label: str
@@ -54,14 +54,14 @@ class Field:
 
 
 def drag_slider(where: DeltaGenerator, key: str, label: str, help: str, default: int = 0) -> int:
-    """Draws a slider for 0 to 100 %; the level that is set, in percent."""
+    """Draws a slider for 0 to 100 %; returns the level set, in percent."""
     field = draw_field(where, key, label, default=default)
     draw_slider(field, help)
     return field.percent
 
 
 def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) -> Field:
-    """Draws the hidden field alone: what is set is known before the slider can say what that means."""
+    """Draws the hidden field alone, so that the level is known before the texts of the slider are."""
     reported = _reported(key)
     if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
         write(key, reported["percent"])
@@ -75,20 +75,20 @@ def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) ->
 def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None) -> None:
     """Draws the slider of a field, and the box.
 
-    `live`: the page runs while the slider moves, and `hand` says where it is. `texts` say something of each level, at
-    once and without a run; None leaves no room for them.
+    `live`: the page runs while the slider moves, and `hand` returns its position. `texts` describe each level, at once
+    and without a run; None leaves no room for them.
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
     data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
     now = hand(field.key)
-    data["hand"] = now.permille // 10 if now.moving else None  # the last position reported, until the release
+    data["hand"] = now.permille // 10 if now.moving else None  # the last reported position, until the release
     data["texts"] = None if texts is None else {str(percent): text for percent, text in texts.items()}
     with field.place:
         _COMPONENT(key=f"{field.key} drag", data=data, on_hand_change=lambda: None)
 
 
 def hand(key: str) -> SliderState:
-    """Where the slider is now; while it moves, that is not what is set."""
+    """Returns the slider's position now; while it moves, that is not the level set."""
     reported = _reported(key)
     if reported and reported["moving"] and reported["number"] != st.session_state.get(f"{key} seen", 0):
         return SliderState(10 * reported["percent"], True)
@@ -96,7 +96,7 @@ def hand(key: str) -> SliderState:
 
 
 def _reported(key: str) -> dict[str, Any] | None:
-    """What the browser said last, made safe: percent, moving, number (one more each time the hand lets go)."""
+    """Returns the browser's last report, validated: percent, moving, number (one more at each release)."""
     said: Any = (st.session_state.get(f"{key} drag") or {}).get("hand")
     try:
         percent, number, moving = round(float(said["percent"])), int(said["number"]), said["moving"] is True

@@ -1,4 +1,4 @@
-"""What the screens about many tasks share: which tasks and shot counts, and the importance of each of them."""
+"""Controls and work of the screens about many tasks: tasks, shot counts, and the importance of each."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Work
 
-JUDGES = 100  # questions a task: as many as Prune begins with, so that both say the same
+JUDGES = 100  # questions per task: the default of Prune, so that both agree
 REDRAW_S = 10.0
 # What screens open with: short tasks of different kinds. One of each list is kept out of aggregates
 # (engine.studies.study.OUT_OF_DISTRIBUTION), so that "Unseen tasks" has something to show.
@@ -30,24 +30,24 @@ FIRST_OF_HARNESS = ("arc_easy", "piqa", "copa", "lambada_openai")
 N_FIRST = 4
 FEW_COUNTS = (0, SHOTS)
 TASKS_HELP = (
-    "All whose rows lie on this computer; type part of a name to filter. One from the hub appears here once its folder "
+    "All whose rows are on this computer; type part of a name to filter. One from the hub appears here once its folder "
     "is in the task data folder."
 )
 
 
 def setting_of(setup: Setup, n_questions: int = JUDGES, aggregate: str = "scores") -> StudySettings:
-    """How the sidebar's model is studied."""
+    """Returns the settings of a study of the sidebar's model."""
     return StudySettings(setup.spec, setup.bos, setup.data_dir, n_questions, RANKING_QUESTIONS, aggregate=aggregate)
 
 
 def local_tasks(data_dir: str | None) -> list[str]:
-    """Names of the tasks whose rows lie on this computer."""
+    """Returns the names of the tasks whose rows are on this computer."""
     with errors_shown():
         return [state.info.name for state in list_tasks(data_dir) if state.available and state.where != "hub"]
 
 
 def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
-    """Some of the tasks, to begin with: short ones of different kinds, those made for the model first."""
+    """Returns the tasks chosen at first: short ones of different kinds, those made for the model first."""
     preferred = (*FIRST_OF_DEMO, *FIRST_OF_HARNESS) if is_demo else (*FIRST_OF_HARNESS, *FIRST_OF_DEMO)
     ordered = dict.fromkeys([*(name for name in preferred if name in every), *every])
     chosen = list(ordered)[:N_FIRST]
@@ -57,17 +57,17 @@ def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
 def choose_tasks(
     prefix: str, where: DeltaGenerator, setup: Setup, counts: Sequence[int] = SHOT_COUNTS, few: bool = False
 ) -> list[TaskSpec]:
-    """Draws the choice of tasks and shot counts, kept in the address; gives every chosen task at every chosen count.
-    Where the address does not say them, they are all tasks (`few`: the first ones) at `counts`.
+    """Draws the choice of tasks and shot counts, kept in the address; returns every chosen task at every chosen count.
+    The defaults are all tasks (`few`: the first ones) at `counts`.
 
-    Without any the page ends here.
+    If none is chosen, the page ends here.
     """
     tasks_at, shots_at = where.columns([8, 3])
     every = local_tasks(setup.data_dir)
     first = first_tasks(every, setup.spec.model == "demo") if few else None
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
     names = several(f"{prefix}_tasks", every, box, first)
-    shown, help = [str(count) for count in SHOT_COUNTS], "In front of each question. At least one count."
+    shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
     pills = partial(shots_at.pills, "Solved examples", shown, selection_mode="multi", width="stretch", help=help)
     shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in counts])
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
@@ -81,12 +81,12 @@ def choose_tasks(
 def importance_work(
     setting: StudySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
-    """The work that measures the importance of every task; `so_far` tells what there is of it."""
+    """Returns the work that measures the importance of every task; `so_far` returns its results so far."""
     return Work(slot, title, survey(target, setting, tuple(tasks), what), priority=2)
 
 
 def so_far(work: Work[Survey]) -> Survey:
-    """The importance there is so far, stored or just measured."""
+    """Returns the importance so far, stored or just measured."""
     scores: dict[TaskSpec, Scores] = {}
     failed: dict[TaskSpec, str] = {}
     for value in work.stored():
@@ -95,9 +95,9 @@ def so_far(work: Work[Survey]) -> Survey:
 
 
 def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float) -> None:
-    """Draws how a survey stands, or the button that starts it; to be run by `live`.
+    """Draws the progress of a survey, or the button that starts it; to be run by `live`.
 
-    While it is measured the page is drawn anew as more becomes known, but not often: that interrupts the worker.
+    While it is measured, the page is redrawn as results arrive, but not often: that interrupts the worker.
     """
     missing = n_tasks - len(found.scores)
     st.caption(f"{work.title}: importance is there for {len(found.scores)} of {n_tasks}.")
@@ -107,19 +107,19 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
         if known > len(found.scores) and time.monotonic() - since_s > REDRAW_S:
             st.rerun()
         return
-    about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. What is stored is kept."
+    about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."
     if missing:
         label, key = f"Measure the {missing} that are missing", f"measure {work.slot}"
         work.offer(label, "insights", about, least_s=0.0, key=key)
 
 
 def mark_known(work: Work[Survey], known: int, of: int) -> None:
-    """Marks for how many tasks the importance is known."""
+    """Draws the mark with the number of tasks whose importance is known."""
     mark("importance", "measured" if known == of else "missing", slot=work.slot, known=known, of=of)
 
 
 def show_failed(failed: Mapping[TaskSpec, str]) -> None:
-    """One line for each task that could not be measured, the same reason once."""
+    """Draws the tasks that could not be measured, each reason once."""
     for reason in dict.fromkeys(failed.values()):
         st.warning(plain(one_line(reason)), icon=":material/report:")
 
@@ -132,7 +132,7 @@ def several(
     shown: Mapping[str, str] | None = None,
     before: Mapping[str, Collection[str]] | None = None,
 ) -> list[str]:
-    """Several of `options` from a widget that is bound to the address, `first` (None: all) where that says nothing;
-    `shown`: how the widget writes each option, where it does not as it is; `before`: how it did in older addresses."""
+    """Returns several of `options` from a widget bound to the address, `first` (None: all) by default; `shown`: the
+    widget's label of each option, if it differs; `before`: its labels in older addresses."""
     put_right_several(key, shown or {option: option for option in options}, before)
     return list(draw(key=key, default=list(options if first is None else first), bind="query-params"))

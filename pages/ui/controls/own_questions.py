@@ -1,5 +1,5 @@
-"""A user's own questions: a `.jsonl` file named by its path, or uploaded next to it. Uploaded files are kept beside the
-results, by their content, so that a link that names one always means the same questions.
+"""A user's own questions: a `.jsonl` file given by its path, or uploaded. Uploaded files are kept with the results, by
+their content, so that a link that names one always means the same questions.
 """
 
 import hashlib
@@ -30,12 +30,12 @@ HELP = (
 
 
 def open_own_questions(prefix: str) -> None:
-    """Opens the popover in the next run: for callbacks."""
+    """Opens the popover in the next run; for callbacks."""
     st.session_state[_key(prefix)] = True
 
 
 def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str) -> None:
-    """Draws the popover; what is named or uploaded there becomes the task of the box `task_key`."""
+    """Draws the popover; a file named or uploaded there becomes the task of the box `task_key`."""
     key = _key(prefix)
     with where.popover(
         "Your own questions", key=key, on_change="rerun", icon=":material/upload_file:", type="tertiary"
@@ -56,13 +56,13 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str) -> Non
 
 
 def draw_fault(prefix: str, details: object) -> None:
-    """Draws what a screen can do about questions that cannot be used: all faults of the file as a table, or a button
-    that takes no examples."""
+    """Draws the remedies for questions that cannot be used: all faults of the file as a table, or a button that
+    removes the examples from the prompt."""
     if isinstance(details, tuple) and all(isinstance(fault, RowFault) for fault in details):
         rows = [{"row": fault.row, "what": fault.what, "value": fault.value} for fault in details]
         table, text = pd.DataFrame(rows), st.column_config.TextColumn
         config = {"row": st.column_config.NumberColumn("Row", width="small")}
-        config |= {"what": text("What is wrong", width="large"), "value": text("Value", width="medium")}
+        config |= {"what": text("Problem", width="large"), "value": text("Value", width="medium")}
         st.dataframe(table, hide_index=True, column_config=config, alt=f"{len(table)} faults by row")
         mark("rows", "wrong", faults=len(table))
     if isinstance(details, TooFewExamples):
@@ -71,8 +71,8 @@ def draw_fault(prefix: str, details: object) -> None:
 
 
 def keep_file(name: str, content: bytes, folder: Path) -> Path:
-    """Writes an uploaded file into `folder`, in a subfolder named by its content; its path. HeadroomError if it cannot
-    be written."""
+    """Writes an uploaded file into `folder`, in a subfolder named by its content; returns its path. HeadroomError if it
+    cannot be written."""
     stem = Path(name).name.removesuffix(OWN)[:60]
     stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in stem).strip(".")
     digest = hashlib.blake2b(content, digest_size=6).hexdigest()

@@ -1,4 +1,4 @@
-"""The controls of what is pruned in a text, the same on the screens that show one: two levels, a mask, a ranking."""
+"""The pruning controls of the screens that show a text: two levels, a mask, a ranking."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.defaults import SHOTS
 
-RANKING, HEADS = "induction-first", 10  # what such a screen opens with, so that there is something to see: percent
+RANKING, HEADS = "induction-first", 10  # defaults of such a screen, so that there is something to see: percent
 TASK_HELP = (
-    f"Rankings by importance need a task: measured on its train questions with {SHOTS} solved examples. Off where "
-    "nothing that is pruned goes by importance."
+    f"Orders by importance need a task: measured on its train questions with {SHOTS} shots. Off if "
+    "nothing is pruned by importance."
 )
 
 
 def choose_pruning(prefix: str, data_dir: str | None, of: str = "") -> Levels:
-    """Draws the controls, kept in the address under `prefix`; `of` stands in front of what the sliders are called."""
+    """Draws the controls, kept in the address under `prefix`; `of` precedes the labels of the sliders."""
     wraps = st.container(key="wraps pruning")  # in a narrow window: see screens.css
     heads_at, ffns_at, mask_at, ranking_at, task_at = wraps.columns([4, 4, 3, 3, 3], gap="small")
     heads_title, ffns_title = (f"{of}heads pruned", f"{of}FFNs pruned")
@@ -33,5 +33,5 @@ def choose_pruning(prefix: str, data_dir: str | None, of: str = "") -> Levels:
 
 
 def by_importance(ranking: str, ffns_permille: int) -> bool:
-    """Whether what is pruned goes by the importance for a task: heads that are ranked so, or FFNs, which always are."""
+    """Returns whether anything is pruned by a task's importance: heads ranked by it, or FFNs, which always are."""
     return "heads" in NEEDS[ranking] or ("ffns" in NEEDS[ranking] and ffns_permille > 0)

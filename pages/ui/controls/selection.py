@@ -1,5 +1,5 @@
-"""What the sidebar's model is compared with: one control for all screens that set two models side by side, and one word
-of the address. Nothing is read or computed for it while it is empty.
+"""The second model, which the sidebar's is compared with: one control and one query parameter for all screens that
+compare two models. Nothing is read or computed for it while it is empty.
 """
 
 from typing import Any
@@ -14,16 +14,19 @@ from pages.ui.page.runtime import show_error
 KEY = "against"
 LABEL, NOTHING = "Compare with", "nothing"
 HELP = (
-    "A second model beside this one on Prune, Importance, Induction and Passage, on the same questions: another "
+    "A second model next to this one on Prune, Importance, Induction and Passage, on the same questions: another "
     "precision of it (`fp32`), another revision or snapshot (`@step512`), or another model, a hub id or a folder, with "
-    "its precision if you like (`demo in fp32`). The × lets go of it."
+    "its precision if you like (`demo in fp32`). The × removes it."
 )
 ELSEWHERE = "Prune, Importance, Induction and Passage show it; this screen shows one model."
-OLD = {"another precision": "passage_a_precision", "another model": "passage_a_model"}  # of Passage's own control
+OLD = {
+    "another precision": "passage_a_precision",
+    "another model": "passage_a_model",
+}  # the control that only Passage had
 
 
 def draw_against(spec: LoadSpec, models: list[str], here: bool) -> None:
-    """Draws the control; `here`: whether the screen that is open sets two models side by side."""
+    """Draws the control; `here`: whether the open screen compares two models."""
     _take_over_old(spec, models)
     options = [each for each in PRECISIONS if each != spec.precision]
     options += [each for each in models if each != spec.model]
@@ -38,12 +41,12 @@ def draw_against(spec: LoadSpec, models: list[str], here: bool) -> None:
 
 
 def typed() -> str:
-    """What is set, as it was typed; "" for nothing."""
+    """Returns the text typed for the second model, or ""."""
     return str(st.session_state.get(KEY) or "").strip()
 
 
 def compared(spec: LoadSpec) -> LoadSpec | None:
-    """What a model is compared with; None for nothing, and for what the control says is wrong."""
+    """Returns the second model of a comparison; None if there is none, or if the control reports an error."""
     if not typed():
         return None
     try:
@@ -53,7 +56,7 @@ def compared(spec: LoadSpec) -> LoadSpec | None:
 
 
 def _take_over_old(spec: LoadSpec, models: list[str]) -> None:
-    """Of an address from before all screens had the control: what the Passage screen's own was set to."""
+    """Takes over the value of the Passage screen's former control from an older address."""
     key = OLD.get(st.query_params.get("passage_a") or "")
     if key is None:
         return

@@ -1,5 +1,5 @@
-"""The sidebar, on every page: which model in which precision, where task data lie, how the result store does, and what
-the process holds."""
+"""The sidebar, on every page: model, precision, task data folder, state of the result store, and memory of the
+process."""
 
 import os
 from contextlib import suppress
@@ -41,11 +41,11 @@ PRECISION_HELP = (
 )
 MEMORY_HELP = (
     "Main memory, when this page was drawn. The rest: libraries, about half a gigabyte once a model was loaded, work "
-    "under way, and what is kept for the next time. What long work frees goes back to the system."
+    "under way, and caches. Memory that long work frees goes back to the system."
 )
 PLACES_HELP = (
     "The model is larger than one device, or you have set HEADROOM_PLACE. Its layers run where the others do, so that "
-    "numbers are the same; those that lie elsewhere are brought there in every pass."
+    "numbers are the same; those held elsewhere are copied there in every pass."
 )
 FETCH_HELP = (
     "Lets this tab download the rows of a task from the Hugging Face Hub when they are needed and are neither on this "
@@ -58,7 +58,7 @@ IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hash
 
 @dataclass(frozen=True)
 class Setup:
-    """What the sidebar is set to. `bos` None = as the model's own tokenizer does."""
+    """The sidebar's settings. `bos` None = the default of the model's tokenizer."""
 
     spec: LoadSpec
     bos: bool | None
@@ -66,26 +66,26 @@ class Setup:
 
 
 def chosen() -> Setup:
-    """The sidebar's present settings."""
+    """Returns the sidebar's present settings."""
     state = st.session_state
     spec = LoadSpec(model=(state.get("model") or "demo").strip(), precision=state.get("precision") or "int8")
     return Setup(spec, BOS.get(state.get("bos", "")), (state.get("data_dir") or "").strip() or None)
 
 
 def identity_of(spec: LoadSpec) -> Work[Identity]:
-    """What finds out, from its files, what a model is: in a slot for each model, as tabs may differ."""
+    """Returns the work that identifies a model from its files, in a slot per model, as tabs may differ."""
     action = Action.of(f"identity {stamp(spec)}", partial(identify, spec, store()))
     return Work(f"identity of {spec.model}", "Reading the model's files", action)
 
 
 def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Target:
-    """The sidebar's model, or another one, as it is measured; until its files are here and read, the page says so and
-    ends."""
+    """Returns the sidebar's model, or another one, ready to be measured; until its files are here and read, the page
+    reports that and ends."""
     return look_for_model(setup, spec or setup.spec) or end_run()
 
 
 def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
-    """A model as it is measured; None until its files are here and read, which is said in its place."""
+    """Returns a model ready to be measured; None until its files are here and read, which is reported in its place."""
     if not is_here(spec):
         return None
     identity = identity_of(spec).awaited(IDENTIFY_WAIT_S)
@@ -94,8 +94,8 @@ def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
 
 
 def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
-    """How this model's matrix products are computed here. Only the first time on a computer the worker measures them,
-    which needs torch; until then that is said, and there are none."""
+    """Returns the kernels of this model's matrix products on this computer. The first time on a computer the worker
+    measures them, which needs torch; until then that is reported and None is returned."""
     title, message = "Measuring this computer's processor", "measuring this computer's processor once"
     action = Action.of("ways", partial(ways_of, spec, identity, store()), message)
     found = known_ways(spec, identity, store())
@@ -103,8 +103,8 @@ def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
 
 
 def draw_sidebar(compares: bool) -> None:
-    """Draws the sidebar; `chosen` and `wait_for_model` give what it says. `compares`: whether the screen that is open
-    sets two models side by side."""
+    """Draws the sidebar; `chosen` and `wait_for_model` return its settings. `compares`: whether the open screen
+    compares two models."""
     with st.sidebar:
         bound: dict[str, Any] = {"bind": "query-params"}
         names = with_own(MODELS, "model")
@@ -113,7 +113,7 @@ def draw_sidebar(compares: bool) -> None:
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
         draw_against(chosen().spec, MODELS, compares)
-        about = "Put in front of every question? OPT was trained with it; Bansal et al. left it off."
+        about = "Put before every question? OPT was trained with it; Bansal et al. left it off."
         one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=about)
         about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
         folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "the Hugging Face hub"
@@ -125,7 +125,7 @@ def draw_sidebar(compares: bool) -> None:
 
 
 def draw_store() -> None:
-    """Draws the folder and the size of the store, and its warning if it has one."""
+    """Draws the folder and the size of the store, and its warning if any."""
     results = store()
     if results.notice:
         st.warning(plain(results.notice), icon=":material/save:")
@@ -135,7 +135,7 @@ def draw_store() -> None:
 
 
 def short_path(path: str) -> str:
-    """The path from the working directory or the home folder (`~`); its last two parts if that is long."""
+    """Returns the path relative to the working directory or the home folder; its last two parts if that is long."""
     for top, short in ((os.getcwd(), ""), (os.path.expanduser("~"), f"~{os.sep}")):
         if path.startswith(f"{top}{os.sep}"):
             path = short + path.removeprefix(f"{top}{os.sep}")
@@ -143,7 +143,7 @@ def short_path(path: str) -> str:
 
 
 def memory_in_words() -> str:
-    """What this process holds now, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
+    """Returns the memory this process holds, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
     held, both = resident_bytes(), (session().models.loaded, session().models.beside)
     here = [each for each in both if each is not None]
     if not here or here[0].device != "cpu":
@@ -155,7 +155,7 @@ def memory_in_words() -> str:
 
 
 def _about(spec: LoadSpec) -> None:
-    """Size, shape and load state of the model, or why it cannot be had."""
+    """Draws size, shape and load state of the model, or why it cannot be loaded."""
     if (coming := under_way()) not in ("", spec.model):
         st.caption(f"{coming} is being downloaded")
     if is_away(spec.model):
@@ -166,7 +166,7 @@ def _about(spec: LoadSpec) -> None:
     found = work.now()
     if found is not None and found.error:
         show_error(found.error)
-        if st.button("Look again", icon=":material/refresh:", help="After the folder or the network was put right."):
+        if st.button("Look again", icon=":material/refresh:", help="After the folder or the network is fixed."):
             work.restart()
             st.rerun()
     elif found is None or found.value is None:
@@ -180,7 +180,7 @@ def _about(spec: LoadSpec) -> None:
             f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''} × {about.shape.n_heads} heads, "
             f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
         )
-        with suppress(HeadroomError):  # no room: whoever has it loaded is told
+        with suppress(HeadroomError):  # no room: reported when it is loaded
             if where := session().places(spec, about):
                 st.caption(f"{where[0].upper()}{where[1:]}", help=PLACES_HELP)
         if snapshot := snapshot_in_words(spec):
@@ -188,7 +188,7 @@ def _about(spec: LoadSpec) -> None:
 
 
 def snapshot_in_words(spec: LoadSpec) -> str:
-    """Of a snapshot of a run which it is, and how the run was made; "" of any other model, and where untold."""
+    """Describes which snapshot of a run this is, and how the run was made; "" for any other model, or if unknown."""
     try:
         name = model_name(spec.model)
         if not name.run or name.folder is None:

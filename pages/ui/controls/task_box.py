@@ -1,4 +1,4 @@
-"""The box that a task is chosen in: typing filters by substring, the user's own files come after the tasks, and adding
+"""The select box of tasks: typing filters by substring, the user's own files come after the tasks, and adding
 one is the last entry.
 """
 
@@ -23,8 +23,8 @@ def task_box(
     add: Callable[[], None] | None = None,
     **more: Any,
 ) -> str:
-    """Draws the box, bound to the address; the name of a task or the path of a file. `add` is called when the last
-    entry is chosen, and the task stays as it was; without it there is no such entry.
+    """Draws the box, bound to the address; returns the name of a task or the path of a file. `add` is called when the
+    last entry is chosen, and the task stays as it was; without it, that entry is missing.
 
     New names cannot be typed into the box itself: Streamlit puts "Add: ..." first and takes it on Enter, so that
     "transl" became a task of that name.
@@ -45,7 +45,7 @@ def task_box(
 
 
 def _with_own_files(names: Sequence[str], key: str) -> list[str]:
-    """The names, then the user's own files, and what the address or another part of the app has set the box to."""
+    """Returns the names, then the user's own files, and a value set by the address or another part of the app."""
     chosen = st.session_state.get(key) or st.query_params.get(key) or ""
     chosen = "" if chosen == ADD else chosen
     files = st.session_state.setdefault(OWN_FILES, [])

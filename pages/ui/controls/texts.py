@@ -1,7 +1,7 @@
-"""Which text a screen looks at: a built-in passage, a remembered one, or what the user has just pasted or loaded.
+"""The text of a screen: a built-in passage, a remembered one, or one the user has just pasted or loaded.
 
-A text of the user's own lies in the session, and the same one is offered on every screen; under a name it lies in the
-result store on this computer. What a text says is never part of the address, only its name.
+A user's text is in the session, and offered on every screen; under a name it is in the result store on this computer.
+The address never holds a text, only its name.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ PRIVATE = "It never leaves this computer."
 
 @dataclass(frozen=True)
 class Chosen:
-    """A text and its name; `passage` is the built-in one it is, `remembered` whether it is kept under the name."""
+    """A text and its name; `passage` is the built-in passage, if it is one; `remembered`: it is kept under the name."""
 
     name: str
     text: str
@@ -33,24 +33,24 @@ class Chosen:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The field of a request that names this text; one's own has to be saved in a file first."""
+        """Returns the field of a request that names this text; a user's own has to be saved in a file first."""
         return {"passage": self.name} if self.passage else {"text": "text.txt"}
 
     @property
     def landmarks(self) -> tuple[Landmark, ...]:
-        """The places worth a look."""
+        """Returns the places worth a look."""
         return self.passage.landmarks if self.passage else ()
 
 
 def choose_text(
     prefix: str, where: DeltaGenerator, default: str = "Names that return", long: bool = False
 ) -> Chosen | None:
-    """Draws the choice of a text, bound to the address as `<prefix>_text`; the text with its name. `long` ones are
-    offered only where a text is cut into windows.
+    """Draws the choice of a text, bound to the address as `<prefix>_text`; returns the text with its name. `long` ones
+    are offered only on screens that cut a text into windows.
 
-    None where there is none: only while a remembered text has just been deleted in another tab.
+    None only if a remembered text has just been deleted in another tab.
     """
-    built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own()
+    built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own_text()
     options = [*built_in, *names, *([own.name] if own else [])]
     key, choice_at, own_at = f"{prefix}_text", *where.columns([5, 4], vertical_alignment="bottom")
     asked = st.query_params.get(key) if key not in st.session_state else None
@@ -63,21 +63,21 @@ def choose_text(
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
-    return _named(str(name))
+    return _find_text(str(name))
 
 
 def chosen_text(prefix: str, default: str) -> Chosen:
-    """What `choose_text` is set to, for a page that needs it before that is drawn; the default where there is no such
-    text."""
+    """Returns the present choice of `choose_text`, for a page that needs it before that is drawn; the default if there
+    is no such text."""
     key = f"{prefix}_text"
-    found = _named(str(st.session_state.get(key) or st.query_params.get(key) or default)) or _named(default)
+    found = _find_text(str(st.session_state.get(key) or st.query_params.get(key) or default)) or _find_text(default)
     assert found is not None
     return found
 
 
-def _named(name: str) -> Chosen | None:
-    """The text of that name, None where there is none."""
-    own, built_in = _own(), {passage.title: passage for passage in passages(long=True)}
+def _find_text(name: str) -> Chosen | None:
+    """Returns the text of that name, or None."""
+    own, built_in = _own_text(), {passage.title: passage for passage in passages(long=True)}
     if own and name == own.name:
         return own
     if name in built_in:
@@ -86,12 +86,12 @@ def _named(name: str) -> Chosen | None:
     return None if text is None else Chosen(name, text, remembered=True)
 
 
-def _own() -> Chosen | None:
+def _own_text() -> Chosen | None:
     return st.session_state.get(OWN)
 
 
 def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None:
-    """The controls with which a text comes in, and is remembered or forgotten."""
+    """Draws the controls that paste or load a text, and remember or forget it."""
     pasted, loaded, kept_name = f"{key}_pasted", f"{key}_loaded", f"{key}_name"
     st.text_area("Paste a text", key=pasted, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
     about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted, key), "icon": ":material/check:"}
@@ -136,12 +136,12 @@ def _use_loaded(key: str) -> None:
 
 
 def _titles() -> list[str]:
-    """The titles of all built-in passages, wherever they are offered."""
+    """Returns the titles of all built-in passages."""
     return [passage.title for passage in passages(long=True)]
 
 
 def _remember(key: str) -> None:
-    own, name = _own(), st.session_state[f"{key}_name"].strip()
+    own, name = _own_text(), st.session_state[f"{key}_name"].strip()
     if name in _titles():
         raise HeadroomError(f"{name!r} is the title of a built-in passage; choose another name")
     if own is not None:

@@ -1,6 +1,7 @@
-"""Charts of how much rankings agree: DataFrame in (`pages.ui.correlations.tables`), picture out, on fixed scales.
+"""Charts of how much rankings agree: takes a DataFrame (`pages.ui.correlations.tables`), returns a picture, on fixed
+scales.
 
-What is clicked is the selection `pair`.
+A clicked cell is the selection `pair`.
 """
 
 import math
@@ -18,11 +19,14 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, UNDEFINED
 from pages.ui.page.tables import RANK_TITLE
 
-ROOM_FOR_ZEROS = 24  # columns: with more, cells hold ".62" in place of "0.62"
-ROWS_PX, NAMES_PX = (22, 40, 300), 70  # a row of the matrix at least, at most, and all where few; slanted names
-ACROSS = 4  # small matrices beside one another
-SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, what is above it, what is under it
-LEGEND_ROWS = 16  # layers in a column of the legend: so many fit beside the points
+ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
+ROWS_PX, NAMES_PX = (
+    (22, 40, 300),
+    70,
+)  # a row of the matrix at least, at most, and all rows of a small one; slanted names
+ACROSS = 4  # small matrices side by side
+SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, the title above, the space below
+LEGEND_ROWS = 16  # layers in a column of the legend: this many fit next to the points
 KINDS = ("task", "row", "column")  # of words in the small matrices
 LEGEND_PX = 105  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
@@ -32,8 +36,8 @@ TOOLTIP = "srcc:N|SRCC; interval:N|95 % interval; p:N|p (random relabelling); sh
 
 @dataclass(frozen=True)
 class Measure:
-    """What the cells of a matrix hold: `signed` from -1 to 1, or a share. Colours go from `low` to `high`; what is
-    beyond has the last one."""
+    """Format of the cells of a matrix: `signed` from -1 to 1, or a share. Colors go from `low` to `high`; values beyond
+    have the last one."""
 
     column: str
     title: str
@@ -42,8 +46,8 @@ class Measure:
     high: float = 1.0
 
     def within(self, cells: pd.DataFrame) -> "Measure":
-        """The same with colours scaled to what is there, in tenths: to the values off the diagonal, a random ranking's
-        aside. Where all are positive one ramp runs from the lowest to the highest."""
+        """Returns the same with colors scaled to the data, in tenths: to the values off the diagonal, without those of
+        a random ranking. If all are positive, one ramp runs from the lowest to the highest."""
         here = cells["first"].ne(cells["second"]) & cells["first"].ne(RANDOM) & cells["second"].ne(RANDOM)
         values = cells.loc[here, "value"].dropna()
         if values.empty:
@@ -62,7 +66,7 @@ MEASURES = {
 
 
 def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Rankings x rankings, the value in every cell; `selected` names the labels of the pair that has a ring."""
+    """Returns rankings x rankings, the value in every cell; `selected`: labels of the pair that has a ring."""
     wide = len(names) > ROOM_FOR_ZEROS
     shown = _ringed(cells, selected)
     if wide:
@@ -82,7 +86,7 @@ def _matrix(names: tuple[str, ...], measure: Measure, font_px: int) -> charts.Te
 
 
 def mean_matrix(cells: pd.DataFrame, counts: Sequence[str], measure: Measure) -> charts.Picture:
-    """Shots x shots, the mean over tasks (`tables.mean_cells`)."""
+    """Returns shots x shots, the mean over tasks (`tables.mean_cells`)."""
     return charts.picture(_mean_matrix(tuple(counts), measure), cells=cells)
 
 
@@ -99,7 +103,7 @@ def _mean_matrix(counts: tuple[str, ...], measure: Measure) -> charts.Template:
 def small_matrices(
     cells: pd.DataFrame, tasks: Sequence[str], counts: Sequence[str], selected: Collection[str], measure: Measure
 ) -> charts.Picture:
-    """Shots x shots for every task. One chart with places of its own: a facet's width cannot follow the window."""
+    """Returns shots x shots for every task, in one chart: a facet's width cannot follow the window."""
     k, block = len(counts), TITLE_PX + SMALL_PX * len(counts) + UNDER_PX
     step = k + 1.1  # in cells: room for the counts at the left of the next one
     corner = {task: (at % ACROSS * step, at // ACROSS * block + TITLE_PX) for at, task in enumerate(tasks)}
@@ -131,7 +135,7 @@ def small_matrices(
 
 
 def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Picture:
-    """Rank in `a` against rank in `b`, one point a component, with the diagonal and the edges of both top 30 %."""
+    """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal and both top 30 %."""
     n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     axis = alt.Axis(tickMinStep=1, format="d", grid=False)
@@ -155,7 +159,7 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
 
 
 def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:
-    """Coloured cells, their numbers, and the ring around what is selected; an undefined value has no colour."""
+    """Returns colored cells, their numbers, and the ring around the selected one; an undefined value has no color."""
     bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 130}
     legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".2f", **bar)
     ramp = alt.Scale(domain=[measure.low, measure.high], clamp=True)
@@ -163,7 +167,7 @@ def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list
     colour = alt.Color("value:Q", title=measure.title, scale=scale, legend=legend if click else None)
     cursor = "pointer" if click else "default"
     rect = base.mark_rect(**charts.CELL, cursor=cursor, invalid="show")
-    # the test for the undefined first: Vega-Lite puts its own, which paints them as 0, behind it
+    # the test for undefined values first: Vega-Lite adds its own, which paints them as 0, after it
     rect = rect.encode(color=alt.condition("!isValid(datum.value)", alt.value(UNDEFINED), colour))
     numbers = charts.on_cells(base, font_px, "value", "number:N", cursor=cursor)
     if not click:

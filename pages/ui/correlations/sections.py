@@ -1,4 +1,4 @@
-"""The sections of the Correlations screen: matrices that can be clicked, two rankings in front, shot counts; drawn."""
+"""The sections of the Correlations screen: matrices that can be clicked, two rankings in detail, shot counts; drawn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "overlap",
 
 
 def choice(key: str, options: Sequence[Any], draw: "partial[Any]", **more: Any) -> Any:
-    """The choice of a control whose options depend on others; one that is gone is forgotten."""
+    """Returns the choice of a control whose options depend on others; one that no longer exists is forgotten."""
     if st.session_state.get(key) not in options:
         st.session_state.pop(key, None)
     put_right(key, draw.args[0], one_among(map(draw.keywords.get("format_func", str), options)))
@@ -43,7 +43,7 @@ def draw_pair(
     noun: str,
     sheet: Sheet,
 ) -> tuple[str, str]:
-    """Draws the choice of two rankings and their scatter; gives their labels."""
+    """Draws the choice of two rankings and their scatter; returns their labels."""
     at.subheader("Two rankings, one point a component", help="Click a cell of any matrix, or choose them here.")
     sides_at, scatter_at = at.columns([5, 7], gap="large")
     more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and solved examples."}
@@ -60,15 +60,14 @@ def draw_pair(
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """Every two tasks at one shot count, their names in order, and how they are compared: rankings of n components.
-    `own_scale`: colours are scaled to what is there."""
+    """Every two tasks at one shot count, and how they are compared."""
 
-    rows: pd.DataFrame
-    names: Sequence[str]
-    method: str
-    shots: int
-    n: int
-    own_scale: bool
+    rows: pd.DataFrame  # one row per pair
+    names: Sequence[str]  # of the tasks, in order
+    method: str  # of the correlation
+    shots: int  # the shot count
+    n: int  # components in each ranking
+    own_scale: bool  # colors are scaled to the data
 
 
 def draw_tasks(
@@ -102,12 +101,12 @@ def draw_counts(
 
 
 def scaled(measure: charts.Measure, cells: pd.DataFrame, own_scale: bool) -> charts.Measure:
-    """The measure with colours up to what is there, or the whole way."""
+    """Returns the measure with colors scaled to the data, or over the full range."""
     return measure.within(cells) if own_scale else measure
 
 
 def _chosen_outside(view: str | None = None) -> None:
-    """What the other matrices remember of clicks is forgotten: their keys change."""
+    """Clears the other matrices' clicks by changing their keys."""
     turns = st.session_state.get(TURNS, {})
     st.session_state[TURNS] = {each: turns.get(each, 0) + (each != view) for each in VIEWS}
 

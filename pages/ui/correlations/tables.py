@@ -20,7 +20,7 @@ PUBLISHED = (
     "For comparison only: llm-interpret correlates the heads' numbers in order of score, not their scores. That is not "
     "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
 )
-SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # of a pair, what is one ranking's and what the other's
+SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
 NAMES = {"srcc": "SRCC", "as_published": "coefficient", "overlap": "top-30 % overlap"}
 FORMATS = {name: number for name in ("srcc", "low", "high", "overlap", "as_published")} | {
     "p": partial(number, digits=3)
@@ -31,7 +31,7 @@ UNDEFINED = "undefined: all scores of one are equal"
 
 
 def digest(found: Survey) -> str:
-    """A text that changes with any of the scores."""
+    """Returns a text that changes with any of the scores."""
     content = hashlib.blake2b(digest_size=16)
     for task, scores in found.scores.items():
         content.update(f"{task} {scores.scores.shape} {scores.scores.dtype} ".encode())
@@ -40,17 +40,17 @@ def digest(found: Survey) -> str:
 
 
 def in_order(found: Survey, tasks: Sequence[TaskSpec]) -> Survey:
-    """The survey in the order of `tasks`, whatever was measured first, as the command line has it."""
+    """Returns the survey in the order of `tasks`, as on the command line, whatever was measured first."""
     return Survey({task: found.scores[task] for task in tasks if task in found.scores}, found.failed)
 
 
 def label(name: str, shots: int) -> str:
-    """Such as "piqa, 5 shots"; the random ranking is the same at every count."""
+    """Returns a label such as "piqa, 5 shots"; the random ranking is the same at every count."""
     return RANDOM if name == RANDOM else in_words(TaskSpec(name, shots))
 
 
 def rankings(found: Survey, how: str) -> dict[str, np.ndarray]:
-    """Scores by label: of every task and count, of their aggregate at each count, and the random ones."""
+    """Returns scores by label: of every task and count, of their aggregate at each count, and the random ones."""
     named = {in_words(task): each.scores for task, each in found.scores.items()}
     for shots in sorted({task.shots for task in found.scores}):
         named[label(AGGREGATE, shots)] = aggregate(found.at(shots), how)
@@ -61,18 +61,18 @@ def rankings(found: Survey, how: str) -> dict[str, np.ndarray]:
 
 
 def labels(names: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """Every label that `rankings` can have for these tasks and shot counts, the largest count first."""
+    """Returns every label that `rankings` can have for these tasks and shot counts, the largest count first."""
     return [label(name, count) for count in reversed(counts) for name in (*names, AGGREGATE)] + [RANDOM]
 
 
 def pair_rows(found: Survey, how: str) -> pd.DataFrame:
-    """Every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`."""
+    """Returns every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`."""
     return labelled(agreement_rows(found, how))
 
 
 def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
-    """The rows as they are written, with the labels of both rankings, `first` and `second`, and their shot counts,
-    `shots_a` and `shots_b`."""
+    """Returns the rows in their file format, with the labels of both rankings, `first` and `second`, and their shot
+    counts, `shots_a` and `shots_b`."""
     rows = []
     for row in found:
         a, b = row["a"], row["b"]
@@ -82,8 +82,9 @@ def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
 
 
 def cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
-    """One row a cell of a matrix, both halves and the diagonal: at, a, b, first, second, `value` (that of `column`) and
-    what a tooltip says. Where all scores are equal there is no ranking: it agrees with none, not even with itself."""
+    """Returns one row per cell of a matrix, both halves and the diagonal: at, a, b, first, second, `value` (that of
+    `column`) and the tooltip's columns. Equal scores are not a ranking: they agree with none, not even with
+    themselves."""
     pairs = pairs.assign(overlap=pairs["overlap"].where(pairs["srcc"].notna()))  # else those with the lowest numbers
     back = pairs.rename(columns={**SWAPPED, **{back: there for there, back in SWAPPED.items()}})
     both = pd.concat([pairs, back], ignore_index=True)
@@ -100,13 +101,13 @@ def cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
-    """`cells` of two shot counts of a task: a and b are the counts alone, such as "5"."""
+    """Returns `cells` of two shot counts of a task: a and b are the counts alone, such as "5"."""
     frame = cells(pairs, column)
     return frame.assign(a=frame["shots_a"].map(str), b=frame["shots_b"].map(str))
 
 
 def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
-    """The mean over tasks of `count_cells`, with how many tasks and the lowest and highest of them."""
+    """Returns the mean over tasks of `count_cells`, with the number of tasks and their lowest and highest."""
     rows = []
     for (a, b), group in cross.groupby(["a", "b"], sort=False):
         known = group.dropna(subset=["value"])
@@ -120,8 +121,8 @@ def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
 
 
 def names_in_order(pairs: pd.DataFrame, by: str) -> list[str]:
-    """The names in a matrix of tasks, the controls last: by `name`, or by `similarity`, those that agree side by side
-    (leaves of average linkage on 1 - SRCC, in the optimal order). None without pairs."""
+    """Returns the names in a matrix of tasks, the controls last: by `name`, or by `similarity`, those that agree side
+    by side (leaves of average linkage on 1 - SRCC, in the optimal order). [] without pairs."""
     if pairs.empty:
         return []
     names = sorted({*pairs["a"], *pairs["b"]} - {*CONTROLS})
@@ -133,7 +134,7 @@ def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
     from scipy.spatial.distance import squareform
 
     at = {name: place for place, name in enumerate(names)}
-    apart = np.ones((len(names), len(names)))  # an undefined coefficient counts as none
+    apart = np.ones((len(names), len(names)))  # an undefined coefficient counts as 0
     for a, b, srcc in zip(pairs["a"], pairs["b"], pairs["srcc"], strict=True):
         if a in at and b in at and not math.isnan(srcc):
             apart[at[a], at[b]] = apart[at[b], at[a]] = 1 - srcc
@@ -144,8 +145,8 @@ def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
 
 
 def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-    """layer, name, rank_a and rank_b of every component; 1 is the most important, and equals share their mean, as SRCC
-    has it."""
+    """Returns layer, name, rank_a and rank_b of every component; 1 is the most important, and equal scores share their
+    mean, as in SRCC."""
     layer, head = np.divmod(np.arange(a.size), a.size // len(a))
     names = [f"L{of}H{at}" if a.ndim == 2 else f"F{of}" for of, at in zip(layer, head, strict=True)]
     frame = pd.DataFrame({"layer": layer, "name": names, "rank_a": a.ravel(), "rank_b": b.ravel()})
@@ -153,7 +154,7 @@ def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
 
 
 def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
-    """What the matrix of tasks shows: the mean coefficient, the extremes, and how a random ranking does."""
+    """Describes the matrix of tasks: the mean coefficient, the extremes, and those of a random ranking."""
     if pairs.empty:
         return "No task is measured at this shot count yet."
     values, name = pairs.dropna(subset=[column]), NAMES[column]
@@ -162,7 +163,7 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
     random = f"A random ranking has a mean of {number(noise[column].mean())} with them"
     if column == "srcc":
         reach = Z_95 / math.sqrt(max(1, n - 1))
-        random += f"; by chance, 95 % of coefficients of {n:,} components lie within ±{reach:.2f}"
+        random += f"; by chance, 95 % of coefficients of {n:,} components are within ±{reach:.2f}"
     if column == "overlap":
         random += f"; chance is {n_top(n) / n:.2f}"
     if tasks.empty:
@@ -178,8 +179,8 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
 
 
 def few_in_words(cross: pd.DataFrame, column: str) -> str:
-    """Whether two few-shot rankings agree more than zero-shot and few-shot, as Bansal et al. found; where it takes
-    more counts, the mean over tasks alone."""
+    """Describes whether two few-shot rankings agree more than zero-shot and few-shot, as Bansal et al. found; with too
+    few counts for that, the mean over tasks alone."""
     by_task = {name: few_and_zero(_coefficients(rows, column)) for name, rows in cross.groupby("at")}
     few_mean, zero_mean = few_and_zero(_coefficients(cross, column))
     if math.isnan(few_mean) or math.isnan(zero_mean):
@@ -198,8 +199,8 @@ def _coefficients(cross: pd.DataFrame, column: str) -> Iterable[tuple[int, int, 
 
 
 def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: str, second: str) -> str:
-    """SRCC of two rankings with its interval, p and the overlap of their top 30 %: from their row of `pairs`, or where
-    they differ in both task and shots computed here."""
+    """Describes SRCC of two rankings with its interval, p and the overlap of their top 30 %: from their row of `pairs`,
+    or computed here if they differ in both task and shots."""
     if first == second:
         return "The same ranking twice: choose two."
     known = pairs[[{first, second} == {*both} for both in zip(pairs["first"], pairs["second"], strict=True)]]
@@ -216,7 +217,7 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
 
 
 def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The rows that `headroom correlate` writes."""
+    """Returns the rows that `headroom correlate` writes."""
     return pairs.drop(columns=["first", "second", "shots_a", "shots_b"])
 
 

@@ -1,4 +1,4 @@
-"""All that a screen shows as files: one archive, and one HTML page that opens without the app and without a network."""
+"""A screen's results as files: one archive, and one HTML page that opens without the app and without a network."""
 
 import html
 import io
@@ -31,7 +31,7 @@ table { border-collapse: collapse; font-size: 14px; } th, td { text-align: left;
 border-bottom: 1px solid var(--line); vertical-align: top; } .box { overflow: auto; max-height: 26rem; }
 pre { background: var(--box); padding: 1rem; overflow-x: auto; font-size: 13px; white-space: pre-wrap; }
 """
-# nothing may be asked of anyone: neither by the page nor by what Vega reads
+# blocks all requests, those of the page and those of Vega
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 DRAW = """
 const specs = JSON.parse(document.getElementById("specs").textContent)
@@ -42,7 +42,7 @@ window.views = Promise.all(specs.map((spec, i) => vegaEmbed(`#picture${i}`, spec
 
 @dataclass(frozen=True)
 class ScreenFiles:
-    """A screen as it is now: where its numbers come from, its tables and pictures by name, the session that has the
+    """A screen as it is now: the source of its numbers, its tables and pictures by name, the session that has the
     receipts, and the link to it."""
 
     origin: Origin
@@ -53,39 +53,39 @@ class ScreenFiles:
 
     @property
     def caption(self) -> str:
-        """What stands in every picture: the model, what is measured, what is pruned, the day it was saved."""
+        """Returns the caption of every picture: model, measurement, pruning, and the day it was saved."""
         return f"{self.origin.about} · saved {time.strftime('%Y-%m-%d')}"
 
     def picture(self, name: str) -> charts.Picture:
-        """One of the pictures."""
+        """Returns one of the pictures."""
         drawn = self.pictures[name]
         return drawn if isinstance(drawn, charts.Picture) else drawn()
 
     def table(self, name: str) -> bytes:
-        """One of the tables as a CSV file."""
+        """Returns one of the tables as a CSV file."""
         found = self.tables[name]
         return to_csv(found) if isinstance(found, pd.DataFrame) else found()
 
     def svg(self, name: str) -> bytes:
-        """One of the pictures as an SVG drawing."""
+        """Returns one of the pictures as an SVG drawing."""
         return charts.to_svg(self.picture(name), name, self.caption)
 
     def png(self, name: str) -> bytes:
-        """One of the pictures as PNG."""
+        """Returns one of the pictures as PNG."""
         return charts.rasterised(self.svg(name))
 
     def receipts(self) -> tuple[ReceiptSummary, ...]:
-        """How what is shown was measured."""
+        """Returns the receipts of the results shown."""
         return final(read_receipts(self.origin.measurements, self.session)) if self.origin.measurements else ()
 
 
 def file_name(name: str, ending: str) -> str:
-    """Of letters, digits and hyphens alone, such as "heads-5-solved-examples.svg"."""
+    """Returns a file name of letters, digits and hyphens, such as "heads-5-solved-examples.svg"."""
     return f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-') or 'file'}.{ending}"
 
 
 def to_zip(sheet: ScreenFiles) -> bytes:
-    """Pictures, tables, the command, the program, the receipt and the page, in one archive."""
+    """Returns an archive of pictures, tables, the command, the program, the receipt and the page."""
     archive = io.BytesIO()
     origin = sheet.origin
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
@@ -103,15 +103,15 @@ def to_zip(sheet: ScreenFiles) -> bytes:
 
 
 def receipt(sheet: ScreenFiles) -> str:
-    """What is known of how it was measured, as JSON: in short, and every record's own receipt."""
+    """Returns how it was measured, as JSON: a summary, and every record's own receipt."""
     parts = sheet.receipts()
-    told = {"screen": sheet.origin.screen, "about": sheet.caption, "link": sheet.link, "command": sheet.origin.command}
-    told |= {"facts": facts(each for part in parts for each in part.receipts), "parts": list(map(asdict, parts))}
-    return json.dumps(told, indent=1, default=str)
+    known = {"screen": sheet.origin.screen, "about": sheet.caption, "link": sheet.link, "command": sheet.origin.command}
+    known |= {"facts": facts(each for part in parts for each in part.receipts), "parts": list(map(asdict, parts))}
+    return json.dumps(known, indent=1, default=str)
 
 
 def to_html(sheet: ScreenFiles) -> bytes:
-    """The screen as one page, its charts alive: a pointer shows their numbers. It asks nothing of any network."""
+    """Returns the screen as one page with interactive charts. It makes no network requests."""
     import vl_convert
 
     origin, theme, parts = sheet.origin, light_theme(), sheet.receipts()
@@ -120,9 +120,9 @@ def to_html(sheet: ScreenFiles) -> bytes:
     specs = [charts.file_spec(sheet.picture(name), name) for name in sheet.pictures]
     figures = "".join(f'<figure><div id="picture{number}"></div></figure>' for number in range(len(specs)))
     tables = "".join(map(partial(_table, sheet), sheet.tables))
-    says = "".join(f"<p>{_marked(line)}</p>" for line in origin.says)
-    told = facts(each for part in parts for each in part.receipts)
-    how = "<br>".join(html.escape(f"{name}: {'; '.join(each)}") for name, each in told.items() if each)
+    says = "".join(f"<p>{_to_html_line(line)}</p>" for line in origin.says)
+    known = facts(each for part in parts for each in part.receipts)
+    how = "<br>".join(html.escape(f"{name}: {'; '.join(each)}") for name, each in known.items() if each)
     title = html.escape(f"{origin.screen}: {origin.about}")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -139,7 +139,7 @@ def to_html(sheet: ScreenFiles) -> bytes:
 <pre>{html.escape(origin.python)}</pre>
 <p class="quiet">{html.escape(sheet.link)}</p>
 <script type="application/json" id="specs">{_as_json(specs)}</script>
-<script>{_script(vl_convert.javascript_bundle(EXPOSED, VEGA_LITE))}</script><script>{DRAW}</script>
+<script>{_escape_script(vl_convert.javascript_bundle(EXPOSED, VEGA_LITE))}</script><script>{DRAW}</script>
 </body></html>
 """.encode()
 
@@ -151,16 +151,16 @@ def _table(sheet: ScreenFiles, name: str) -> str:
     return f'<h2>{html.escape(name)}</h2><div class="box">{shown}</div>{more}'
 
 
-def _marked(line: str) -> str:
-    """A line of Markdown as the screens write it: bold words, and lines."""
+def _to_html_line(line: str) -> str:
+    """Returns a line of the screens' Markdown as HTML: bold words, and line breaks."""
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(line)).replace("  \n", "<br>")
 
 
 def _as_json(value: object) -> str:
-    """JSON that nothing in it can end."""
+    """Returns JSON that is safe inside a script element."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
-def _script(source: str) -> str:
-    """A script that stands in a page: what would end it is written otherwise."""
+def _escape_script(source: str) -> str:
+    """Returns a script that is safe inside a page: its own end tags are escaped."""
     return source.replace("</script", "<\\/script").replace("<!--", "<\\!--")

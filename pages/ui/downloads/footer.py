@@ -1,4 +1,4 @@
-"""The foot of every screen: the command that measures the same, how it was measured, and all it shows as files."""
+"""The footer of every screen: the equivalent command, how it was measured, and its results as files."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,9 +14,9 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import plain
 
-COMMAND_HELP = "The shell command that measures the same, or finds what is stored here."
+COMMAND_HELP = "The shell command that measures the same, or reads the results stored here."
 MEASURED_HELP = "When, on which machine, with which versions and how long; and the link to this view."
-PYTHON_HELP = "A program that finds the same numbers through the engine."
+PYTHON_HELP = "A program that reads the same numbers through the engine."
 HTML_HELP = "One file that any browser opens from disk, without this app and without a network; its charts are alive."
 ZIP_HELP = "Every picture and table, the command, the program, the receipts and the page."
 SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
@@ -27,13 +27,13 @@ def closing(origin: Origin, sheet: Sheet) -> None:
     button is clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
     if presenting():
         st.container(key="about").caption(plain(origin.about))
-    with st.container(key="closing"):  # a slide leaves it out
+    with st.container(key="closing"):  # hidden on a slide
         mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
         _draw_buttons(ScreenFiles(origin, sheet.tables, sheet.pictures, session(), permalink()))
 
 
 def draw_command(command: str) -> None:
-    """Draws the shell command that finds what is shown here."""
+    """Draws the shell command that reads the results shown here."""
     st.code(command, language="shell", wrap_lines=True)
     if "--text text.txt" in command:
         st.caption("`text.txt` stands for your own text, saved as a file.")
@@ -41,8 +41,7 @@ def draw_command(command: str) -> None:
 
 @st.fragment
 def _draw_buttons(sheet: ScreenFiles) -> None:
-    """What can be opened; a part of its own, as the receipts are read when they are asked for, and nothing else changes
-    then."""
+    """Draws the buttons, in a fragment: the receipts are read when they are opened, and nothing else changes then."""
     origin = sheet.origin
     with st.container(horizontal=True):
         with st.popover("Command", icon=":material/terminal:", help=COMMAND_HELP):

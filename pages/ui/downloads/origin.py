@@ -1,5 +1,5 @@
-"""Where the numbers of a screen come from: the requests that it shows, as a command and as a Python program, and the
-records that they are read from.
+"""The source of a screen's numbers: the requests that it shows, as a command and as a Python program, and the records
+that they are read from.
 
 No streamlit here.
 """
@@ -22,8 +22,8 @@ from engine.requests import Request, argv, program
 
 @dataclass(frozen=True)
 class Origin:
-    """Of a `screen`: the `requests` that measure what it shows, and the `measurements` that it shows; in words what it
-    is of (`about`: model, precision, task, shots, how many questions, what is pruned) and what it `says`, in
+    """The source of a `screen`: the `requests` that measure its results and their `measurements`; `about` (model,
+    precision, task, shots, number of questions, pruning) and its findings `says`, both as text, the latter in
     Markdown."""
 
     screen: str
@@ -34,48 +34,48 @@ class Origin:
 
     @property
     def command(self) -> str:
-        """The shell commands, a line each."""
+        """Returns the shell commands, one per line."""
         return "\n".join(map(command_line, self.requests))
 
     @property
     def python(self) -> str:
-        """The Python program."""
+        """Returns the Python program."""
         return program(self.requests)
 
 
 def command_line(request: Request) -> str:
-    """The shell command that asks the same."""
+    """Returns the shell command of a request."""
     return shlex.join([executable(), *argv(request)])
 
 
 def executable() -> str:
-    """`headroom` where a shell finds it, else the path to it from where the app was started: in a clone .venv/bin/."""
-    beside = Path(sys.executable).with_name("headroom")
-    if shutil.which("headroom") or not beside.exists():
+    """Returns `headroom` if it is on the PATH, else its path from the working directory: in a clone .venv/bin/."""
+    sibling = Path(sys.executable).with_name("headroom")
+    if shutil.which("headroom") or not sibling.exists():
         return "headroom"
-    return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
+    return os.path.relpath(sibling) if sibling.is_relative_to(Path.cwd()) else str(sibling)
 
 
 def of_model(target: Target) -> dict[str, Any]:
-    """The fields of a request that name a model."""
+    """Returns the fields of a request that name a model."""
     spec, bos = target.spec, target.bos
     return {"model": spec.model, "precision": spec.precision, "int8_threshold": spec.int8_threshold,
             "bos": None if bos == target.identity.default_bos else bos}  # fmt: skip
 
 
 def of_task(task: TaskSpec) -> dict[str, Any]:
-    """The fields of a request that name a task."""
+    """Returns the fields of a request that name a task."""
     return {"task": task.name, "shots": task.shots, "same_examples": task.same_examples}
 
 
 def of_grid(tasks: Sequence[TaskSpec]) -> dict[str, Any]:
-    """The fields of a request that name many tasks, and their shot counts."""
+    """Returns the fields of a request that name many tasks, and their shot counts."""
     names, counts = dict.fromkeys(task.name for task in tasks), sorted({task.shots for task in tasks})
     return {"tasks": ",".join(names), "shots": ",".join(map(str, counts))}
 
 
 def of_pruning(pruning: Pruning) -> dict[str, Any]:
-    """The fields of a request that say what is pruned."""
+    """Returns the fields of a request that set the pruning."""
     fields: dict[str, Any] = {"mask": pruning.typed.text()}
     if not pruning.by_level:
         return fields
@@ -86,30 +86,30 @@ def of_pruning(pruning: Pruning) -> dict[str, Any]:
 
 
 def percent(permille: int) -> str:
-    """A level as it is typed."""
+    """Returns a level as it is typed."""
     return f"{permille / 10:g}"
 
 
 def of_second(request: Request, second: Target) -> Request:
-    """The same request of the second model of a comparison; what it writes has a name of its own."""
+    """Returns the same request for the second model of a comparison; its output has another name."""
     more = {"out": f"second-{out}"} if (out := getattr(request, "out", None)) else {}
     return replace(request, **of_model(second), **more)
 
 
 def about(target: Target, *more: str) -> str:
-    """Such as "demo in int8 · demo_outfit, 5 shots · 100 questions"."""
+    """Returns a line such as "demo in int8 · demo_outfit, 5 shots · 100 questions"."""
     return " · ".join([f"{target.identity.name} in {target.spec.precision}", *more])
 
 
 def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
-    """Such as "demo_copy and demo_walk, 0 and 5 shots", or how many tasks they are."""
+    """Returns a phrase such as "demo_copy and demo_walk, 0 and 5 shots", or the number of tasks."""
     names, counts = list(dict.fromkeys(task.name for task in tasks)), sorted({task.shots for task in tasks})
     some = " and ".join(Path(name).name for name in names) if len(names) < 4 else f"{len(names)} tasks"
     return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}"
 
 
 def ranking_part(target: Target, pruning: Pruning, data_dir: str | None) -> Measurements:
-    """The scores that the levels of a pruning go by; nothing if they take none."""
+    """Returns the scores that rank the levels of a pruning; empty if they need none."""
     wanted = pruning.missing(Evidence())
     if not wanted:
         return {}

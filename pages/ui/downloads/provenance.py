@@ -1,4 +1,4 @@
-"""How what a screen shows was measured: the stored receipts in words, and the link to the same view."""
+"""How a screen's results were measured: the stored receipts as text, and the link to the same view."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,11 +15,11 @@ from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work, live
 
 SLOT = "receipts"
-LINK = "This view as a link, for whoever has this app open at the same address:"
+LINK = "This view as a link, for anyone who has this app open at the same address:"
 
 
 def draw_measured(measurements: Measurements, of: str) -> None:
-    """Draws the receipts of the measurements, and the link; `of` changes with what is read."""
+    """Draws the receipts of the measurements, and the link; `of` changes with the records read."""
     action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, session()))
     work = Work(SLOT, "Receipts", action, 1, while_seen=True)
     parts = work.value()
@@ -33,19 +33,19 @@ def draw_measured(measurements: Measurements, of: str) -> None:
 
 
 def permalink() -> str:
-    """The address of what this page shows."""
+    """Returns the address of this view."""
     address = urlsplit(st.context.url or "")
     return f"{address.scheme}://{address.netloc}{link_of(address.path, as_written())}"
 
 
 def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:
-    """One row for each part that has any record: how many, when (UTC), in how many seconds."""
+    """Returns one row for each part with a record: number of records, when (UTC), seconds."""
     found = [(part.name, part.n, part.first, part.last, round(part.seconds, 3)) for part in parts if part.n]
     return pd.DataFrame(found, columns=["part", "records", "measured_first", "measured_last", "seconds"])
 
 
 def table(parts: Sequence[ReceiptSummary]) -> list[str]:
-    """The same as a Markdown table."""
+    """Returns the same as the lines of a Markdown table."""
     if not any(part.n for part in parts):
         return ["Nothing of this is stored yet: the receipt comes with the first result."]
     written = ["| | Measured (UTC) | Seconds | Records |", "|:--|:--|--:|--:|"]
@@ -56,7 +56,7 @@ def table(parts: Sequence[ReceiptSummary]) -> list[str]:
 
 
 def when(part: ReceiptSummary) -> str:
-    """Such as "2026-11-22 09:30", or from the first to the last."""
+    """Returns a time such as "2026-11-22 09:30", or the first and the last."""
     first, last = (moment[:16].replace("T", " ") for moment in (part.first, part.last))
     if first == last:
         return first
@@ -64,6 +64,6 @@ def when(part: ReceiptSummary) -> str:
 
 
 def lines(parts: Sequence[ReceiptSummary]) -> list[str]:
-    """Model, versions and machine, a line each."""
-    told = facts(receipt for part in parts for receipt in part.receipts)
-    return [plain(f"{name}: {'; '.join(each)}") for name, each in told.items() if each]
+    """Returns model, versions and machine, one per line."""
+    known = facts(receipt for part in parts for receipt in part.receipts)
+    return [plain(f"{name}: {'; '.join(each)}") for name, each in known.items() if each]

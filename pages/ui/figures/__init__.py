@@ -1,13 +1,13 @@
 """Charts, token texts and pictures, on screen and as files.
 
-`charts`: what all charts are made of, and how they become files
+`charts`: common elements of charts, and their export as files
 `drawing`: pictures and tables on screen
 `sheet`: what a screen shows and hands to its downloads
 `colours`: the colours that are not the theme's
-`token_text`: a component that sets a text, each token tinted, with a readout beside it
+`token_text`: a component that sets a text, each token tinted, with a readout next to it
 `text_picture`: a text with its tints as a picture, for files
 `head_sets`: sets of heads ablated together, as a chart and a sentence
-`break_points`: how far pruning can go, in words
-`published`: published accuracies of the full model, beside those measured here
-`induction_scores`: what the six induction scores are called, and what they say
+`break_points`: how far pruning can go, as text
+`published`: published accuracies of the full model, next to those measured here
+`induction_scores`: names and meanings of the six induction scores
 """

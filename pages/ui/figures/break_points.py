@@ -1,4 +1,4 @@
-"""How far pruning can go, in words: the same ones on Prune and on Sweeps."""
+"""How far pruning can go, as text: the same on Prune and on Sweeps."""
 
 import math
 
@@ -14,7 +14,7 @@ POWER_HELP = (
 
 
 def power_in_words(n: int, looks: int) -> str:
-    """What n questions can show at one of so many levels, such as "100 questions detect a loss of 12 points ..."."""
+    """Describes the loss that n questions detect at one of `looks` levels: "100 questions detect a loss of 12 ..."."""
     if not smallest_clear(n, looks):
         return f"{n} questions are too few to detect any loss at {looks} levels."
     loss, least = math.ceil(100 * detectable(n, looks)), 100 * smallest_clear(n) / n
@@ -24,7 +24,7 @@ def power_in_words(n: int, looks: int) -> str:
 
 
 def cliff_in_words(at: float, to: float, points: float) -> str:
-    """Such as "70 to 80 %, −47 points"; "none" where accuracy never falls."""
+    """Returns text such as "70 to 80 %, −47 points"; "none" if accuracy never falls."""
     if math.isnan(points):
         return "none"
     return f"{number(100 * at, 0)} to {whole_percent(to)}, {number(points, 0, sign=True)} points"

@@ -1,5 +1,5 @@
-"""DataFrame in, `Picture` out: what all charts are made of, without streamlit, on fixed scales: a slider moves only the
-data.
+"""Common elements of charts: takes a DataFrame, returns a `Picture`, without streamlit, on fixed scales, so that a
+slider moves only the data.
 
 On screen Streamlit's theme supplies the colours; a saved file gets those of the light theme.
 """
@@ -19,7 +19,7 @@ from pages.ui.figures.colours import DARK, GREY, LAYERS, LIGHT, QUIET, light_the
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
 CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
-FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # of the letters of a caption so many fit into the width
+FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # letters of a caption that fit into the width
 FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first comes with vl-convert: the same on any machine
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
@@ -33,64 +33,64 @@ TOKENS = (  # on an axis, such as "10 M"
     "datum.value >= 1e3 ? format(datum.value / 1e3, '~r') + ' k' : datum.label"
 )
 Template = Mapping[str, Any]
-kept = lru_cache(64)  # around what makes a template: of each kind the last so many
+kept = lru_cache(64)  # around functions that make a template: keeps the last 64 of each
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart as Vega-Lite reads it: `template`, which pictures that differ in their data alone have in common, and the
-    rows of `datasets` by name."""
+    """A chart in Vega-Lite: `template`, shared by pictures that differ only in their data, and the rows of `datasets`
+    by name."""
 
     template: Template
     datasets: Mapping[str, list[dict[str, Any]]]
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Both in one."""
+        """Returns both in one."""
         return {**self.template, "datasets": self.datasets}
 
 
 def rasterised(drawing: bytes) -> bytes:
-    """An SVG drawing as a PNG picture at twice its size."""
+    """Returns an SVG drawing as a PNG picture at twice its size."""
     import vl_convert
 
     return vl_convert.svg_to_png(drawing.decode(), scale=2)
 
 
 def to_svg(drawn: Picture, title: str, caption: str = "") -> bytes:
-    """The picture as an SVG drawing."""
+    """Returns the picture as an SVG drawing."""
     import vl_convert
 
     return vl_convert.vegalite_to_svg(file_spec(drawn, title, caption)).encode()
 
 
 def file_spec(drawn: Picture, title: str, caption: str = "") -> dict[str, Any]:
-    """The picture as Vega-Lite reads it in a file: with its colours, its title, and under that the caption in lines."""
+    """Returns the Vega-Lite of the picture in a file: with its colors, its title, and below it the caption in lines."""
     words = {"text": title, "subtitle": wrap(caption, CAPTION_LETTERS), "anchor": "start"}
     return {**drawn.spec, "width": FILE_WIDTH_PX, "title": words, "config": {**WRITTEN, **_file_config()}}
 
 
 def tips(*each: str) -> list[alt.Tooltip]:
-    """The lines of a tooltip: "field|title" or "field|title|format", several in one text with "; " between them."""
+    """Returns the lines of a tooltip: "field|title" or "field|title|format", or several in one text joined by "; "."""
     parts = [f"{line}|".split("|")[:3] for line in "; ".join(each).split("; ")]
     return [alt.Tooltip(field, title=title, format=form or alt.Undefined) for field, title, form in parts]
 
 
 def head_grid(*tooltip: str) -> alt.Chart:
-    """Layers x heads of the frame `heads`, no marks yet; a tooltip (as for `tips`) begins with the head's name."""
+    """Returns layers x heads of the frame `heads`, without marks; a tooltip (as for `tips`) begins with the name."""
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
     x = alt.X("head:O", title="Head", axis=axis)
     return named_chart("heads").encode(x=x, y=layer_rows(), tooltip=tips("name:N|Head", *tooltip))
 
 
 def written(base: alt.Chart, size_px: int, **mark: Any) -> alt.Chart:
-    """Text in the theme's own colour; give it `text`."""
+    """Returns text in the theme's own color; give it `text`."""
     return inked(base.mark_text(fontSize=size_px, **mark))
 
 
 def on_cells(base: alt.Chart, size_px: int, value: str, text: Any, **mark: Any) -> list[alt.Chart]:
-    """Numbers on cells that are filled by `value`: black or white, whichever is easier to read there (a contrast of at
-    least 4.5), and in the theme's own text color where a cell has no value."""
+    """Returns numbers on cells that are filled by `value`: black or white, whichever is easier to read there (a
+    contrast of at least 4.5), and in the theme's own text color if a cell has no value."""
     shade = f"scale('color', datum['{value}'])"
     ink = alt.value(alt.ExprRef(f"contrast({shade}, 'black') < contrast({shade}, 'white') ? 'white' : 'black'"))
     known = f"isValid(datum['{value}'])"
@@ -99,44 +99,43 @@ def on_cells(base: alt.Chart, size_px: int, value: str, text: Any, **mark: Any) 
 
 
 def inked(base: alt.Chart) -> alt.Chart:
-    """The chart in the theme's own text colour, for marks of text."""
+    """Returns the chart in the theme's own text color, for marks of text."""
     return base.transform_calculate(ink="'ink'").encode(fill=INK)
 
 
 def named_chart(data: str) -> alt.Chart:
-    """A chart of the frame that `with_data` puts under this name."""
+    """Returns a chart of the frame that `with_data` adds under this name."""
     return alt.Chart(alt.NamedData(data))
 
 
 def with_data(chart: alt.TopLevelMixin, **frames: pd.DataFrame) -> Picture:
-    """The chart with its frames by name."""
+    """Returns the chart with its frames by name."""
     return picture(_without_config(chart), **frames)
 
 
 def template(height: float, *layers: alt.Chart) -> Template:
-    """The layers as what Vega-Lite reads; to be made once, as writing it down takes a hundred times as long as the
-    rest."""
+    """Returns the Vega-Lite of the layers; to be made once: serializing takes a hundred times as long as the rest."""
     return _without_config(alt.layer(*layers).properties(height=height))
 
 
 def picture(of: Template, **frames: pd.DataFrame) -> Picture:
-    """The template with these frames by name.
+    """Returns the template with these frames by name.
 
-    Names that stay the same let the browser put new numbers into the picture that is there. Altair's own names are
-    digests of the content: each change would draw the chart anew, and in quick succession lose track of its data.
+    Constant names let the browser put new numbers into the picture on screen. Altair's own names are
+    digests of the content: each change would redraw the chart, and in quick succession lose track of its data.
     """
     rows = {name: frame.to_json(orient="records", double_precision=15) for name, frame in frames.items()}
     return Picture(of, {name: json.loads(text) for name, text in rows.items()})
 
 
 def around_zero(reach: float, **more: Any) -> alt.Scale:
-    """Colours from -reach to reach. By way of grey: Vega would go from blue to orange through green."""
+    """Returns colors from -reach to reach through gray: Vega would go from blue to orange through green."""
     return alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb", **more)
 
 
 def by_layer(n_layers: int, layers: Collection[int] | None = None, every: bool = False, **legend: Any) -> alt.Color:
-    """The colour of a head or FFN by its `layer`, the same on every screen; the legend names up to six of the `layers`
-    that are drawn (None: all), or `every` one."""
+    """Returns the color of a head or FFN by its `layer`, the same on every screen; the legend names up to six of the
+    `layers` that are drawn (None: all), or `every` one."""
     last, drawn = max(1, n_layers - 1), set(range(n_layers) if layers is None else layers)
     named = sorted(drawn if every else drawn & {round(last * at / 5) for at in range(6)})
     scale = alt.Scale(domain=[0, last], range=list(LAYERS), interpolate="lab")
@@ -145,7 +144,7 @@ def by_layer(n_layers: int, layers: Collection[int] | None = None, every: bool =
 
 
 def crosses(base: alt.Chart, row_px: int) -> list[alt.Chart]:
-    """Dark crosses with a light edge on what is pruned: to be seen on any cell and in both themes."""
+    """Returns dark crosses with a light edge on pruned components, visible on any cell and in both themes."""
     size = (0.5 * row_px) ** 2
     pruned = base.transform_filter("datum.pruned")
     return [
@@ -155,25 +154,25 @@ def crosses(base: alt.Chart, row_px: int) -> list[alt.Chart]:
 
 
 def layer_rows() -> alt.Y:
-    """Layers from top to bottom, 0 on top."""
+    """Returns the axis of layers from top to bottom, 0 on top."""
     return alt.Y("layer:O", title="Layer", axis=alt.Axis(labelOverlap=True, ticks=False, domain=False))
 
 
 def row_height(n_layers: int) -> int:
-    """Pixels of a layer's row in a map."""
+    """Returns the pixels of a layer's row in a map."""
     return max(9, min(30, 420 // n_layers))
 
 
 def _without_config(chart: alt.TopLevelMixin) -> Template:
     found = chart.to_dict()
     if "datasets" in found:
-        raise ValueError("rows lie in the chart itself, where those of the picture would replace them: name them")
+        raise ValueError("rows are in the chart itself, where those of the picture would replace them: name them")
     return {**found, "config": WRITTEN}
 
 
 @cache
 def _file_config() -> dict[str, Any]:
-    """Vega's config for a saved picture: the light theme's colours."""
+    """Returns Vega's config for a saved picture: the light theme's colours."""
     theme = light_theme()
     categories, ramp = theme["chartCategoricalColors"], theme["chartSequentialColors"]
     diverging, text = theme["chartDivergingColors"], theme["textColor"]

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 CONFIG = Path(__file__).resolve().parents[3] / ".streamlit" / "config.toml"
-GREY = "#8a949e"  # edges and rules, to be seen in both themes
-UNKNOWN, UNDEFINED = f"{GREY}33", f"{GREY}44"  # cells without a number: not measured, and that have none
-LAYERS = ("#7b61d9", "#3c7fd0", "#1e9088", "#7d8a12", "#c8741a")  # no step is lost on white or in the dark
-MARK = "#d9480f"  # what is selected, and borders that say something
-DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, to be seen on any cell
+GREY = "#8a949e"  # edges and rules, visible in both themes
+UNKNOWN, UNDEFINED = f"{GREY}33", f"{GREY}44"  # cells without a number: not measured, undefined
+LAYERS = ("#7b61d9", "#3c7fd0", "#1e9088", "#7d8a12", "#c8741a")  # each step is visible on white and on dark
+MARK = "#d9480f"  # selections, and borders that mean something
+DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, visible on any cell
 QUIET, YES, NO = "#52606d", "#00704f", "#b34700"  # words of the report of a study
-GREY_INK = {"light": "#6b7783", "dark": "#8f9ba7"}  # rows of a table that count for nothing
+GREY_INK = {"light": "#6b7783", "dark": "#8f9ba7"}  # rows of a table that do not count
 PLACES = ("pruned", "now", "full", "second", "estimate", "other", "random", "chance")  # in the theme's palette
 
 
 def palette(others: Sequence[str] = (), **shows: str) -> list[str]:
-    """The domain of a color scale: each series in the place of what it shows (`full="full model"`), the `others` in
-    the places that are left, again and again if need be. Blank names hold places that nothing has."""
+    """Returns the domain of a color scale: each series in its role's place (`full="full model"`), the `others` in
+    the remaining places, repeated if necessary. Blank names hold unused places."""
     assert shows.keys() <= {*PLACES}
     left, found = list(others), []
     while left or len(found) < len(PLACES):
@@ -40,11 +40,11 @@ def palette(others: Sequence[str] = (), **shows: str) -> list[str]:
 
 @cache
 def light_theme() -> dict[str, Any]:
-    """The light theme as it is set: what saved files are drawn in."""
+    """Returns the light theme, which saved files are drawn in."""
     return theme_of("light")
 
 
 @cache
 def theme_of(kind: str) -> dict[str, Any]:
-    """The theme, `light` or `dark`, as it is set."""
+    """Returns the settings of the theme `light` or `dark`."""
     return tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"][kind]

@@ -13,19 +13,19 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import written
 
-LARGER, TALLEST_PX = 1.4, 430  # on a slide: type as the page's, and no picture stretched beyond that
+LARGER, TALLEST_PX = 1.4, 430  # on a slide: the page's type size, and the most a picture is stretched to
 SMALLEST_PX = 18
 LABELS = {"labelFontSize": SMALLEST_PX, "titleFontSize": 20}
-TYPE = {"text": {"fontSize": SMALLEST_PX}, "axis": LABELS, "legend": LABELS, "header": LABELS}  # where no other is set
+TYPE = {"text": {"fontSize": SMALLEST_PX}, "axis": LABELS, "legend": LABELS, "header": LABELS}  # if no other is set
 
 
 def draw_chart(picture: Picture, key: str, words: str, at: DeltaGenerator | None = None, **selection: Any) -> None:
-    """Draws a picture here or `at` a place; `words` say the same to screen readers. `selection`: what Streamlit is to
-    do with clicks (on_select, selection_mode)."""
+    """Draws a picture here or at `at`; `words` describe it to screen readers. `selection`: Streamlit's handling of
+    clicks (on_select, selection_mode)."""
     where = st if at is None else at
     spec = {**larger(picture.template), "datasets": picture.datasets} if presenting() else picture.spec
     where.vega_lite_chart(spec, key=key, alt=words.replace("**", ""), **selection)
-    mark("chart", "drawn", at, key=key)  # Streamlit makes a class of the key only where clicks select
+    mark("chart", "drawn", at, key=key)  # Streamlit makes a class of the key only if clicks select
 
 
 def draw_table(
@@ -44,12 +44,12 @@ def draw_table(
 
 
 def grey_ink() -> str:
-    """The colour of words that count for nothing, to be read in the theme of the browser."""
+    """Returns the color of text that does not count, readable in the theme of the browser."""
     return GREY_INK[st.context.theme.type or "light"]
 
 
 def larger(template: Mapping[str, Any]) -> dict[str, Any]:
-    """The template as it is drawn on a slide: marks of text as much larger as the page's type."""
+    """Returns the template for a slide: marks of text are enlarged like the page's type."""
     found = _larger(template)
     if isinstance(height := template.get("height"), int | float):
         found["height"] = min(LARGER * height, max(TALLEST_PX, height))

@@ -1,4 +1,4 @@
-"""Sets of heads ablated together as a chart and a sentence: the best by prefix matching, beside others at random."""
+"""Sets of heads ablated together as a chart and a sentence: the best by prefix matching, next to others at random."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -12,10 +12,10 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import palette
 from pages.ui.page.work import Work, live
 
-STRONGEST, RANDOM = "best by prefix matching", "as many others, at random"
+STRONGEST, RANDOM = "best by prefix matching", "the same number of others, at random"
 DOMAIN = palette(pruned=STRONGEST, random=RANDOM)
 HELP = (
-    "The heads that match prefixes best, taken out together, and as many of the others, drawn at random: "
+    "The heads that match prefixes best, ablated together, and the same number of others, drawn at random: "
     f"{DRAWS} draws of each size, the band from the lowest to the highest. One such head alone is often not missed, as "
     "others do the same."
 )
@@ -46,8 +46,8 @@ def draw_sets(
 
 
 def rows(shape: ModelShape, values: Mapping[HeadSet, Mapping[str, Any]]) -> pd.DataFrame:
-    """One row a set: `size` heads, `kind` (STRONGEST or RANDOM), `draw`, `heads` by name, and its values. The full
-    model is where both kinds begin."""
+    """Returns one row per set: `size` heads, `kind` (STRONGEST or RANDOM), `draw`, `heads` by name, and its values.
+    Both kinds begin at the full model."""
     found = []
     for each, value in values.items():
         kinds = (STRONGEST, RANDOM) if not each.heads else (RANDOM if each.draw else STRONGEST,)
@@ -57,7 +57,7 @@ def rows(shape: ModelShape, values: Mapping[HeadSet, Mapping[str, Any]]) -> pd.D
 
 
 def by_size(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Of each kind and size the mean of a column, the lowest and the highest draw, and how many there are."""
+    """Returns by kind and size the mean of a column, the lowest and the highest draw, and the number of draws."""
     grouped = frame.groupby(["kind", "size"], sort=False)[column]
     found = grouped.agg(value="mean", low="min", high="max", n="count").reset_index()
     named = frame[frame["kind"].eq(STRONGEST)].set_index("size")["heads"]
@@ -65,7 +65,7 @@ def by_size(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def chart(frame: pd.DataFrame, title: str, form: str, domain: tuple[float, float] | None = None) -> charts.Picture:
-    """The value against how many heads are gone, from `by_size`; `form` is d3's format of the value."""
+    """Returns the value against the number of ablated heads, from `by_size`; `form` is d3's format of the value."""
     counts = tuple(sorted(int(size) for size in frame["size"].unique()))
     return charts.picture(_chart(title, form, domain, counts), sets=frame)
 
@@ -95,8 +95,8 @@ def _chart(title: str, form: str, domain: tuple[float, float] | None, counts: tu
 
 
 def in_words(frame: pd.DataFrame, value: Callable[[float], str]) -> str:
-    """What the largest set does beside random ones, and what one head alone does, from `by_size`; `value` says a
-    number."""
+    """Describes the effect of the largest set and of random ones, and that of one head alone, from `by_size`; `value`
+    formats a number."""
     of: dict[str, dict[int, Any]] = {
         str(kind): {row["size"]: row for row in rows.to_dict("records")}
         for kind, rows in frame.dropna(subset=["value"]).groupby("kind")
@@ -106,10 +106,12 @@ def in_words(frame: pd.DataFrame, value: Callable[[float], str]) -> str:
     if len(known) < 2:
         return "Not measured yet."
     most = max(sorted(known), key=lambda size: abs(strongest[size]["value"] - others[size]["value"]))
-    beside = others[most]
+    random = others[most]
     words = f"The full model: **{value(strongest[0]['value'])}**. Without the **{_heads(most)}** that match prefixes "
-    words += f"best: **{value(strongest[most]['value'])}**; without as many others **{value(beside['value'])}** "
-    words += f"({value(beside['low'])} to {value(beside['high'])} in {beside['n']:.0f} draws)."
+    words += (
+        f"best: **{value(strongest[most]['value'])}**; without the same number of others **{value(random['value'])}** "
+    )
+    words += f"({value(random['low'])} to {value(random['high'])} in {random['n']:.0f} draws)."
     alone = f" Without the best one alone: {value(strongest[1]['value'])}." if most > 1 and 1 in known else ""
     return words + alone
 

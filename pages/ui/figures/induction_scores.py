@@ -1,4 +1,4 @@
-"""What the six induction scores are called, and what they say."""
+"""Names and meanings of the six induction scores."""
 
 TITLES = {
     "prefix_matching": "Prefix matching",

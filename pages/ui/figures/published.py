@@ -1,4 +1,4 @@
-"""Published accuracies of the full model, beside those measured here; no streamlit here."""
+"""Published accuracies of the full model, next to those measured here; no streamlit here."""
 
 from collections.abc import Sequence
 
@@ -11,27 +11,27 @@ NOTE = "Published values: lm-evaluation-harness 0.3, all questions of the task"
 
 
 def in_words(target: Target, task: TaskSpec) -> str:
-    """What was published of the model for a task, and what was otherwise there; "" where nothing is comparable."""
+    """Describes the published accuracy of the model on a task and the differing conditions; "" if not comparable."""
     found = published_value(target.spec, task, target.bos)
     if found is None:
         return ""
     words = f"Full model as published: **{percent(found.value)}**"
     ppl = published_value(target.spec, task, target.bos, "perplexity")
     words += "" if ppl is None else f", perplexity {number(ppl.value, 2)}"
-    otherwise = _otherwise([found], target)
+    otherwise = _describe_differences([found], target)
     return f"{words} ({otherwise})" if otherwise else words
 
 
 def of_tasks(target: Target, tasks: Sequence[TaskSpec]) -> tuple[dict[TaskSpec, float], str]:
-    """(the published accuracies, 0-1, by task, what they are in a sentence); ({}, "") where there is none."""
+    """Returns (the published accuracies, 0-1, by task, a sentence about them); ({}, "") if there are none."""
     known = {task: published_value(target.spec, task, target.bos) for task in tasks}
     there = {task: row for task, row in known.items() if row is not None}
-    note = ", ".join(filter(None, [NOTE, _otherwise(list(there.values()), target)])) + "." if there else ""
+    note = ", ".join(filter(None, [NOTE, _describe_differences(list(there.values()), target)])) + "." if there else ""
     return {task: row.value for task, row in there.items()}, note
 
 
-def _otherwise(rows: Sequence[Published], target: Target) -> str:
-    """What was not as here, such as "without BOS"; "" where all was."""
+def _describe_differences(rows: Sequence[Published], target: Target) -> str:
+    """Returns the conditions that differed, such as "without BOS", or ""."""
     words = []
     if any(row.bos != target.bos for row in rows):
         words.append("with BOS" if rows[0].bos else "without BOS")

@@ -1,4 +1,5 @@
-"""A text with its tints as a picture, for files: DataFrame in, picture out. Letters are as wide as each other there."""
+"""A text with its tints as a picture, for files: takes a DataFrame, returns a picture. Its letters have equal
+widths."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -13,15 +14,15 @@ FULL_OPACITY = 0.5  # of a tint: text on it keeps a contrast of 4.5
 
 
 def text_picture(frame: pd.DataFrame, value: str, full: float, signs: Sequence[str], *tooltip: str) -> charts.Picture:
-    """The tokens of `frame`, a row each with `piece` as it is, tinted by the column `value`: in full colour from `full`
-    on, named by `signs` (below 0, above 0; or the one name where none is below). A tooltip (as for `charts.tips`) holds
-    more columns."""
+    """Returns the tokens of `frame`, one row each with its `piece`, tinted by the column `value`: in full color from
+    `full` on, named by `signs` (below 0, above 0; or the one name if none is below). A tooltip (as for `charts.tips`)
+    holds more columns."""
     known = frame[value].fillna(0.0)
     tinted = frame.assign(
         sign=[signs[-1] if each > 0 else signs[0] for each in known],
         strength=(known.abs() / full).clip(upper=1.0) * FULL_OPACITY,
     )
-    places = pd.DataFrame(_set(frame["piece"].tolist()), columns=["number", "letters", "x", "x2", "line"])
+    places = pd.DataFrame(_typeset(frame["piece"].tolist()), columns=["number", "letters", "x", "x2", "line"])
     blanks = [len(letters) - len(letters.lstrip(" ")) for letters in places["letters"].tolist()]
     places = places.assign(begins=places["x"] + blanks)  # Vega leaves out blanks at the ends of a text
     spans = places.merge(tinted.drop(columns="piece").reset_index(drop=True), left_on="number", right_index=True)
@@ -45,8 +46,8 @@ def _text_picture(n_lines: int, signs: tuple[str, ...], tooltip: tuple[str, ...]
     return charts.template(LINE_PX * n_lines, tints, letters.encode(x=begins, y=down, text="letters:N"))
 
 
-def _set(pieces: Sequence[str]) -> Iterator[tuple[int, str, int, int, int]]:
-    """(token, its letters, from, to, line) of each stretch of a token that lies on one line."""
+def _typeset(pieces: Sequence[str]) -> Iterator[tuple[int, str, int, int, int]]:
+    """Yields (token, its letters, from, to, line) of each stretch of a token on one line."""
     line = at = 0
     for token, piece in enumerate(pieces):
         for number, part in enumerate(piece.split("\n")):
@@ -64,6 +65,6 @@ def _set(pieces: Sequence[str]) -> Iterator[tuple[int, str, int, int, int]]:
 
 
 def _width(letters: str) -> int:
-    """In letters of a Latin text: those of East Asia are twice as wide, what is set above others takes no room."""
+    """Returns the width in Latin letters: those of East Asia are twice as wide, combining characters take no room."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in letters)
     return len(letters) + wide - sum(unicodedata.combining(letter) > 0 for letter in letters)

@@ -1,13 +1,13 @@
-// A text set as text, token by token. Everything from `data` goes in as textContent: what a text says is never markup.
-const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+// A text set as text, token by token. Everything from `data` is set as textContent: a text is never interpreted as markup.
+const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
   if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
   view.data = data
-  view.tell = locked => setStateValue("locked", { token: locked === null ? null : data.start + locked + 1, number: ++view.told })
+  view.tell = locked => setStateValue("locked", { token: locked === null ? null : data.start + locked + 1, number: ++view.reports })
   if (view.textKey !== data.text_key) setText(view)
-  if (data.locked?.number >= view.told) light(view, shownAt(view, data.locked.token)) // not of a lock before the last one
+  if (data.locked?.number >= view.reports) light(view, shownAt(view, data.locked.token)) // not of a lock before the last one
   drawLegend(view)
   tint(view)
   drawLandmarks(view)
@@ -17,7 +17,7 @@ export default function ({ data, parentElement, setStateValue }) {
 function begin(root) {
   const part = name => root.querySelector("." + name)
   const view = { legend: part("legend"), text: part("text"), readout: part("readout"), landmarks: part("landmarks"),
-                 said: part("said"), spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null, told: 0 }
+                 said: part("said"), spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null, reports: 0 }
   const index = event => {
     const span = event.target.closest?.("span")
     return span && view.text.contains(span) ? view.spans.indexOf(span) : -1
@@ -47,7 +47,7 @@ function setText(view) {
   Object.assign(view, { textKey: data.text_key, lit: [], over: null, at: 0, focused: false, locked: null, back: null })
   view.spans = data.pieces.map(piece => {
     const span = document.createElement("span"), ink = document.createElement("b")
-    const gap = /^ \S/.test(piece) ? 1 : 0 // the blank in front of a word stays white: it may end the line before
+    const gap = /^ \S/.test(piece) ? 1 : 0 // the blank before a word stays white: it may end the previous line
     span.tabIndex = -1
     span.append(" ".repeat(gap), ink)
     piece.slice(gap).split("\n").forEach((line, i) => {
@@ -141,7 +141,7 @@ function nextLine(view, step) {
   const box = i => view.spans[i].getClientRects()[0]
   const from = view.spans.length ? box(view.at) : null
   if (!from) return view.at + step
-  view.column ??= from.left // several lines on, still the column where it began
+  view.column ??= from.left // over several lines, the column it began in
   let best = view.at, nearest = Infinity, line = null
   for (let i = view.at + step; i >= 0 && i < view.spans.length; i += step) {
     const here = box(i)
@@ -154,7 +154,7 @@ function nextLine(view, step) {
   return best
 }
 
-// What the locked token's past holds in this part: places of the same token, and of the two tokens in front of it.
+// What the locked token's past holds in this part: places of the same token, and of the two tokens before it.
 function lookBack(data, i) {
   const same = [], places = []
   for (let j = 0; j < i; j++) {
@@ -242,7 +242,7 @@ function past(data, i, { same, places }) {
     const counts = new Map()
     for (const j of places) counts.set(data.pieces[j], (counts.get(data.pieces[j]) ?? 0) + 1)
     const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `${visible(piece)} × ${n}`)
-    lines.push(make("p", `“${pair}” in front of it stood ${times(places.length + pairs)} before${elsewhere(pairs)} (underlined)` +
+    lines.push(make("p", `“${pair}” preceding it stood ${times(places.length + pairs)} before${elsewhere(pairs)} (underlined)` +
                          (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
   }
   return lines

@@ -1,4 +1,4 @@
-"""The component that sets a text as text, each token tinted, with a readout beside it, and the token that is locked."""
+"""The component that sets a text as text, each token tinted, with a readout next to it, and the locked token."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -44,35 +44,35 @@ def token_text(
 ) -> None:
     """Draws the text of `component_data`, tinted by `view` ("B − A", "A" or "B"); `words` name the two sides.
 
-    `full_nats` is the difference that gets full colour. The text is set anew only when other tokens are shown.
-    `lock`: what the address calls the locked token, where it is to be there.
+    `full_nats` is the difference that gets full colour. The text is rebuilt only when other tokens are shown.
+    `lock`: query parameter of the locked token, if it is kept in the address.
     """
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
     key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == "B − A" else LOSS_NATS
     shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
     shown["words"] = dict(words)
     if lock:
-        shown["locked"] = {"token": token_field(lock, name), "number": _told().get("number", 0)}
+        shown["locked"] = {"token": token_field(lock, name), "number": _last_report().get("number", 0)}
     _COMPONENT(key=TOKENS, data={**data, **shown}, on_locked_change=partial(_on_locked, lock))
 
 
 def _on_locked(lock: str) -> None:
-    """Writes the token that was locked in the browser into the address."""
-    token = _told().get("token")
+    """Writes the token locked in the browser into the address."""
+    token = _last_report().get("token")
     if lock:
         write(lock, "" if token is None else str(token))
 
 
-def _told() -> dict[str, Any]:
+def _last_report() -> dict[str, Any]:
     return (st.session_state.get(TOKENS) or {}).get("locked") or {}
 
 
 def component_data(
     a: TokenLosses, b: TokenLosses, tokens: range, landmarks: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What the component needs of these tokens: text, losses, ranks, likeliest tokens, and what lies before the part.
+    """Returns the component's data of these tokens: text, losses, ranks, likeliest tokens, and counts before the part.
 
-    `same_before` and `pair_before`: how often the token, and the two tokens in front of it, stand in earlier parts.
+    `same_before` and `pair_before`: how often the token, and the two tokens before it, occur in earlier parts.
     """
     start, stop = tokens.start, min(tokens.stop, len(a), len(b))
     shown = slice(start, stop)
@@ -86,19 +86,19 @@ def component_data(
         "pieces": pieces,
         "ids": a.token_ids[shown].tolist(),
         "strings": {str(token): strings[token] for token in seen if token in strings},
-        "same_before": _counts(a.token_ids, start, stop, 1),
-        "pair_before": _counts(a.token_ids, start, stop, 2),
-        "loss": {name: _numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
+        "same_before": _earlier_counts(a.token_ids, start, stop, 1),
+        "pair_before": _earlier_counts(a.token_ids, start, stop, 2),
+        "loss": {name: _json_numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
         "rank": {name: side.rank[shown].tolist() for name, side in losses.items()},
         "likely": {name: ids.tolist() for name, ids in likely.items()},
-        "p": {name: _numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
+        "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
         "landmarks": [dict(mark) for mark in landmarks],
     }
 
 
-def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
-    """For each token in [start, stop): how often the `width` tokens ending at it (1) or just before it (2) stand in
-    front of `start`."""
+def _earlier_counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
+    """Returns for each token in [start, stop) how often the `width` tokens ending at it (1) or just before it (2) occur
+    before `start`."""
     if start < width:
         return [0] * (stop - start)
     key = ids.astype(np.int64)
@@ -108,8 +108,8 @@ def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
     return [earlier.get(each, 0) for each in key[start:stop].tolist()]
 
 
-def _numbers(values: np.ndarray, decimals: int) -> list[Any]:
-    """Rounded, with None where there is no number: JSON has no nan."""
+def _json_numbers(values: np.ndarray, decimals: int) -> list[Any]:
+    """Returns rounded values, None for nan, which JSON lacks."""
     rounded = np.round(values.astype(np.float64), decimals).astype(object)
     rounded[~np.isfinite(values)] = None
     return rounded.tolist()

@@ -1,4 +1,4 @@
-"""Which head, on which tasks: all in the address; and the steps to its neighbours."""
+"""The choice of head and tasks, all in the address, and the steps to its neighbors."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,13 +21,13 @@ from pages.ui.page.runtime import session
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
 HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."
-TASKS_HELP = "Answered with and without the head, and what its importance is measured for. All on this computer."
-SHOTS_HELP = "Solved examples in front of each question."
+TASKS_HELP = "Answered with and without the head, and used to measure its importance. All on this computer."
+SHOTS_HELP = "Examples in the prompt of each question."
 
 
 @dataclass(frozen=True)
 class HeadControls:
-    """What the controls are set to; `head` as it is written."""
+    """The settings of the controls; `head` by name."""
 
     head: str
     tasks: tuple[TaskSpec, ...]
@@ -54,19 +54,19 @@ def choose(target: Target, data_dir: str | None) -> HeadControls:
 
 
 def default_head(target: Target) -> str:
-    """The head of the best prefix matching where that is stored, else the first."""
+    """Returns the head of the best prefix matching if that is stored, else the first."""
     found = induction(target, "olsson", INDUCTION_SEED).stored(session())
     return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
 
 
 def neighbour(shape: ModelShape, name: str, by: int) -> str:
-    """The head `by` places behind another, from the last on to the first."""
+    """Returns the head `by` places after another, wrapping from the last to the first."""
     layer, head = head_named(name, shape)
     return shape.head_names[(layer * shape.n_heads + head + by) % shape.n_heads_total]
 
 
 def go_to(name: str) -> None:
-    """Shows another head: for callbacks."""
+    """Shows another head; for callbacks."""
     st.session_state[KEY] = name
 
 

@@ -19,11 +19,11 @@ from pages.ui.page.work import Work, live
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
 HELP = (
     "The row of the OV circuit, W_E W_V W_O W_U with the norms folded in: what looking at this token raises and "
-    "lowers, whatever stands around it. In standard deviations over the vocabulary. Positions, and what other layers "
+    "lowers, whatever is around it. In standard deviations over the vocabulary. Positions, and what other layers "
     "write, are left out."
 )
 TYPED_HELP = "Any text; each of its tokens is a row. Most words begin with a blank: type ` fox`, not `fox`."
-MOST = 200  # letters of what is typed
+MOST = 200  # characters of the typed text
 EXAMPLE = " fox"
 
 
@@ -51,7 +51,7 @@ def section(known: Known, sheet: Sheet) -> None:
 
 
 def _of_typed(known: Known, typed: str) -> OvTokens | None:
-    """What is known of the tokens that are typed; while it is measured the page says so."""
+    """Returns the result for the typed tokens; while it is measured, the page reports that."""
     since_s = time.monotonic()
     wanted = ov_tokens(known.target, typed, known.asked.head)
     found = wanted.stored(session())

@@ -1,4 +1,4 @@
-"""One head as pictures: DataFrame in, picture out."""
+"""One head as pictures: takes a DataFrame, returns a picture."""
 
 import altair as alt
 import pandas as pd
@@ -7,12 +7,12 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.induction_scores import TITLES
 
-CLEAR = 0.02  # of a head's QK trace: from there on the part of an earlier head is named
-ROOM = 2.0  # of the strip, in which the words stand
+CLEAR = 0.02  # share of a head's QK trace from which an earlier head is named
+ROOM = 2.0  # of the strip, for its text
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
-    """`tables.score_rows`: all heads as ticks, one row a score on a scale of its own, and this one marked."""
+    """Returns `tables.score_rows`: all heads as ticks, one row per score on its own scale, with this one marked."""
     return charts.picture(_score_strip(), scores=frame)
 
 
@@ -32,7 +32,7 @@ def _score_strip() -> charts.Template:
 
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
-    """Destinations x sources, coloured by attention; thin lines where `destination - source` is one of `offsets`."""
+    """Returns destinations x sources, colored by attention; thin lines at each `destination - source` in `offsets`."""
     lines = pd.DataFrame([{"line": at, "x": x, "y": x + at} for at in offsets for x in (0.5, n - at - 0.5)])
     return charts.picture(_pattern_map(n), cells=frame, lines=lines)
 
@@ -53,7 +53,7 @@ def _pattern_map(n: int) -> charts.Template:
 
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
-    """`tables.effect_rows`: change of accuracy without the head, with its 95 % interval, a row a task."""
+    """Returns `tables.effect_rows`: change of accuracy without the head, with its 95 % interval, one row per task."""
     return charts.picture(_effects(len(frame)), tasks=frame, zero=pd.DataFrame({"zero": [0]}))
 
 
@@ -74,7 +74,7 @@ def _effects(n: int) -> charts.Template:
 
 
 def places(frame: pd.DataFrame) -> charts.Picture:
-    """`tables.place_rows`: the head's rank by each criterion, a point a task."""
+    """Returns `tables.place_rows`: the head's rank by each criterion, one dot per task."""
     n_heads = int(frame["heads"].iloc[0]) if len(frame) else 1
     return charts.picture(_places(n_heads, frame["criterion"].nunique()), places=frame)
 
@@ -96,10 +96,10 @@ def _places(n_heads: int, n: int) -> charts.Template:
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
-    """`tables.feeder_rows`: previous-token score against K-composition, coloured by layer; the largest parts by name.
-    A line where random heads compose."""
-    told = (frame["share"] >= CLEAR) & (frame.index < 4)  # small parts lie on each other
-    named = frame.assign(label=frame["head"].where(told, ""))
+    """Returns `tables.feeder_rows`: previous-token score against K-composition, colored by layer; the largest parts by
+    name. A line marks the composition of random heads."""
+    named_ones = (frame["share"] >= CLEAR) & (frame.index < 4)  # small parts overlap
+    named = frame.assign(label=frame["head"].where(named_ones, ""))
     return charts.picture(
         _feeders(int(frame["layer"].max()) + 1), heads=named, random=pd.DataFrame({"composition": [random]})
     )

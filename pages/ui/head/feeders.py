@@ -1,4 +1,4 @@
-"""Which earlier heads feed its keys: as a chart and a table whose rows lead to their own pages."""
+"""The earlier heads that feed its keys, as a chart and a table whose rows open their pages."""
 
 from functools import partial
 
@@ -50,6 +50,6 @@ def section(known: Known, sheet: Sheet) -> None:
 
 
 def _open(key: str, names: tuple[str, ...]) -> None:
-    """Callback: shows the head of the selected row."""
+    """Shows the head of the selected row; for callbacks."""
     for row in st.session_state[key]["selection"]["rows"]:
         go_to(names[row])

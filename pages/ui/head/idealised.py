@@ -1,4 +1,4 @@
-"""The head with an ideal pattern in place of its own: how much of what it is worth is left then."""
+"""The head with an ideal pattern instead of its real one: how much of its effect remains."""
 
 from functools import partial
 
@@ -19,8 +19,8 @@ from pages.ui.page.tables import number, percent, whole_percent
 
 NAME = "With an ideal pattern"
 HELP = (
-    "Queries and keys are set aside, and the head looks exactly where its name would have it look; its values and its "
-    "output are as ever (Scherlis in Olsson et al.). *Recovered*: of what ablating the head adds to the loss, the "
+    "Queries and keys are ignored, and the head looks exactly where its name says; its values and its "
+    "output are unchanged (Scherlis in Olsson et al.). *Recovered*: of what ablating the head adds to the loss, the "
     "share that the pattern keeps away; 100 % = the pattern is all it needs, 0 % = no better than without the head. "
     "*Previous*: the token before; *Prefix*: what followed earlier copies of the token; *Uniform*: all tokens alike. "
     "95 % bootstrap intervals over stretches of 32 tokens, or over questions. *Nats*: what ablating it "
@@ -29,7 +29,7 @@ HELP = (
 )
 TITLES = {"previous": "Previous", "prefix": "Prefix", "uniform": "Uniform"}
 TEXTS = "Built-in texts"
-ENDS = -0.5, 1.25  # of the chart; beyond, a point stands at its edge
+ENDS = -0.5, 1.25  # of the chart; points beyond are drawn at its edge
 
 
 def section(known: Known, sheet: Sheet) -> None:
@@ -59,8 +59,8 @@ def section(known: Known, sheet: Sheet) -> None:
 
 
 def rows(found: Portrait) -> pd.DataFrame:
-    """A row for the texts and each task, and each pattern: effect in nats with its interval, share recovered with its
-    interval (nan without a clear effect), and in tasks the accuracies, all from 0 to 1."""
+    """Returns one row for the texts and each task, and each pattern: effect in nats with its interval, share recovered
+    with its interval (nan without a clear effect), and in tasks the accuracies, all from 0 to 1."""
     listed = []
     for task, kinds in found.recovered.items():
         answers = None if task is None else found.ideal_answers[task]
@@ -76,7 +76,7 @@ def rows(found: Portrait) -> pd.DataFrame:
 
 
 def in_short(frame: pd.DataFrame) -> str:
-    """What the patterns recover, place by place, the best one first."""
+    """Describes what the patterns recover, place by place, the best one first."""
     said = []
     for where, group in frame.groupby("where", sort=False):
         if where == TEXTS:
@@ -97,7 +97,7 @@ def in_short(frame: pd.DataFrame) -> str:
 
 
 def recovered(frame: pd.DataFrame) -> charts.Picture:
-    """`rows` with a share: a line a place and pattern, from no better than ablated to all of the effect."""
+    """Returns `rows` with a share: one line per place and pattern, from no better than ablated to all of the effect."""
     low, high = ENDS
     shown = frame.assign(
         **{name: frame[name].clip(low, high) for name in ("low", "high")}, at=frame["share"].clip(*ENDS)

@@ -1,4 +1,4 @@
-"""In a built-in text: where the head looks, which tokens it raises there, and what the text loses without it."""
+"""In a built-in text: where the head looks, which tokens it raises there, and the text's losses without it."""
 
 from functools import partial
 

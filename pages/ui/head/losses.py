@@ -1,4 +1,4 @@
-"""What is lost without the head on tasks and in context, and where it stands by every criterion."""
+"""Losses without the head on tasks and in context, and its rank by every criterion."""
 
 import streamlit as st
 
@@ -25,13 +25,13 @@ def section(known: Known, sheet: Sheet) -> None:
     found = known.found
     effects, places = tables.effect_rows(found), tables.place_rows(found)
     if not known.asked.tasks:
-        st.caption("Choose a task to see what is lost on it without the head, and how important it is for it.")
+        st.caption("Choose a task to see its loss without the head, and the head's importance for it.")
         return
     sheet.add(EFFECTS, effects)
     sheet.add(PLACES, places)
     effects_at, places_at = st.container(key="wraps losses").columns(2, gap="large")
     with effects_at:
-        st.subheader("What is lost without it", help=HELP)
+        st.subheader("Losses without it", help=HELP)
         draw_missing(known, "tasks")
         if len(effects):
             words = tables.effects_in_words(effects)

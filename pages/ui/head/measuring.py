@@ -1,5 +1,4 @@
-"""What is stored of a head, what is measured on opening because it is cheap, and a button for each part that is
-missing."""
+"""Stored results of a head, cheap parts measured on opening, and a button for each missing part."""
 
 import time
 from collections.abc import Sequence
@@ -17,55 +16,55 @@ from pages.ui.page.tables import plain
 from pages.ui.page.work import Work, live
 
 SLOT = "head"
-ALL_HELP = "One part after the other, in the background. What is finished is shown and stored."
-PART_HELP = "In the background; what is finished is stored. Costs {cost} here."
+ALL_HELP = "One part after the other, in the background. Finished parts are shown and stored."
+PART_HELP = "In the background; finished work is stored. Costs {cost} here."
 HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
 REDRAW_S = 2.0
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a head, and the work that finds out the rest."""
+    """The results on a head so far, and the work that measures the rest."""
 
-    target: Target
-    asked: HeadRequest
-    found: Portrait
-    work: Work[Portrait]
-    since_s: float
-    is_read: bool = False
+    target: Target  # the model
+    asked: HeadRequest  # the request of all parts
+    found: Portrait  # the results so far
+    work: Work[Portrait]  # measures all missing parts
+    since_s: float  # when the page read them (time.monotonic)
+    is_read: bool = False  # everything stored has been read
 
     def part(self, *names: str) -> Work[Portrait]:
-        """The work of these parts, in a slot of their own."""
+        """Returns the work of these parts, in their own slot."""
         wanted, takes = portrait(self.target, self.asked, names), partial(self.takes_s, names)
         return Work(f"{SLOT} {' '.join(names)}", TITLES[names[0]], wanted, 2, takes=takes)
 
     def takes_s(self, names: Sequence[str]) -> float:
-        """Seconds that those of these parts that are missing take here, about."""
+        """Returns the estimated seconds that the missing ones of these parts take here."""
         return sum(
             self.found.left[each].seconds_by_size(store(), self.target) for each in names if each in self.missing
         )
 
     @property
     def missing(self) -> list[str]:
-        """Parts that are not known; none before all is read that is stored."""
+        """Returns the missing parts; none before everything stored has been read."""
         if not self.is_read:
             return []
         return [name for name in self.asked.parts if name in self.found.left]
 
     def slots(self) -> list[str]:
-        """The slots of all the work there may be."""
+        """Returns the slots of all possible work."""
         return [*self.work.watched(), *(self.part(name).slot for name in self.asked.parts)]
 
 
 def look_up(target: Target, asked: HeadRequest) -> Known:
-    """What is stored; what is cheap is begun. While the store is read the page says so and ends."""
+    """Returns the stored results and starts cheap work. While the store is read, the page reports that and ends."""
     since_s = time.monotonic()
     work = Work(SLOT, asked.name, portrait(target, asked))
     stored, is_read = work.stored(), work.is_read or work.under_way
     known = Known(target, asked, Portrait(target.shape, asked.head), work, since_s, is_read)
     ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
     if not is_read and not stored:
-        live(work.watched(), lambda: st.caption("Reading what is stored …"), since_s)
+        live(work.watched(), lambda: st.caption("Reading stored results …"), since_s)
         end_run()
     known = replace(known, found=joined([known.found, *stored, *ones]))
     if ahead := cheap(known):
@@ -74,7 +73,7 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
 
 
 def cheap(known: Known) -> list[str]:
-    """The missing parts, in order, that together take no longer than work may that nobody has asked for."""
+    """Returns the missing parts, in order, that together fit the budget of background work."""
     left_s, found = budget_s(), []
     for name in known.missing:
         if left_s and (takes_s := known.takes_s([name])) <= left_s:  # 0: nothing begins unasked
@@ -84,7 +83,7 @@ def cheap(known: Known) -> list[str]:
 
 
 def draw_all(known: Known) -> None:
-    """Draws how the work stands, or the button that has all measured that is missing."""
+    """Draws the progress, or the button that measures all missing parts."""
     works = [known.work, *map(known.part, known.asked.parts)]
 
     def draw() -> None:
@@ -98,7 +97,7 @@ def draw_all(known: Known) -> None:
         names = tuple(known.missing)
         wanted, takes = portrait(known.target, known.asked, names), partial(known.takes_s, names)
         every = replace(known.work, of=wanted, priority=2, takes=takes)
-        label = f"Measure all that is missing ({len(names)} part{'s' if len(names) > 1 else ''})"
+        label = f"Measure all missing ({len(names)} part{'s' if len(names) > 1 else ''})"
         every.offer(label, "playlist_play", ALL_HELP)
     live(known.slots(), draw, known.since_s)
     for name, line in known.found.failed.items():
@@ -106,7 +105,7 @@ def draw_all(known: Known) -> None:
 
 
 def draw_missing(known: Known, *names: str) -> None:
-    """Draws how the missing ones of some parts stand: their buttons, or that they are under way."""
+    """Draws the state of the missing ones of these parts: their buttons, or their progress."""
     missing = [name for name in names if name in known.missing]
     waiting = [name for name in missing if known.work.under_way or known.part(name).under_way]
     if waiting:

@@ -12,7 +12,7 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import number
 
 STRIP, PROBE, TEXT = "Scores among all heads", "Pattern on random tokens", "Pattern in a text"
-STRIP_HELP = "Each tick is a head, the dot is this one; every row has a scale of its own. " + " ".join(
+STRIP_HELP = "Each tick is a head, the dot is this one; every row has its own scale. " + " ".join(
     f"*{title}*: {ABOUT[score][0].lower()}{ABOUT[score][1:]}" for score, title in TITLES.items()
 )
 PROBE_HELP = (

@@ -1,4 +1,4 @@
-"""What is known of a head as rows and sentences: what its charts draw and its files hold. No streamlit here."""
+"""The results on a head as rows and sentences, for its charts and its files. No streamlit here."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,14 +15,14 @@ from engine.texts.tokenloss import TokenLosses
 from pages.ui.figures.induction_scores import TITLES
 from pages.ui.page.tables import magnitude, number, p_in_words, percent, whole_percent
 
-LEAST = 0.02  # attention, from which a cell is drawn
-CONTEXT = 28  # letters in front of a token
+LEAST = 0.02  # attention from which a cell is drawn
+CONTEXT = 28  # characters before a token
 OLSSON = VARIANTS[0]
 
 
 def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
-    """One row for each score and head that has it: title, name, value, `at` (0-1 on the score's own scale), whether it
-    is this head, and its `words`: value and rank."""
+    """Returns one row for each score and head that has it: title, name, value, `at` (0-1 on the score's own scale),
+    whether it is this head, and its `words`: value and rank."""
     rows, mine = [], f"L{found.head[0]}H{found.head[1]}"
     for score in SCORES:
         values = found.scores[variant].mean[score].ravel()
@@ -50,7 +50,7 @@ def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[flo
 
 
 def scores_table(found: Portrait) -> pd.DataFrame:
-    """One row for each variant and score: this head's value, its standard error, and its rank."""
+    """Returns one row for each variant and score: this head's value, its standard error, and its rank."""
     rows = []
     for variant, scores in found.scores.items():
         for score in SCORES:
@@ -61,12 +61,12 @@ def scores_table(found: Portrait) -> pd.DataFrame:
 
 
 def probe_cells(probe: HeadOnProbe) -> pd.DataFrame:
-    """Rows for `charts.pattern_map`."""
+    """Returns rows for `charts.pattern_map`."""
     return _cells(probe.pattern, probe.pieces)
 
 
 def text_cells(seen: HeadInText) -> pd.DataFrame:
-    """The same of a text."""
+    """Returns the same of a text."""
     return _cells(seen.pattern, seen.pieces)
 
 
@@ -78,7 +78,7 @@ def _cells(pattern: np.ndarray, pieces: Sequence[str]) -> pd.DataFrame:
 
 
 def effect_rows(found: Portrait) -> pd.DataFrame:
-    """One row a task: accuracy with and without the head, change with its interval in points, gained, lost and p."""
+    """Returns one row per task: accuracy with and without the head, change in points with interval, gained, lost, p."""
     rows = []
     for each in found.effects:
         row = {"task": in_words(each.task), "acc": each.acc, "acc_without": each.acc_without}
@@ -89,7 +89,7 @@ def effect_rows(found: Portrait) -> pd.DataFrame:
 
 
 def place_rows(found: Portrait) -> pd.DataFrame:
-    """One row for each criterion and task: score and rank, 1 = the most important of all heads."""
+    """Returns one row for each criterion and task: score and rank, 1 = the most important of all heads."""
     rows = [
         {"criterion": PART_TITLES[each.what], "task": in_words(each.task), "score": each.score, "rank": each.rank,
          "heads": each.n_heads}
@@ -99,8 +99,8 @@ def place_rows(found: Portrait) -> pd.DataFrame:
 
 
 def feeder_rows(found: Portrait) -> pd.DataFrame:
-    """One row for each earlier head, the largest part first: its previous-token score, its trace and their product
-    (`part`), how it composes with this head's keys, and that as a multiple of random heads'."""
+    """Returns one row for each earlier head, the largest part first: its previous-token score, its trace and their
+    product (`part`), its composition with this head's keys, and that as a multiple of random heads'."""
     parts, fed = found.partners, found.feeding
     if parts is None or fed is None or not parts.size:
         return pd.DataFrame()
@@ -115,10 +115,10 @@ def feeder_rows(found: Portrait) -> pd.DataFrame:
 
 
 def looked_rows(seen: HeadInText, count: int) -> pd.DataFrame:
-    """One row a pair of tokens, the largest weight first: where from, with what stands before, and what at."""
+    """Returns one row per pair of tokens, the largest weight first: from (with its context) and to."""
     words = seen.pieces
     rows = [
-        {"before": _before(words, each.destination), "from": words[each.destination], "to": words[each.source],
+        {"before": _context_before(words, each.destination), "from": words[each.destination], "to": words[each.source],
          "followed": words[each.source + 1] if each.source + 1 < len(words) else "", "attention": each.attention}
         for each in most_looked_at(seen, count)
     ]  # fmt: skip
@@ -126,24 +126,24 @@ def looked_rows(seen: HeadInText, count: int) -> pd.DataFrame:
 
 
 def raised_rows(seen: HeadInText, count: int) -> pd.DataFrame:
-    """One row a place, the largest first: what stands there, which tokens are raised most, and by how much."""
+    """Returns one row per place, the largest first: its token, the tokens raised most, and by how much."""
     words, rows = seen.pieces, []
     for at in most_raised(seen, count):
         raised = [seen.strings[int(token)] for token in seen.raised_ids[at]]
         row = {
-            "before": _before(words, at),
+            "before": _context_before(words, at),
             "at": words[at],
             "token": raised[0],
             "nats": float(seen.raised_nats[at, 0]),
         }
         looks = words[int(seen.pattern[at].argmax())]
         came = words[at + 1] if at + 1 < len(words) else ""
-        rows.append(row | {"others": " ".join(map(_shown, raised[1:])), "looks_at": looks, "came": came})
+        rows.append(row | {"others": " ".join(map(_quote_token, raised[1:])), "looks_at": looks, "came": came})
     return pd.DataFrame(rows, columns=["before", "at", "token", "nats", "others", "looks_at", "came"])
 
 
 def loss_rows(losses: tuple[TokenLosses, TokenLosses]) -> pd.DataFrame:
-    """One row a token of a text: its loss with and without the head, in nats."""
+    """Returns one row per token of a text: its loss with and without the head, in nats."""
     full, without = losses
     change = np.nan_to_num(without.loss_nats - full.loss_nats)
     columns = {"piece": full.pieces, "token": full.pieces, "loss": full.loss_nats, "without": without.loss_nats}
@@ -151,18 +151,18 @@ def loss_rows(losses: tuple[TokenLosses, TokenLosses]) -> pd.DataFrame:
 
 
 def ov_rows(found: OvTokens, count: int = 8) -> pd.DataFrame:
-    """One row a token: its own rank among what it raises, and what is raised and lowered most."""
+    """Returns one row per token: its own rank among the tokens it raises, and those raised and lowered most."""
     rows = []
     for at, token in enumerate(found.token_ids):
         row = {"token": found.strings[int(token)], "own_rank": int(found.own_rank[at]), "own": float(found.own[at])}
         for side, ids in (("raises", found.raised_ids), ("lowers", found.lowered_ids)):
-            row[side] = "  ".join(_shown(found.strings[int(each)]) for each in ids[at, :count])
+            row[side] = "  ".join(_quote_token(found.strings[int(each)]) for each in ids[at, :count])
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def in_short(found: Portrait) -> str:
-    """What stands under the headline: the strongest of each other part, as far as they are known."""
+    """Returns the line under the headline: the strongest result of each other part, as far as they are known."""
     words = []
     fed = feeder_rows(found)
     if len(fed) and fed["part"].iloc[0] > 0 and found.score("qk_trace") > 0:
@@ -180,36 +180,36 @@ def in_short(found: Portrait) -> str:
 
 
 def scores_in_words(found: Portrait) -> str:
-    """The scores as a sentence."""
+    """Returns the scores as a sentence."""
     rows = score_rows(found)
     mine = rows[rows["mine"]]
     return "; ".join(f"{row['score']} {row['words']}" for row in mine.to_dict("records")) + "."
 
 
 def feeders_in_words(frame: pd.DataFrame) -> str:
-    """Which heads feed it, and by how much."""
+    """Describes which heads feed it, and by how much."""
     top = [f"{row['head']} (previous token {number(row['previous_token'])}, composition "
            f"{number(row['times_random'], 1)} times random)" for row in frame.head(3).to_dict("records")]  # fmt: skip
     return f"The largest parts of its QK trace come from {', '.join(top)}."
 
 
-def _before(words: list[str], at: int) -> str:
+def _context_before(words: list[str], at: int) -> str:
     return "".join(words[max(0, at - 8) : at])[-CONTEXT:].replace("\n", "⏎")
 
 
-def _shown(piece: str) -> str:
-    """A token as it is told among others."""
+def _quote_token(piece: str) -> str:
+    """Returns a token as it is listed among others."""
     return f"“{piece.strip()}”" if piece.strip() else repr(piece)
 
 
 def rests_in_words(seen: HeadInText) -> str:
-    """How much of its attention goes to the first token and to the one before."""
+    """Describes how much of its attention goes to the first token and to the previous one."""
     first, before = whole_percent(seen.rests), whole_percent(float(seen.to_previous[1:].mean()))
     return f"{first} of its attention goes to the first token, {before} to the token just before."
 
 
 def effects_in_words(frame: pd.DataFrame) -> str:
-    """What is lost on each task, such as "demo_walk, 5 shots: 94.0 % to 88.0 % (0 gained, 6 lost, p = 0.031)."."""
+    """Returns the loss on each task, such as "demo_walk, 5 shots: 94.0 % to 88.0 % (0 gained, 6 lost, p = 0.031)."."""
     lines = []
     for row in frame.to_dict("records"):
         counts = f"{row['gained']} gained, {row['lost']} lost of {row['n']}, {p_in_words(row['p'])}"
@@ -218,7 +218,7 @@ def effects_in_words(frame: pd.DataFrame) -> str:
 
 
 def places_in_words(frame: pd.DataFrame) -> str:
-    """Its rank by each criterion and task."""
+    """Returns its rank by each criterion and task."""
     return (
         "; ".join(
             f"{row['criterion']}, {row['task']}: rank {row['rank']} of {row['heads']}"
@@ -229,8 +229,10 @@ def places_in_words(frame: pd.DataFrame) -> str:
 
 
 def losses_in_words(frame: pd.DataFrame) -> str:
-    """What a text loses without the head, and which tokens most."""
+    """Describes a text's losses without the head, and the tokens that lose most."""
     mean = float(frame["change"].mean())
     worst = frame.nlargest(3, "change")
-    named = ", ".join(f"{_shown(row['token'])} {number(row['change'], sign=True)}" for row in worst.to_dict("records"))
+    named = ", ".join(
+        f"{_quote_token(row['token'])} {number(row['change'], sign=True)}" for row in worst.to_dict("records")
+    )
     return f"Without the head the text costs {number(mean, 3, sign=True)} nats a token; most: {named}."

@@ -1,4 +1,4 @@
-"""The Importance screen's second model: its maps beside the first's on one scale, and how far both agree."""
+"""The Importance screen's second model: its maps next to the first's on one scale, and how far both agree."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,18 +33,17 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 
 @dataclass(frozen=True)
 class FirstImportance:
-    """The first model as the screen shows it: the tasks, which of them is in front, the head score, and by kind what is
-    known of them."""
+    """The first model as the screen shows it."""
 
-    setting: StudySettings
-    target: Target
-    tasks: Sequence[TaskSpec]
-    front: TaskSpec
-    what: str
-    known: Mapping[str, Survey]
+    setting: StudySettings  # of its survey
+    target: Target  # the model
+    tasks: Sequence[TaskSpec]  # those chosen
+    front: TaskSpec  # the highlighted task
+    what: str  # the head score
+    known: Mapping[str, Survey]  # the results so far, by kind
 
     def by(self, kind: str) -> str:
-        """Which score is meant of heads or FFNs."""
+        """Returns the score shown of heads or FFNs."""
         return self.what if kind == "heads" else kind
 
     def measurements(self, second: Target) -> Measurements:
@@ -69,22 +68,22 @@ def draw(of: FirstImportance, second: Target, sheet: Sheet, since_s: float) -> M
 
 
 def both_of(first: Survey, second: Survey) -> dict[TaskSpec, tuple[Scores, Scores]]:
-    """The scores of the tasks that both models have."""
+    """Returns the scores of the tasks that both models have."""
     return {task: (scores, second.scores[task]) for task, scores in first.scores.items() if task in second.scores}
 
 
 def means_of(setting: StudySettings, common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> list[np.ndarray]:
-    """Of each model one array of scores for all the tasks, as the screen's mean is taken."""
+    """Returns for each model one array of scores for all the tasks, averaged like the screen's mean."""
     return [together(setting, {task: pair[at] for task, pair in common.items()}).scores for at in (0, 1)]
 
 
 def pairs_of(common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The scores of both models by task in words."""
+    """Returns the scores of both models by the task's label."""
     return {in_words(task): (first.scores, second.scores) for task, (first, second) in common.items()}
 
 
 def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[str, Survey]:
-    """What is known of the second model by kind, each with how it stands or the button that measures it."""
+    """Returns the second model's results by kind, and draws the progress of each or the button that measures it."""
     tasks, found = [of.front, *(task for task in of.tasks if task != of.front)], {}
     setting, n_heads = replace(of.setting, spec=second.spec), second.shape.n_heads_total
     for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
@@ -104,7 +103,7 @@ def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[
 def _draw_agreement(
     of: FirstImportance, sheet: Sheet, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
 ) -> None:
-    """How far the two agree, in words, head by head and task by task; of models with as many heads and layers."""
+    """Draws how far the two agree, head by head and task by task, if both have equal numbers of heads and layers."""
     words = [pairs.in_words(agreed(*means), "Heads")]
     if common["ffns"]:
         words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))

@@ -16,10 +16,10 @@ from pages.ui.page.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient", "heads-one-divisor": "Gradient, one divisor", "gate": "Gate gradient",
           "heads-oracle": "Accuracy lost without it"}  # fmt: skip
-ACROSS = 6  # maps beside one another
-WIDTH_PX = 850  # of the page at 1280 px: what heights are chosen for; widths follow the window
+ACROSS = 6  # maps side by side
+WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths follow the window
 LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
-TASK_PX, SHOTS_PX, GAP_PX = 18, 15, 12  # a map's two lines of title and what is left under it
+TASK_PX, SHOTS_PX, GAP_PX = 18, 15, 12  # a map's two lines of title and the space below
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
 RANK = f"rank:Q|{RANK_TITLE}"
@@ -27,8 +27,8 @@ WHERE = "task:N|Task; shots:Q|Solved examples"
 
 
 def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
-    """A small map layers x heads for each task and shot count of `head_rows`; colours run to each map's own highest
-    score, or where `common` to the highest of all. Scores that can be negative have a scale around 0."""
+    """Returns a small map, layers x heads, for each task and shot count of `head_rows`; colors run to each map's own
+    highest score, or if `common` to the highest of all. Scores that can be negative have a scale around 0."""
     maps, row_px = _places(rows)
     largest = float(rows["score"].abs().max()) or 1.0
     scale, legend = _scale(rows["score"], largest if common else 1.0), _legend(charts.ROUGHLY if common else ".0%")
@@ -40,7 +40,7 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
     x = alt.X("x:Q", title="Heads, 0 on the left", axis=bare, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers, 0 on top", axis=bare, scale=exactly(domain=[down, 0]))
     tooltip = charts.tips(WHERE, f"name:N|Head; score:Q|{title}|{charts.MAGNITUDE}", RANK)
-    # what all cells of a map share is in the expressions, not in each row: it would double the time to draw
+    # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time
     lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "highest")}
     base = charts.named_chart("heads").transform_calculate(
         x=f"{lists['x']}[datum.map] + datum.head",
@@ -67,7 +67,7 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
 
 
 def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
-    """Layers x heads of `aggregate_rows`."""
+    """Returns layers x heads of `aggregate_rows`."""
     n_layers = int(rows["layer"].max()) + 1
     height = charts.row_height(n_layers)
     kept = f"kept:Q|In the top 30 % of (out of {n_cells})"
@@ -79,8 +79,8 @@ def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Pictur
 
 
 def ffn_map(rows: pd.DataFrame) -> charts.Picture:
-    """Tasks x layers of `ffn_rows`, in accuracy points lost, with the mean on top: the same colours on both sides of 0,
-    the number in each cell, or where there is no room a minus sign on those whose removal helps."""
+    """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with the mean on top: the same colors on both
+    sides of 0, the number in each cell, or in small cells a minus sign if removal helps."""
     mean = rows.groupby("layer", as_index=False)["score"].mean()
     mean = mean.assign(task="mean", row="mean of all", name=[f"F{layer}" for layer in mean["layer"]])
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
@@ -108,7 +108,7 @@ def ffn_map(rows: pd.DataFrame) -> charts.Picture:
 
 
 def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
-    """A gradient score against the oracle, one point a head of `scatter_rows`, coloured by layer."""
+    """Returns a gradient score against the oracle, one dot per head of `scatter_rows`, coloured by layer."""
     x = alt.X("oracle_points:Q", title="Accuracy points lost without the head", axis=alt.Axis(format="+.1f"))
     y = alt.Y(f"{what}:Q", title=f"Importance by {TITLES[what].lower()}", scale=alt.Scale(zero=True))
     colour = charts.by_layer(int(rows["layer"].max()) + 1, orient="top", direction="horizontal", titleOrient="left")
@@ -121,28 +121,30 @@ def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
 
 
 def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """(one row a map: its corners, x in heads and y in pixels, titles and highest score; pixels of a layer's row).
+    """Returns (one row per map: its corners, x in heads and y in pixels, titles and highest score; pixels of a layer's
+    row).
 
-    One chart with places of its own, not a facet: a facet's width cannot follow the window.
+    One chart that places its maps, not a facet: a facet's width cannot follow the window.
     """
     names, shots = list(dict.fromkeys(rows["task"])), sorted(set(rows["shots"]))
     n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
-    beside = max(1, min(len(names), ACROSS // len(shots)))  # tasks in a row of maps
+    per_row = max(1, min(len(names), ACROSS // len(shots)))  # tasks in a row of maps
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
-    row_px = int(np.clip(0.75 * WIDTH_PX / (beside * task_width), 3, max(3, min(26, 420 // n_layers))))
+    row_px = int(np.clip(0.75 * WIDTH_PX / (per_row * task_width), 3, max(3, min(26, 420 // n_layers))))
     maps = rows.groupby(["task", "shots"], sort=False)["score"].agg(lambda scores: scores.abs().max() or 1.0)
     maps = maps.rename("highest").reset_index()
-    down, across = np.divmod(maps["task"].map(names.index), beside)
+    down, across = np.divmod(maps["task"].map(names.index), per_row)
     x = across * task_width + maps["shots"].map(shots.index) * (n_heads + gap)
     y = down * (TASK_PX + SHOTS_PX + row_px * n_layers + GAP_PX) + TASK_PX + SHOTS_PX
     count = [shots_in_words(shots) for shots in maps["shots"]]
     maps = maps.assign(x=x, x2=x + n_heads, y=y, bottom=y + row_px * n_layers, count=count)
-    return maps.assign(first=~maps["task"].duplicated(), end=beside * task_width - wide), row_px
+    return maps.assign(first=~maps["task"].duplicated(), end=per_row * task_width - wide), row_px
 
 
 def _scale(scores: pd.Series, largest: float) -> alt.Scale:
-    """From 0, by the root: most heads score far below the best few. With negative scores, straight and around 0."""
+    """Returns a scale from 0, by the square root: most heads score far below the best few. With negative scores,
+    straight and around 0."""
     if (scores < 0).any():
         return charts.around_zero(largest)
     return alt.Scale(type="sqrt", domain=[0, largest])

@@ -1,4 +1,5 @@
-"""What the paper's divisor of the last layer does to the most important heads, and one divisor for all layers would."""
+"""The effect of the paper's divisor of the last layer on the most important heads, against one divisor for all
+layers."""
 
 from collections.abc import Mapping
 
@@ -18,7 +19,7 @@ PAPERS, EVEN = "heads", "heads-one-divisor"
 
 
 def draw_line(what: str, target: Target, setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> list[str]:
-    """Draws the line and gives it, where the head score `what` has such a divisor; prefix matching is only read."""
+    """Draws and returns the line, if the head score `what` has such a divisor; prefix matching is only read."""
     if what not in (PAPERS, EVEN):
         return []
     found = induction(target, "olsson", INDUCTION_SEED).stored(session())
@@ -28,8 +29,8 @@ def draw_line(what: str, target: Target, setting: StudySettings, scores: Mapping
 
 
 def in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings, prefix: np.ndarray | None) -> str:
-    """How many of the most important heads are of the last layer by either divisor, in the mean over tasks; and, of
-    `prefix` matching (L, H), how many are among as many of the highest."""
+    """Describes how many of the most important heads are in the last layer by either divisor, in the mean over tasks;
+    and, given `prefix` matching (L, H), how many are among the same number of its highest."""
     both = [scores, {task: each.with_other_divisor() for task, each in scores.items()}]
     means = {mean.what: mean.scores for mean in (together(setting, each) for each in both)}
     n, n_before = n_top(means[PAPERS].size), means[PAPERS][:-1].size

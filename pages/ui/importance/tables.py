@@ -1,4 +1,4 @@
-"""Importance of heads and FFNs over many tasks and shot counts: one row a component, and sentences.
+"""Importance of heads and FFNs over many tasks and shot counts: one row per component, and sentences.
 
 A rank of 1 is the most important, which pruning removes last: equal scores in the order of their tie breaks.
 """
@@ -14,25 +14,25 @@ from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
 from pages.ui.page.tables import RANK_TITLE, number, p_in_words, whole_percent
 
-ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head
+ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
 
 
 def head_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
-    """task, shots, layer, head, name, score, rank of every head for every task and shot count."""
+    """Returns task, shots, layer, head, name, score, rank of every head for every task and shot count."""
     frames = [_ranked(found.scores, found.tie_break, task) for task, found in scores.items()]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def ffn_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
-    """task, shots, layer, name, score (share of the questions, 0-1) and rank of every FFN, for every task and count."""
-    rows = head_rows(scores)  # an FFN a layer: as if it had one head
+    """Returns task, shots, layer, name, score (share of questions, 0-1) and rank of every FFN, task and count."""
+    rows = head_rows(scores)  # one FFN per layer: as if it had one head
     return rows if rows.empty else rows.drop(columns="head").assign(name=[f"F{layer}" for layer in rows["layer"]])
 
 
 def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFrame:
-    """layer, head, name, score and rank by `mean` (engine.studies.surveys.together), and `kept`: how many of the tasks
-    and shot counts have the head among their 30 % most important."""
+    """Returns layer, head, name, score and rank by `mean` (engine.studies.surveys.together), and `kept`: how many of
+    the tasks and shot counts have the head among their 30 % most important."""
     rows = _ranked(mean.scores, mean.tie_break)
     kept = np.zeros(len(rows), int)
     for found in scores.values():
@@ -41,20 +41,20 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
 
 
 def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
-    """`aggregate_rows` under the titles of a table on screen."""
+    """Returns `aggregate_rows` under the titles of a table on screen."""
     titles = {"name": "Head", "score": "Mean", "rank": RANK_TITLE, "kept": f"In the top 30 % of (out of {n_cells})"}
     return rows.sort_values("rank")[list(titles)].rename(columns=titles)
 
 
 def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """layer, head, name and each head score in a column of its own; `oracle_points` is the accuracy lost, in points."""
+    """Returns layer, head, name and a column per head score; `oracle_points` is the accuracy lost, in points."""
     rows = _ranked(found["heads-oracle"], None).drop(columns=["score", "rank"])
     rows = rows.assign(**{what: scores.ravel() for what, scores in found.items()})
     return rows.assign(oracle_points=100 * rows["heads-oracle"])
 
 
 def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list[TaskSpec]:
-    """All of `tasks` if their maps have at most MAX_MARKS cells, else as many as do, from the task in front on."""
+    """Returns all of `tasks` up to MAX_MARKS cells, else those that fit, from the highlighted task on."""
     most = max(1, MAX_MARKS // n_heads)
     if len(tasks) <= most:
         return list(tasks)
@@ -65,7 +65,7 @@ def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list
 
 
 def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
-    """The takeaway of `aggregate_rows`."""
+    """Returns the takeaway of `aggregate_rows`."""
     if rows["score"].nunique() == 1:
         return "All heads score alike: none stands out."
     best = rows.nsmallest(1, "rank").iloc[0]
@@ -77,7 +77,7 @@ def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:
-    """Which FFNs help when removed, and where."""
+    """Describes which FFNs help when removed, and on which tasks."""
     n_cells = len(rows) // (int(rows["layer"].max()) + 1)
     helped = rows[rows["score"] < 0].groupby("name").size().sort_values(ascending=False, kind="stable")
     if (rows["score"] == 0).all():
@@ -93,7 +93,7 @@ def ffns_in_words(rows: pd.DataFrame) -> str:
 
 
 def agreement_in_words(found: Agreement, a: str, b: str) -> str:
-    """Such as "SRCC +0.62, 95 % interval +0.31 to +0.81, p = 0.001"."""
+    """Returns text such as "SRCC +0.62, 95 % interval +0.31 to +0.81, p = 0.001"."""
     i, j = found.labels.index(a), found.labels.index(b)
     if np.isnan(found.srcc[i, j]):
         return "SRCC undefined: one of the two scores is the same for all heads."
@@ -102,7 +102,7 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
 
 
 def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:
-    """One row a component; its layer and head, or head 0 where there is one component a layer."""
+    """Returns one row per component with its layer and head, or head 0 with one component per layer."""
     rank = np.empty(scores.size, int)
     rank[order(scores, tie_break)[::-1]] = np.arange(1, scores.size + 1)
     layer, head = np.divmod(np.arange(scores.size), scores.size // len(scores))

@@ -1,8 +1,8 @@
 """In context screen: how loss falls along a text, and which heads cause it.
 
-`setting`: what the screen measures, its jobs and its commands
+`setting`: the settings, their jobs and their commands
 `sections`: controls, large figures, and the heads as maps and a table
-`together`: what sets of induction heads make, beside random sets
-`tables`: what charts draw, files hold and sentences say
-`charts`: loss by index, its slope, and heads by what they do
+`together`: the effect of sets of induction heads, next to random sets
+`tables`: data of charts and files, and sentences
+`charts`: loss by index, its slope, and heads by their effect
 """

@@ -1,4 +1,5 @@
-"""Charts of in-context learning: DataFrame in (`pages.ui.in_context.tables`), picture out, losses in nats."""
+"""Charts of in-context learning: takes a DataFrame (`pages.ui.in_context.tables`), returns a picture, losses in
+nats."""
 
 import math
 from typing import Any
@@ -14,7 +15,7 @@ from pages.ui.in_context.tables import FULL, PRUNED
 TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation"}
 TITLES |= {"before_and_after": "Before-and-after vector"}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
-STEP_NATS = 4  # the loss axis grows in such steps, so that it stays while a slider moves
+STEP_NATS = 4  # steps of the loss axis, so that it rarely changes while a slider moves
 HEIGHT_PX = 340
 N_NAMED = 6
 BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
@@ -22,11 +23,11 @@ ZERO = pd.DataFrame({"at": [0.0]})
 
 
 def loss_curve(frame: pd.DataFrame) -> charts.Picture:
-    """Loss against token index, with 95 % bands; `frame` as `tables.curves` gives it."""
+    """Returns loss against token index, with 95 % bands; `frame` of `tables.curves`."""
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
     highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
     return charts.picture(
-        _loss_curve(highest, float(frame["last"].max()), _drawn(frame)), points=_named(frame), ends=ends
+        _loss_curve(highest, float(frame["last"].max()), _drawn_series(frame)), points=_with_names(frame), ends=ends
     )
 
 
@@ -40,10 +41,12 @@ def _loss_curve(highest: int, last: float, drawn: tuple[str, ...]) -> charts.Tem
 
 
 def slope_chart(frame: pd.DataFrame) -> charts.Picture:
-    """d loss / d ln(index) against token index, with 95 % bands; `frame` as `tables.slopes` gives it."""
+    """Returns d loss / d ln(index) against token index, with 95 % bands; `frame` of `tables.slopes`."""
     lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
     return charts.picture(
-        _slope_chart(lowest, highest, float(frame["last"].max()), _drawn(frame)), points=_named(frame), zero=ZERO
+        _slope_chart(lowest, highest, float(frame["last"].max()), _drawn_series(frame)),
+        points=_with_names(frame),
+        zero=ZERO,
     )
 
 
@@ -54,7 +57,7 @@ def _slope_chart(lowest: int, highest: int, last: float, drawn: tuple[str, ...])
 
 
 def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Picture:
-    """Layers x heads, coloured by `column` in nats from -reach to reach, a cross on each pruned head; `frame` as
+    """Returns layers x heads, colored by `column` in nats from -reach to reach, a cross on each pruned head; `frame` as
     `tables.head_frame` gives it."""
     n_layers, with_interval = int(frame["layer"].max()) + 1, f"{column} low" in frame
     return charts.picture(_attribution_map(column, n_layers, reach, with_interval), heads=frame)
@@ -72,11 +75,11 @@ def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bo
 
 
 def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
-    """Change of the score without each head against its prefix matching, one point a head, with 95 % intervals."""
+    """Returns each head's change of the score against its prefix matching, with 95 % intervals."""
     value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
     frame = frame.assign(value=value, low=low, high=high)
     return charts.picture(
-        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_apart(frame)), zero=ZERO
+        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_has_room(frame)), zero=ZERO
     )
 
 
@@ -101,12 +104,12 @@ def _at_zero() -> alt.Chart:
     return charts.named_chart("zero").mark_rule(stroke=GREY, strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
 
 
-def _drawn(frame: pd.DataFrame) -> tuple[str, ...]:
+def _drawn_series(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(frame["series"]))
 
 
 def _lines(title: str, scale: alt.Scale, last: float, drawn: tuple[str, ...]) -> list[alt.Chart]:
-    """Band and line of each series of the data `points`, over ln(index); the legend names those `drawn`."""
+    """Returns band and line of each series of the data `points`, over ln(index); the legend names those `drawn`."""
     axis = alt.Axis(values=TICKS, format="d", grid=False)
     span = alt.Scale(type="log", domain=[1, 1.05 * max(last, MIN_TOKENS)], nice=False)
     x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
@@ -130,17 +133,17 @@ def _lines(title: str, scale: alt.Scale, last: float, drawn: tuple[str, ...]) ->
 
 
 def _step_up(nats: float) -> int:
-    """The end of an axis. Bands do not count: over few texts they would leave no room for the curve, and are cut."""
+    """Returns the end of an axis. Bands are ignored and cut: over few texts they would leave no room for the curve."""
     return STEP_NATS * math.ceil(nats / STEP_NATS)
 
 
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
     first, last = frame["first"].astype("Int64").astype(str), frame["last"].astype("Int64").astype(str)
     return frame.assign(tokens=first.where(first == last, first + " to " + last))
 
 
-def _apart(frame: pd.DataFrame) -> list[bool]:
-    """Which points have a name: those of largest value, where no other name is in the way."""
+def _has_room(frame: pd.DataFrame) -> list[bool]:
+    """Returns which points have a name: those of largest value without another name in the way."""
     near, named = 0.06 * max(float(frame["value"].max() - frame["value"].min()), 1e-9), []
     for row in frame.reindex(frame["value"].abs().sort_values(ascending=False).index).head(12).itertuples():
         in_the_way = (abs(row.value - y) < near and abs(row.prefix_matching - x) < 0.15 for _, x, y in named)

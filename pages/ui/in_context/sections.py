@@ -30,8 +30,8 @@ from pages.ui.page.tables import number
 SOURCES = {"text": "A long text", "task": "Solved questions"}
 TEXT = "A letter without a name"  # at first: several windows of prose
 AROUND = {0: "exact", 5: "± 5", 10: "± 10"}
-FROM, SOLVED, RANKED = "incontext_from", "incontext_task", "incontext_ranked_on"  # in the address
-NOISY_NATS = 2.0  # an interval so wide leaves open what pruning does
+FROM, SOLVED, RANKED = "incontext_from", "incontext_task", "incontext_ranked_on"  # query parameters
+NOISY_NATS = 2.0  # an interval this wide leaves the effect of pruning open
 SHORT_WINDOW = (
     "This model reads {} tokens at once, so late tokens are predicted from the last of these alone, in windows that "
     "overlap by half. It is not the score as it is defined, and a model with a longer window would have another."
@@ -49,25 +49,25 @@ SLOPE_HELP = (
     "d loss / d ln(index): differences between neighbouring bins that are even in ln(index), with 95 % intervals over "
     f"texts, from {charts.BAND_TEXTS} texts on. 0 = later tokens are no easier."
 )
-FILL_HELP = "`zero`: nothing, as a pruned one. `mean`: its mean over these texts, an output that later layers know."
+FILL_HELP = "`zero`: nothing, like a pruned head. `mean`: its mean over these texts, an output that later layers know."
 SOURCE_HELP = (
     f"A long text: cut into windows of {MIN_TOKENS} tokens. Solved questions: those of a task (train split), one after "
     f"the other until there are {MIN_TOKENS} tokens, in a new order for each text. The embedded model learned only "
     "their answers, so its loss rises along them."
 )
 SOLVED_HELP = (
-    "Whose solved questions are read, and what rankings by importance are measured on (its train questions, "
-    f"{SHOTS} solved examples in front)."
+    "The task of the solved questions and of orders by importance (measured on its train questions, with "
+    f"{SHOTS} shots)."
 )
-RANKED_HELP = f"The ranking comes from this task's train questions, with {SHOTS} solved examples in front."
+RANKED_HELP = f"The pruning order is measured on this task's train questions, with {SHOTS} shots."
 AROUND_HELP = (
     f"`exact`: loss at the {LATE}th and the {EARLY}th token alone, as defined. That is noisy: with ± 10 the ten tokens "
-    "before and behind each are averaged in, and the interval is much narrower."
+    "before and after each are averaged in, and the interval is much narrower."
 )
 KIND_HELP = (
-    "`full`: the head gives nothing (z = 0) and all that follows is computed anew, as when it is pruned. "
+    "`full`: the head gives nothing (z = 0) and everything after it is computed again, as in pruning. "
     "`pattern-preserving`: the same, but every attention pattern stays as it was, so later heads look where they "
-    "looked and only find something else there. For the table and the two charts beside it."
+    "looked and only find something else there. For the table and the two charts next to it."
 )
 CHANCE = "That may be chance."
 MAPS = {
@@ -79,16 +79,16 @@ MAPS = {
 
 @dataclass(frozen=True)
 class Controls:
-    """What the controls above the figures are set to; `source` is None while there is no text."""
+    """The settings of the controls above the figures; `source` is None without a text."""
 
     source: Source | None
     around: int
     levels: Levels
-    badge_at: DeltaGenerator  # where it is to be said how much is pruned
+    badge_at: DeltaGenerator  # container of the badge with the pruned heads
 
 
 def choose(data_dir: str | None) -> Controls:
-    """Draws where texts come from, how the score is read, and the Prune screen's sliders."""
+    """Draws the source of texts, the settings of the score, and the Prune screen's sliders."""
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
     text_at, wraps = st.container(), st.container(key="wraps pruning")
     _read_older_address()
@@ -112,8 +112,8 @@ def choose(data_dir: str | None) -> Controls:
 
 
 def _choose_task(where: DeltaGenerator, kind: str, data_dir: str | None, missing: set[str]) -> str:
-    """Draws the choice of a task where it has an effect: the texts are its questions, or its importance is `missing`
-    for the ranking. The two have an address each, so that a task in an address says which of them is meant."""
+    """Draws the choice of a task if it has an effect: the texts are its questions, or its importance is `missing` for
+    the order. Each has its own query parameter, so that a task in an address shows which of them is meant."""
     key, help = (SOLVED, SOLVED_HELP) if kind == "task" else (RANKED, RANKED_HELP)
     names = local_tasks(data_dir)
     if kind != "task" and not missing & {"heads", "ffns"}:
@@ -122,8 +122,8 @@ def _choose_task(where: DeltaGenerator, kind: str, data_dir: str | None, missing
 
 
 def _read_older_address() -> None:
-    """Solved questions were the first choice once: an address that names their task alone means them. Where it says
-    that a long text is read, the task is that of the ranking."""
+    """Interprets older addresses: solved questions were the first choice once, so one that names their task alone means
+    them. If it names a long text, the task is that of the order."""
     state, said = st.session_state, st.query_params
     if SOLVED not in said:
         return
@@ -134,7 +134,7 @@ def _read_older_address() -> None:
 
 
 def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
-    """Draws the score of both models and its change as large figures, each with what it says."""
+    """Draws the score of both models and its change as large figures, each with its meaning."""
     st.subheader("In-context-learning score", help=SCORE_HELP)
     full_at, pruned_at, change_at = st.columns(3, gap="medium")
     nothing = found.mask is not None and found.mask.is_full
@@ -156,7 +156,7 @@ def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
 
 
 def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
-    """The large figures as sentences."""
+    """Returns the large figures as sentences."""
     says = []
     for who, losses in (("Full model", found.full), ("Pruned model", found.pruned)):
         if losses:
@@ -185,7 +185,7 @@ def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) 
 
 
 def verdict(low: float, high: float) -> str:
-    """What the interval of a change allows to say."""
+    """Returns the verdict that the interval of a change allows."""
     if low > 0:
         return "**It learns less in context.**"
     if high < 0:
@@ -211,7 +211,7 @@ def curves(found: LossesSoFar, sheet: Sheet) -> None:
 
 
 def choose_ablation() -> tuple[str, str]:
-    """Draws the choice of (kind of ablation, what an ablated head gives)."""
+    """Draws the choice of ablation; returns (kind, output of an ablated head)."""
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     fills, kinds = ({each: each for each in names} for names in (FILLS, KINDS))
     fill = one_of(at, "An ablated head gives", fills, "incontext_fill", FILL_HELP, default="zero")
@@ -244,7 +244,7 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
             sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
             st.caption(words)
     else:
-        scatter_at.caption("Open the Induction screen once, and each head's prefix matching is shown here beside it.")
+        scatter_at.caption("Open the Induction screen once to add each head's prefix matching here.")
 
 
 def _top_table(frame: pd.DataFrame, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""What the In context screen measures: `InContextControls`, their jobs for the worker, and their requests.
+"""The settings of the In context screen: `InContextControls`, their jobs for the worker, and their requests.
 
 No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
 """
@@ -25,7 +25,7 @@ from engine.texts.tokenloss import losses_of_texts
 from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
 from pages.ui.page.tables import mask_in_words
 
-Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
+Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array per text
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LossesSoFar:
 
     @property
     def in_both(self) -> tuple[Losses, Losses]:
-        """The losses of the texts that both have read."""
+        """Returns the losses of the texts that both have read."""
         n = min(len(self.full), len(self.pruned))
         return self.full[:n], self.pruned[:n]
 
@@ -55,22 +55,22 @@ class InContextControls:
 
     @property
     def base_key(self) -> str:
-        """Changes with the model, its precision and the texts; not with what is pruned."""
+        """Returns a key that changes with the model, its precision and the texts; not with the pruning."""
         digest = hashlib.blake2b(json.dumps(self.texts).encode(), digest_size=16).hexdigest()
         return f"{self.target} {digest}"
 
     @property
     def key(self) -> str:
-        """Changes with anything that changes what is measured."""
+        """Returns a key that changes with anything that changes the measurement."""
         return f"{self.base_key} {self.pruning} {self.pruning.task} {self.data_dir}"
 
     def losses(self, mask: Mask, label: str = "") -> Measurement[Losses]:
-        """The losses of every text under a mask."""
+        """Returns the measurement of the losses of every text under a mask."""
         return losses_of_texts(self.target, self.texts, mask, label)
 
 
 def losses(x: InContextControls) -> Measurement[LossesSoFar]:
-    """Every text by the full model, then by the pruned one, whose mask may take a ranking first."""
+    """Returns the losses of every text by the full model, then by the pruned one, which may need an order first."""
     full, n = x.losses(Mask.full(x.target.shape), "Full model, texts"), len(x.texts)
     orders = orders_of(x.target, x.pruning, x.data_dir)
 
@@ -90,8 +90,8 @@ def losses(x: InContextControls) -> Measurement[LossesSoFar]:
 
 
 def ablations(x: InContextControls, fill: str) -> Measurement[dict[str, HeadAblations]]:
-    """What each head of the full model does, by both kinds of ablation: {kind: HeadAblations} of the texts finished so
-    far."""
+    """Returns the effect of each head of the full model, by both kinds of ablation: {kind: HeadAblations} of the texts
+    finished so far."""
     full, n_passes = Mask.full(x.target.shape), x.target.shape.n_heads_total + 1
 
     def body(run: ComposedRun) -> Generator[Progress[dict[str, HeadAblations]], None, dict[str, HeadAblations]]:
@@ -100,7 +100,7 @@ def ablations(x: InContextControls, fill: str) -> Measurement[dict[str, HeadAbla
             of_text = {}
             for kind in KINDS:
                 part = run.part(head_ablations(x.target, [text], Ablating(full, kind, fill), x.texts), n_passes)
-                one = yield from driven(part, partial(_named, f"Text {number + 1} of {len(x.texts)}, {kind}"))
+                one = yield from driven(part, partial(_with_label, f"Text {number + 1} of {len(x.texts)}, {kind}"))
                 if one is not None:
                     of_text[kind] = one
             if not run.missing:
@@ -112,7 +112,7 @@ def ablations(x: InContextControls, fill: str) -> Measurement[dict[str, HeadAbla
 
 
 def origin(x: InContextControls, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
-    """The requests and the records behind what is shown."""
+    """Returns the requests and the records of the results shown."""
     full = Mask.full(x.target.shape)
     measurements: dict[str, Measurement[Any]] = {"Full model": x.losses(full)}
     if mask is not None and not mask.is_full:
@@ -123,8 +123,8 @@ def origin(x: InContextControls, mask: Mask | None, kind: str, fill: str, around
 
 
 def requests(x: InContextControls, mask: Mask | None, how: tuple[str, str], around: int) -> list[Request]:
-    """The requests that measure the same and find what is stored here; `how` heads are ablated: the kind, and what one
-    gives."""
+    """Returns the equivalent requests, which find the same stored results; `how` heads are ablated: (kind, output of an
+    ablated head)."""
     source = {"task": ("solved", x.source.name), "passage": ("passage", x.source.name), "text": ("text", "text.txt")}
     asked = dict[str, Any](of_model(x.target) | dict([source[x.source.kind]]))
     asked |= {"texts": x.source.n_texts, "around": around}
@@ -137,5 +137,5 @@ def requests(x: InContextControls, mask: Mask | None, how: tuple[str, str], arou
     ]
 
 
-def _named(words: str, step: Progress[Any]) -> Progress[Any]:
+def _with_label(words: str, step: Progress[Any]) -> Progress[Any]:
     return replace(step, message=f"{words}, {step.message or 'passes'}")

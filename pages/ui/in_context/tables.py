@@ -1,4 +1,4 @@
-"""In-context learning as tables and sentences: what the charts of the In context screen draw and its files hold."""
+"""In-context learning as tables and sentences: the data of the charts and files of the In context screen."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,17 +20,17 @@ COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
 
 
 def curves(losses: Mapping[str, Sequence[np.ndarray]], bins: int | None = CURVE_BINS) -> pd.DataFrame:
-    """Loss by index: COLUMNS, a row for each series and point."""
+    """Returns loss by index: COLUMNS, one row for each series and point."""
     return _stacked({name: loss_by_index(texts, bins) for name, texts in losses.items() if texts})
 
 
 def slopes(losses: Mapping[str, Sequence[np.ndarray]]) -> pd.DataFrame:
-    """d loss / d ln(index): COLUMNS, a row for each series and point."""
+    """Returns d loss / d ln(index): COLUMNS, one row for each series and point."""
     return _stacked({name: slope(texts) for name, texts in losses.items() if texts})
 
 
 def scores_csv(found: LossesSoFar, texts: Sequence[str], around: int) -> bytes:
-    """A table of one row a text: the text, its tokens and its score with both models, in nats."""
+    """Returns a table of one row per text: the text, its tokens and its score with both models, in nats."""
     frame = pd.DataFrame({"text": texts[: len(found.full)], "tokens": [len(losses) for losses in found.full]})
     for name, losses in ((FULL, found.full), (PRUNED, found.pruned)):
         frame[f"{name}, nats"] = pd.Series(scores(losses, around) if losses else [], dtype=float)
@@ -45,9 +45,9 @@ def head_frame(
     around: int,
     induction: InductionScores | None,
 ) -> pd.DataFrame:
-    """One row a head: layer, head, name, pruned; by each kind of ablation the change of the score without it (nats)
-    with its interval, over n texts; the before-and-after vector by `kind` where pruning changes some of the `losses`
-    and both models have read all these texts; prefix matching and copying where they are known."""
+    """Returns one row per head: layer, head, name, pruned; by each kind of ablation the change of the score without it
+    (nats) with its interval, over n texts; the before-and-after vector by `kind` where pruning changes some of the
+    `losses` and both models have read all these texts; prefix matching and copying where they are known."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     frame = pd.DataFrame({"layer": layer, "head": head, "name": shape.head_names})
     frame["pruned"] = False if losses.mask is None else ~np.array(losses.mask.heads).ravel()
@@ -66,14 +66,14 @@ def head_frame(
 
 
 def interval_in_words(found: MeanOverTexts) -> str:
-    """Such as "95 % interval **−4.08 to −0.63**, 24 texts"."""
+    """Returns text such as "95 % interval **−4.08 to −0.63**, 24 texts"."""
     if np.isnan(found.low):
         return f"{found.n} text, so no interval"
     return f"95 % interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
 
 
 def score_in_words(found: MeanOverTexts, around: int) -> str:
-    """What the score says."""
+    """Describes the score."""
     late, early = (f"{at - around} to {at + around}" if around else f"the {at}th" for at in (LATE, EARLY))
     tokens = f"tokens {late} against {early}" if around else f"{late} token against {early}"
     better = "better" if found.value < 0 else "worse"
@@ -81,7 +81,7 @@ def score_in_words(found: MeanOverTexts, around: int) -> str:
 
 
 def curve_in_words(frame: pd.DataFrame) -> str:
-    """The curves as a sentence, for those who cannot see them."""
+    """Returns the curves as a sentence, for screen readers."""
     lines = []
     for series, rows in frame.groupby("series", sort=False):
         low, high = rows.iloc[0], rows.iloc[-1]
@@ -91,7 +91,7 @@ def curve_in_words(frame: pd.DataFrame) -> str:
 
 
 def slope_in_words(frame: pd.DataFrame) -> str:
-    """The slopes as a sentence."""
+    """Returns the slopes as a sentence."""
     lines = []
     for series, rows in frame.groupby("series", sort=False):
         last = rows.iloc[-1]
@@ -100,14 +100,14 @@ def slope_in_words(frame: pd.DataFrame) -> str:
 
 
 def map_in_words(frame: pd.DataFrame, column: str, count: int = 3) -> str:
-    """Which heads have the largest values of a column, with their signs."""
+    """Describes the heads with the largest values of a column, with their signs."""
     largest = frame.reindex(frame[column].abs().sort_values(ascending=False).index).head(count)
     named = [f"{name} {number(value, sign=True)}" for name, value in zip(largest["name"], largest[column], strict=True)]
     return f"Largest: {', '.join(named)} nats."
 
 
 def scatter_in_words(frame: pd.DataFrame, column: str) -> str:
-    """Whether the heads that match prefixes are those that matter: Spearman's rank correlation."""
+    """Describes whether the heads that match prefixes are those that matter: Spearman's rank correlation."""
     found = agreement({name: frame[name].to_numpy() for name in ("prefix_matching", column)})
     srcc, p = float(found.srcc[0, 1]), float(found.p[0, 1])
     words = f"Prefix matching and what the score loses without the head agree at SRCC {number(srcc, sign=True)}"

@@ -1,4 +1,4 @@
-"""What the strongest induction heads do together in a text: the score and the loss without sets of them, beside random
+"""The joint effect of the strongest induction heads on a text: its score and loss without sets of them, next to random
 sets."""
 
 import time
@@ -16,13 +16,13 @@ from pages.ui.in_context.setting import InContextControls
 from pages.ui.page.tables import number
 from pages.ui.page.work import Work
 
-ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. What is done is kept."
+ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. Finished work is kept."
 COLUMNS = {"score": "In-context-learning score (nats)", "loss": "Mean loss (nats)"}
 TITLES = {"score": "In-context-learning score without them", "loss": "Loss without them"}
 
 
 def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
-    """One row a set: which heads, mean loss, score and its paired change with the 95 % interval, all in nats."""
+    """Returns one row per set: heads, mean loss, score and its paired change with the 95 % interval, in nats."""
     full, values = losses.get(HeadSet()), {}
     for each, found in losses.items():
         change = icl_change(full or found, found, around)

@@ -1,4 +1,4 @@
-"""The Induction screen's second model: one score of both as maps on one scale, how many heads are induction heads in
+"""The Induction screen's second model: one score of both as maps on one scale, the number of induction heads in
 each, and where the two differ most.
 """
 
@@ -35,7 +35,7 @@ CORNER_HELP = "The induction corner begins where a model's own heads fall apart 
 
 @dataclass(frozen=True)
 class FirstInduction:
-    """The first model as the screen shows it: its scores, and them as a table."""
+    """The first model as the screen shows it: its scores, also as a table."""
 
     target: Target
     variant: str
@@ -81,12 +81,12 @@ def draw(of: FirstInduction, second: Target, sheet: Sheet) -> Measurements:
 
 
 def values_of(found: InductionScores, score: str) -> np.ndarray:
-    """(L, H) as it is drawn: copying as a share."""
+    """Returns (L, H) as drawn: copying as a share."""
     return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
 
 
 def counts_in_words(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> list[str]:
-    """How many heads of each model match prefixes, and how many are induction heads, a line each."""
+    """Describes how many heads of each model match prefixes, and how many are induction heads, one line per model."""
     lines = []
     for frame, name in zip(frames, names, strict=True):
         matching = int((frame["prefix_matching"] >= INDUCTION_FROM).sum())

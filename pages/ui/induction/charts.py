@@ -1,6 +1,6 @@
-"""Charts of scores by head: DataFrame in, picture out, one row a head (`pages.ui.induction.tables`).
+"""Charts of scores by head: takes a DataFrame, returns a picture, one row per head (`pages.ui.induction.tables`).
 
-A head that is selected anywhere has a ring; every chart gives what is clicked as the selection `head`.
+Selected heads have a ring; in every chart a clicked head is the selection `head`.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from pages.ui.figures.induction_scores import TITLES
 HELP = {
     "prefix_matching": "Random tokens, four times over: attention from each to what followed its earlier copies.",
     "copying": "Random tokens, once. In files and on the command line it is Olsson's score, 4 times this share less 1, "
-    "from −1 (none) to 1, where it stops: 50 % stands for all above. Bansal's variant is a share there too.",
+    "from −1 (none) to 1, its maximum: 50 % means 50 % or more. Bansal's variant is a share there too.",
     "previous_token": "In a story.",
     "duplicate_token": "Random tokens, four times over.",
     "ov_eigen": "OV circuit: from a token through the head's values to its logit. Real parts of its eigenvalues over "
@@ -29,18 +29,18 @@ HELP = {
 KINDS = ["chosen", "aggregate", "random", "reversed", "task"]  # of lines
 DOMAIN = palette(["aggregate", "reversed", "task"], pruned="chosen", random="random")
 SIGNED = ("ov_eigen", "qk_trace")
-LINE = 0.045  # of the scatter's height that a name takes
+LINE = 0.045  # share of the scatter's height that a name takes
 MOST_COPYING = {True: 0.5, False: 1.0}  # Olsson's score stops at a half
 
 
 def shown(score: str) -> str:
-    """The column of `pages.ui.induction.tables.head_scores` that is drawn for a score."""
+    """Returns the column of `pages.ui.induction.tables.head_scores` that is drawn for a score."""
     return "copying_share" if score == "copying" else score
 
 
 def score_map(frame: pd.DataFrame, score: str) -> charts.Picture:
-    """Layers x heads, coloured by one score on a scale of its own."""
-    # of a model of one layer no QK trace is defined
+    """Returns layers x heads, colored by one score on its own scale."""
+    # a model of one layer has no QK trace
     reach = (float(frame[score].abs().fillna(0).max()) or 1.0) if score == "qk_trace" else 1.0
     if score == "copying":
         reach = _most(frame)
@@ -61,7 +61,7 @@ def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.
     form = ".0%" if share else charts.ROUGHLY
     legend = alt.Legend(title=None, format=form, tickCount=3, gradientLength=max(60, height * n_layers))
     colour = alt.Color(f"{column}:Q", scale=scale, legend=legend)
-    # not the other way round: Vega-Lite would then paint what is undefined as 0
+    # not the other way round: Vega-Lite would then paint undefined values as 0
     known = alt.condition(f"!isValid(datum['{column}'])", alt.value(UNDEFINED), colour)
     cells = base.mark_rect(**charts.CELL, cursor="pointer", invalid="show").encode(color=known).add_params(_click())
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=2.5)
@@ -73,12 +73,12 @@ def _most(frame: pd.DataFrame) -> float:
 
 
 def induction_scatter(frame: pd.DataFrame, corner: tuple[float, float]) -> charts.Picture:
-    """Prefix matching against copying, one point a head, coloured by layer; beyond both values of `corner` lie the
-    induction heads, which have their names. Without such heads no corner is drawn."""
+    """Returns prefix matching against copying, one dot per head, colored by layer; beyond both values of `corner` are
+    the induction heads, which have their names. Without such heads no corner is drawn."""
     matching, copying = corner
     most = max(_most(frame), copying)
     area = pd.DataFrame({"x": [matching], "x2": [1.0], "y": [copying], "y2": [most]})
-    drawn, area = frame.assign(name_y=_beside(frame, most)), area[: int(frame["in_corner"].any())]
+    drawn, area = frame.assign(name_y=_name_heights(frame, most)), area[: int(frame["in_corner"].any())]
     return charts.picture(_induction_scatter(most, int(frame["layer"].max()) + 1), heads=drawn, corner=area)
 
 
@@ -101,9 +101,9 @@ def _induction_scatter(most: float, n_layers: int) -> charts.Template:
     return charts.template(330, corner, words, points.add_params(_click()), ring, names)
 
 
-def _beside(frame: pd.DataFrame, most: float) -> list[float]:
-    """How high the name of each head stands that has one, nan for the others: at its point, or as near as leaves room
-    between it and the names below."""
+def _name_heights(frame: pd.DataFrame, most: float) -> list[float]:
+    """Returns the height of each head's name, nan without a name: at its point, or as near as leaves room between it
+    and the names below."""
     shares, named = frame["copying_share"].to_numpy(), (frame["selected"] | frame["in_corner"]).to_numpy()
     heights, free = np.full(len(frame), np.nan), -np.inf
     for at in np.flatnonzero(named)[np.argsort(shares[named])]:
@@ -113,7 +113,7 @@ def _beside(frame: pd.DataFrame, most: float) -> list[float]:
 
 
 def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:
-    """One score against relative depth, with the mean of each layer."""
+    """Returns one score against relative depth, with the mean of each layer."""
     return charts.picture(_depth_strip(score), heads=frame)
 
 
@@ -128,14 +128,14 @@ def _depth_strip(score: str) -> charts.Template:
     )
     points = base.mark_point(filled=True, size=60, opacity=0.65, cursor="pointer").encode(y=y, tooltip=tooltip)
     means = base.mark_line(strokeWidth=2, opacity=0.6, point=False).encode(y=alt.Y(f"mean({column}):Q"))
-    # filtered, the chart would have no end of its axis where none is selected
+    # filtered, the axis would have no end if none is selected
     size = alt.condition("datum.selected", alt.value(160), alt.value(0))
     ring = base.mark_point(filled=False, stroke=MARK, strokeWidth=2.5).encode(y=y, size=size)
     return charts.template(250, means, points.add_params(_click()), ring)
 
 
 def distribution(frame: pd.DataFrame, score: str) -> charts.Picture:
-    """How many heads have which score."""
+    """Returns the number of heads by score."""
     x = alt.X(f"{shown(score)}:Q", bin=alt.Bin(maxbins=24), title=TITLES[score], axis=_axis(score))
     y, tooltip = alt.Y("count():Q", title="Heads"), charts.tips("count():Q|Heads")
     return charts.picture(
@@ -144,7 +144,7 @@ def distribution(frame: pd.DataFrame, score: str) -> charts.Picture:
 
 
 def example_pattern() -> charts.Picture:
-    """What an ideal induction head looks at, on four tokens that come twice."""
+    """Returns the pattern of an ideal induction head, on four tokens that come twice."""
     words = ["the", "red", "fox", "ran"] * 2
     names = [f"{position} {word}" for position, word in enumerate(words, start=1)]
     cells = []
@@ -163,7 +163,7 @@ def example_pattern() -> charts.Picture:
 
 
 def retained_chart(frame: pd.DataFrame, score: str) -> charts.Picture:
-    """Share of a score's total left against heads pruned; `frame`: line, level, left, low, high, kind.
+    """Returns the share of a score's total left against heads pruned; `frame`: line, level, left, low, high, kind.
 
     Kinds: `task` (thin lines), `chosen`, `aggregate`, `reversed`, `random` (mean with its band).
     """

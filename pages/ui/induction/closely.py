@@ -1,4 +1,4 @@
-"""One score of the Induction screen, closely: where its heads are, and how many there are."""
+"""One score of the Induction screen in detail: its heads by depth and by size."""
 
 import pandas as pd
 import streamlit as st
@@ -14,7 +14,7 @@ from pages.ui.induction.tables import in_words
 def draw_closely(frame: pd.DataFrame, sheet: Sheet) -> None:
     """Draws the section."""
     named = {each: charts.TITLES[each] for each in SCORES}
-    help, first = "For the two charts below and for what is left after pruning.", "prefix_matching"
+    help, first = "For the two charts below and for the share left after pruning.", "prefix_matching"
     score = one_of(st.container(), "One score, closely", named, "induction_score", help, default=first)
     depth_at, many_at = st.columns(2, gap="large")
     words = in_words(frame, score)

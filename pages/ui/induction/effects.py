@@ -1,4 +1,4 @@
-"""What single heads do for a task: its accuracy with each of the strongest induction heads ablated alone."""
+"""The effect of single heads on a task: its accuracy with each of the strongest induction heads ablated alone."""
 
 import time
 from collections.abc import Generator, Sequence
@@ -29,7 +29,7 @@ HELP = f"Accuracy with that one head ablated (z = 0), on the same {N_QUESTIONS} 
 
 
 def rows_of(full: Answers, ablated: dict[str, Answers]) -> pd.DataFrame:
-    """One row a head: accuracy without it, the change, and what it gained and lost on the same questions."""
+    """Returns one row per head: accuracy without it, the change, and the questions gained and lost."""
     rows = []
     for name, answers in ablated.items():
         change = paired(full.correct, answers.correct)
@@ -39,12 +39,12 @@ def rows_of(full: Answers, ablated: dict[str, Answers]) -> pd.DataFrame:
 
 
 def questions_of(setup: Setup, task: TaskSpec, session: Session) -> Questions:
-    """The questions that are asked, with and without heads."""
+    """Returns the questions that are asked, with and without heads."""
     return select(get_requests(task, setup.data_dir, session.store), N_QUESTIONS, SAMPLE)
 
 
 def effects(setup: Setup, target: Target, task: TaskSpec, names: Sequence[str]) -> Measurement[pd.DataFrame]:
-    """A table as `rows_of` gives it, of the heads whose answers are known."""
+    """Returns the measurement of the table of `rows_of`, of the heads whose answers are known."""
     masks = {"": Mask.full(target.shape)} | {name: parse_mask(name, target.shape) for name in names}
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, pd.DataFrame | None]:

@@ -1,4 +1,4 @@
-"""Induction against importance: how much of the heads' induction capacity is left as a task's ranking prunes them."""
+"""Induction against importance: how much induction capacity remains as a task's order prunes the heads."""
 
 from functools import partial
 from typing import Any
@@ -27,17 +27,17 @@ LEFT_HELP = (
     "Share of the total over all heads, the least important pruned first. Copying counts as a share, from 0 to 1. The "
     "band holds 95 % of random orders."
 )
-KEPT_HELP = "Of the best by prefix matching, so many are among the 30 % most important."
+KEPT_HELP = "How many of the best by prefix matching are among the 30 % most important."
 BOTH = ("prefix_matching", "copying")
 
 
 def capacity(found: InductionScores, score: str) -> np.ndarray:
-    """(L, H), from 0: prefix matching as it is; copying as a share."""
+    """Returns (L, H), from 0: prefix matching as it is; copying as a share."""
     return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
 
 
 def importance_of(setup: Setup, target: Target) -> Measurement[Survey]:
-    """The importance that the section shows."""
+    """Returns the measurement of the importance that the section shows."""
     tasks = grid(local_tasks(setup.data_dir), [st.session_state.get("induction_shots") or SHOTS])
     return survey(target, setting_of(setup, aggregate="ranks"), tasks, "heads")
 
@@ -50,8 +50,8 @@ def draw(
     available = local_tasks(setup.data_dir)
     task_at, shots_at, button_at = st.columns([5, 3, 4], vertical_alignment="bottom")
     about = "Its line is drawn thick; all others thin."
-    name = one_listed(task_at, "Task in front", available, "induction_task", help=about)
-    shots = choose_shots(shots_at, "induction_shots", "In the questions behind the importance.")
+    name = one_listed(task_at, "Highlighted task", available, "induction_task", help=about)
+    shots = choose_shots(shots_at, "induction_shots", "In the prompts of the importance's questions.")
     tasks = grid(available, [shots])
     setting = setting_of(setup, aggregate="ranks")  # the sizes of the tasks' scores differ
     work = importance_work(setting, target, tasks, "heads", "importance of all", "Importance of every task")
@@ -59,7 +59,7 @@ def draw(
     scores = measured.at(shots)
     if len(scores) < len(tasks):
         words = f"Measure all {len(tasks)} tasks"
-        help = "Head importance by gradient, in the background; what is stored is kept."
+        help = "Head importance by gradient, in the background; finished work is kept."
         with button_at:
             work.offer(words, "insights", help)
     live(work.watched(), work.line, since_s)

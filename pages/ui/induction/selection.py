@@ -1,7 +1,7 @@
-"""Heads selected on a screen: one set, whatever it was clicked in, shown everywhere and sent to other screens.
+"""Heads selected on a screen: one set, wherever it was clicked, shown everywhere and sent to other screens.
 
-Each chart and the table keep a selection of their own in the browser. The last one that was used decides; the others
-get a new key, so that what they remember is forgotten.
+Each chart and the table keep their own selection in the browser. The last one used decides; the others
+get a new key, which clears them.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ TABLE = "table"
 
 
 def selected_heads(shape: ModelShape) -> tuple[str, ...]:
-    """Names of the selected heads that this model has."""
+    """Returns the names of the selected heads that this model has."""
     return tuple(name for name in st.session_state.get(SELECTED, ()) if name in shape.head_names)
 
 
@@ -56,7 +56,7 @@ def head_table(frame: pd.DataFrame) -> None:
 
 
 def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
-    """Draws what can be done with the selected heads."""
+    """Draws the actions on the selected heads."""
     if not names:
         st.caption("Click a cell, a point or a row; with Shift, more than one.")
         return
@@ -77,13 +77,13 @@ def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
 
 
 def mask_text(shape: ModelShape, names: Sequence[str], keep_only: bool) -> str:
-    """The mask that prunes the named heads, or all but them, in the text form."""
+    """Returns the text of the mask that prunes the named heads, or all but them."""
     mask = parse_mask(" ".join(names), shape)
     return (Mask.from_arrays(~np.array(mask.heads), np.array(mask.ffns)) if keep_only else mask).text()
 
 
 def _key(view: str) -> str:
-    """Stays while this view has the word, changes whenever another takes it."""
+    """Returns a key that changes whenever another view's selection decides."""
     own = st.session_state.get(OWNER) == view
     turn = st.session_state.get(TURN, 0)
     return f"heads {view} {st.session_state.get('heads_owner_turn', 0) if own else turn}"

@@ -1,4 +1,4 @@
-"""Induction scores as tables with one row a head, and what is left of them as heads are pruned."""
+"""Induction scores as tables with one row per head, and the scores left as heads are pruned."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,14 +13,14 @@ from engine.statistics import parted
 from pages.ui.induction.charts import shown
 from pages.ui.page.tables import number, percent
 
-CHANCE = 1 / N_TOKENS  # share of the sample's tokens that any one of them is
-N_RANDOM = 20  # random orders behind the mean and the band
+CHANCE = 1 / N_TOKENS  # share of one token in the sample
+N_RANDOM = 20  # random orders of the mean and the band
 LEVELS = np.linspace(0, 1, 51)
 
 
 def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[str]) -> pd.DataFrame:
-    """layer, head, name, depth (0-1), selected, in_corner and for each score its mean, standard error and rank; copying
-    also as it is shown, `copying_share`."""
+    """Returns layer, head, name, depth (0-1), selected, in_corner and for each score its mean, standard error and rank;
+    copying also as shown, `copying_share`."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     names = shape.head_names
     columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
@@ -35,19 +35,19 @@ def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[
 
 
 def is_signed(copying: np.ndarray | pd.Series) -> bool:
-    """Whether copying is Olsson's score, from -1 to 1, and not Bansal's, a share."""
+    """Returns whether copying is Olsson's score, from -1 to 1, and not Bansal's, a share."""
     return bool((copying < 0).any())
 
 
 def copying_share(copying: np.ndarray) -> np.ndarray:
-    """Copying as a share, 0-1: of what a head raises, how much goes to the tokens it looks at. Olsson's score is 4
-    times that less 1, cut at 1: a half stands for all shares above it."""
+    """Returns copying as a share, 0-1: of the logits a head raises, those of the tokens it looks at. Olsson's score is
+    4 times that less 1, cut at 1: a half stands for all shares above it."""
     return (copying + 1) / 4 if is_signed(copying) else copying
 
 
 def corner(frame: pd.DataFrame) -> tuple[float, float]:
-    """(prefix matching, copying share) from where on a head counts as an induction head in this model: where its heads
-    fall apart into two groups; but prefix matching of INDUCTION_FROM at least, and copying above chance."""
+    """Returns the (prefix matching, copying share) from which a head counts as an induction head in this model: where
+    its heads fall apart into two groups; but prefix matching of INDUCTION_FROM at least, and copying above chance."""
     matching, copying = (parted(frame[name].to_numpy()) for name in ("prefix_matching", "copying_share"))
     least = ((INDUCTION_FROM, matching), (CHANCE, copying))
     matching, copying = (max(floor, found) if np.isfinite(found) else 1.0 for floor, found in least)
@@ -57,7 +57,7 @@ def corner(frame: pd.DataFrame) -> tuple[float, float]:
 def retained_lines(
     scores: np.ndarray, orders: Mapping[str, np.ndarray], chosen: str, aggregate: np.ndarray | None
 ) -> pd.DataFrame:
-    """Rows for `charts.retained_chart`: every task's order, the chosen one in front with its reverse, the
+    """Returns rows for `charts.retained_chart`: every task's order, the chosen one first with its reverse, the
     aggregate's, and the mean of random orders with the band that holds 95 % of them."""
     others = {task: order for task, order in orders.items() if task != chosen}
     left = {task: _at_levels(retained(scores, order)) for task, order in others.items()}
@@ -76,26 +76,26 @@ def retained_lines(
 
 
 def _at_levels(left: np.ndarray) -> np.ndarray:
-    """`left` after 0, 1, 2, ... pruned heads, read at LEVELS."""
+    """Returns `left` after 0, 1, 2, ... pruned heads, read at LEVELS."""
     return left[np.floor(LEVELS * (len(left) - 1) + 1e-9).astype(int)]
 
 
 def in_words(frame: pd.DataFrame, score: str) -> str:
-    """A map as a sentence, for those who cannot see it."""
+    """Returns a map as a sentence, for screen readers."""
     best, written = frame.dropna(subset=[score]).nlargest(3, score), percent if score == "copying" else number
     heads = ", ".join(f"{name} {written(value)}" for name, value in zip(best["name"], best[shown(score)], strict=True))
     return f"{len(frame)} heads; highest: {heads}." if heads else f"{len(frame)} heads; it is defined for none of them."
 
 
 def corner_in_words(frame: pd.DataFrame) -> str:
-    """Which heads lie in the induction corner, and where it begins; "none" where it is not drawn."""
+    """Describes the heads in the induction corner, and where it begins; "none" if it is not drawn."""
     names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
     begins = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
     return f"Induction heads ({begins}): {', '.join(names) or 'none'}."
 
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:
-    """One row a ranking: SRCC of its importance with prefix matching and copying, each with the p of random
+    """Returns one row per ranking: SRCC of its importance with prefix matching and copying, each with the p of random
     relabellings, and how many of the `top` heads by prefix matching are among its 30 % most important."""
     top = min(top, len(frame))
     best = set(frame.nlargest(top, "prefix_matching").index)

@@ -1,4 +1,5 @@
-"""What the strongest induction heads do together for a task: its accuracy without sets of them, beside random sets."""
+"""The joint effect of the strongest induction heads on a task: its accuracy without sets of them, next to random
+sets."""
 
 import time
 
@@ -19,11 +20,11 @@ from pages.ui.induction.effects import N_QUESTIONS, questions_of
 from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work
 
-ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; what is done is kept."
+ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; finished work is kept."
 
 
 def rows_of(target: Target, answers: dict[HeadSet, Answers]) -> pd.DataFrame:
-    """One row a set: which heads, accuracy without them, the change against the full model, gained, lost and p."""
+    """Returns one row per set: heads, accuracy without them, change against the full model, gained, lost, p."""
     full, values = answers.get(HeadSet()), {}
     for each, found in answers.items():
         change = paired((full or found).correct, found.correct)
@@ -33,7 +34,7 @@ def rows_of(target: Target, answers: dict[HeadSet, Answers]) -> pd.DataFrame:
 
 
 def answers_without(setup: Setup, target: Target, task: TaskSpec) -> Measurement[dict[HeadSet, Answers]]:
-    """The answers without each set so far, to the same questions as without single heads."""
+    """Returns the measurement of the answers without each set so far, to the questions asked without single heads."""
     about = ("without sets", task, setup.data_dir)
     return deferred(target, about, lambda session: set_answers(target, questions_of(setup, task, session)))
 

@@ -1,5 +1,5 @@
-"""What the address says of controls, put right before they are drawn: of a number beyond its range the nearest that is
-allowed is taken, an option that does not exist is left out. What was put right is said in one line.
+"""Normalizes the query parameters of controls before they are drawn: a number out of range becomes the nearest one in
+range, an option that does not exist is dropped. One line on the page reports what was changed.
 """
 
 import math
@@ -13,21 +13,21 @@ from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 
-NOTES = "put right in the address"  # in the session: the page, and by control what is said of it and its value then
-MOST = 1_000_000  # where a number has no upper end of its own
-SHOWN = 40  # characters of what an address says
-Right = Callable[[str], str | None]  # what is to stand in the address instead; None: nothing, the default is taken
+NOTES = "normalized in the address"  # in the session: the page, and by control its note and its value then
+MOST = 1_000_000  # for numbers without an upper bound
+SHOWN = 40  # characters of a value that a note repeats
+Right = Callable[[str], str | None]  # normalizes a value; None removes it, and the default applies
 
 
 def number_field(where: DeltaGenerator, label: str, ends: tuple[int, int], key: str, **more: Any) -> Any:
-    """Draws a field for a whole number between two ends, bound to the address; the number."""
+    """Draws a field for a whole number between two ends, bound to the address; returns the number."""
     put_right(key, label, lambda text: nearest(text, ends))
     return where.number_input(label, *ends, key=key, bind="query-params", **more)
 
 
 def unseen_field(label: str, key: str, right: Right) -> str:
-    """What the address says of something that a component shows, as a field that nobody sees: "" for nothing. What the
-    component tells is written into it by `written.write`."""
+    """Returns the address's value of something that a component shows, kept in a hidden field: "" for none. Reports of
+    the component are written into it by `widget_writes.write`."""
     put_right(key, label, right)
     hold(key)
     with st.container(key=f"hidden {key}"):
@@ -35,7 +35,7 @@ def unseen_field(label: str, key: str, right: Right) -> str:
 
 
 def token_field(key: str, of: str) -> int | None:
-    """The token that is locked in the text `of`, by its number in a component; None in a text that has just come."""
+    """Returns the token locked in the text `of`, by its number in a component; None in a text that is new."""
     state = st.session_state
     if state.get(f"{key} of", of) != of and not is_back_or_forward():
         write(key, "")
@@ -45,23 +45,23 @@ def token_field(key: str, of: str) -> int | None:
 
 
 def as_written() -> dict[str, list[str]]:
-    """All that the address says: of each parameter every value, in order."""
+    """Returns all query parameters: every value of each, in order."""
     return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
 def flag(text: str) -> str | None:
-    """What a switch can be set to."""
+    """Returns a value that a switch can be set to, or None."""
     return text if text.lower() in ("true", "false") else None
 
 
 def one_among(options: Iterable[str]) -> Right:
-    """What a choice of one of these options can be set to."""
+    """Returns the normalization of a choice of one of these options."""
     known = set(options)
     return lambda text: text if text in known else None
 
 
 def nearest(text: str, ends: tuple[int, int]) -> str | None:
-    """The whole number between two ends that is nearest to what is written; None where that is no number."""
+    """Returns the nearest integer between two ends; None if the text is not a number."""
     try:
         value = float(text)
     except ValueError:
@@ -70,7 +70,7 @@ def nearest(text: str, ends: tuple[int, int]) -> str | None:
 
 
 def put_right(key: str, label: str, right: Right) -> None:
-    """Before a control is drawn that is bound to the address: what the address says of it becomes what it can be."""
+    """Normalizes the query parameter of a control, and notes the change; to be called before the control is drawn."""
     said = rewrite_param(key, lambda values: right(values[-1]) if values[-1] else None)
     text = said[-1] if said else ""
     if text and (corrected := right(text)) != text:
@@ -80,15 +80,15 @@ def put_right(key: str, label: str, right: Right) -> None:
 
 
 def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, Collection[str]] | None = None) -> None:
-    """Before a control for several options is drawn: the address says each as the control shows it.
+    """Normalizes the query parameter of a control for several options to its labels; to be called before it is drawn.
 
-    An option's own name is understood too, names with commas between them, and how options were shown `before`, as
-    older addresses have it; what is no option is left out.
+    Understands an option's own name too, names with commas between them, and labels of older addresses (`before`);
+    anything else is dropped.
     """
     labels, older = set(shown.values()), before or {}
 
     def as_shown(said: list[str]) -> list[str] | None:
-        if said == [""] or labels.issuperset(said):  # an empty text: none is chosen
+        if said == [""] or labels.issuperset(said):  # an empty text: no option is chosen
             return said
         whole = labels.union(*older.values())
         meant = {part for text in said for part in ([text] if text in whole else text.split(","))}
@@ -98,7 +98,7 @@ def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, C
 
 
 def draw_notes(where: DeltaGenerator) -> None:
-    """Draws, in one line, what was put right, for as long as nobody has changed it."""
+    """Draws one line on the normalized parameters, until the user changes them."""
     notes, state = _notes(), st.session_state
     for key, (_, value) in list(notes.items()):
         if value is not None and str(state.get(key)) != value:
@@ -109,7 +109,7 @@ def draw_notes(where: DeltaGenerator) -> None:
 
 
 def _notes() -> dict[str, tuple[str, str | None]]:
-    """What was put right on this page."""
+    """Returns the notes on this page's normalized parameters."""
     drawn = page_hash()
     page, notes = st.session_state.get(NOTES, ("", {}))
     if drawn is not None and page != drawn:

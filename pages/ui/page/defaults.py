@@ -1,6 +1,6 @@
-"""What the screens have in common in words and numbers: the two axes, and what measuring begins with.
+"""Words and numbers that screens share: the two axes, and the defaults of measuring.
 
-No streamlit here: what runs in the worker thread begins with the same numbers.
+No streamlit here: work in the worker thread has the same defaults.
 """
 
 import os
@@ -17,18 +17,18 @@ LEVELS: dict[Axis, str] = {**AXES, "layers": "Layers dropped"}
 LEVEL_NOUNS: dict[Axis, str] = {**NOUNS, "layers": "layers"}
 LEVEL_HELP = AXIS_HELP | {
     "layers": "Of a layer that is dropped all heads and the FFN are pruned: it is not run, and adds its attention's "
-    "output bias alone, where it has one. The norms of OPT-350m, behind each layer, stay."
+    "output bias alone, where it has one. The norms of OPT-350m, after each layer, stay."
 }
-SHOT_COUNTS = (0, 1, 5)  # solved examples in front of a question
-SHOTS = 5  # of them, where there is no control for it and before it is moved
-RANKING_QUESTIONS = 64  # train questions behind a ranking: in int8 on a CPU their gradients take half a second each
+SHOT_COUNTS = (0, 1, 5)  # examples in the prompt
+SHOTS = 5  # the default, and the count of screens without a control
+RANKING_QUESTIONS = 64  # train questions of a ranking: in int8 on a CPU their gradients take half a second each
 SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
-BUDGET_S = 10.0  # of work that nobody asked for; HEADROOM_IDLE_SECONDS sets another
+BUDGET_S = 10.0  # budget of background work; HEADROOM_IDLE_SECONDS sets another
 
 
 def idle_budget_s() -> float:
-    """Up to how many seconds work may be forecast to take that begins though nobody asked for it (0: none begins).
-    UsageError where the environment gives no number."""
+    """Returns the budget of background work, in forecast seconds (0: none is started). UsageError if the environment
+    holds no number."""
     asked = os.environ.get("HEADROOM_IDLE_SECONDS", "").strip()
     try:
         found = float(asked) if asked else BUDGET_S

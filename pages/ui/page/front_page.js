@@ -1,4 +1,4 @@
-// Runs before Streamlit: where its server is, and one history entry for each action of the user.
+// Runs before Streamlit: sets its server's address, and makes one history entry for each action of the user.
 
 // Streamlit would look for its server below the screen's own path first: a 404 for each direct link.
 window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };

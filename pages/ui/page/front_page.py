@@ -1,4 +1,4 @@
-"""Streamlit's page for the browser, with a script that makes one history entry of each action of the user.
+"""Streamlit's page for the browser, with a script that makes one history entry for each action of the user.
 
 `headroom` and `make run` serve it for every screen; `streamlit run app.py` serves Streamlit's page as it is.
 """
@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_suffix(".js")
 
 
 def routes() -> list[Route]:
-    """What answers at the address of each screen and at the root, which shows the first one."""
+    """Returns the routes of each screen's address and of the root, which shows the first one."""
     files = [screen.file for screens in STORY.values() for screen in screens]
     return [Route(f"/{path}", _answer) for path in ("", *files)]
 

@@ -1,4 +1,4 @@
-"""Marks: invisible elements that report the state of what is drawn, so that tests do not depend on its wording.
+"""Marks: invisible elements that report the state of the page, so that tests do not depend on its wording.
 
 A test waits for `[data-mark="figure"][data-state="measured"][data-questions="32"]`, never for a sentence.
 """
@@ -20,7 +20,7 @@ def mark(name: str, state: str, at: DeltaGenerator | None = None, /, **facts: ob
 
 
 def counts(mask: Mask | None) -> dict[str, int | str]:
-    """How many heads and FFNs a mask prunes, as facts; "" while the mask is unknown."""
+    """Returns how many heads and FFNs a mask prunes, as facts; "" while the mask is unknown."""
     if mask is None:
         return {"heads": "", "ffns": ""}
     return {"heads": mask.n_heads_pruned, "ffns": mask.n_ffns_pruned}

@@ -1,7 +1,7 @@
-"""A model of the hub that is not on this computer: looked up, and downloaded, by whoever agrees to it on a screen.
+"""A Hub model that is not on this computer: looked up and downloaded with the user's consent.
 
-A link can bring a page here, but only a click goes on: it asks the hub how large the model is, and a second one has it
-fetched. Both are done apart from the one worker, so that other models stay usable meanwhile.
+A link can open such a page, but only a click continues: it asks the Hub for the model's size, and a second click
+downloads it. Both run apart from the one worker, so that other models stay usable meanwhile.
 """
 
 import time
@@ -20,23 +20,23 @@ from pages.ui.page.work import live
 
 LOOK_HELP = "One small request to the hub, for the names and sizes of the model's files."
 FETCH_HELP = "Into the hub's own cache on this computer, where other programs find it too. You can go on working."
-STOP_HELP = "Stops at once. What has arrived is kept."
+STOP_HELP = "Stops at once. Downloaded data is kept."
 
 
 @st.cache_resource(show_spinner=False)
 def lookups() -> Jobs:
-    """Who asks the hub, for all tabs."""
+    """Returns the jobs that query the Hub, for all tabs."""
     return Jobs()
 
 
 @st.cache_resource(show_spinner=False)
 def downloads() -> Jobs:
-    """Who downloads, for all tabs: one model at a time."""
+    """Returns the jobs that download, for all tabs: one model at a time."""
     return Jobs()
 
 
 def is_here(spec: LoadSpec) -> bool:
-    """Whether the model is on this computer; where not, what it takes is drawn."""
+    """Returns whether the model is on this computer; if not, draws how to get it."""
     since_s = time.monotonic()
     if not hub.is_away(spec.model):
         return True
@@ -49,13 +49,13 @@ def is_here(spec: LoadSpec) -> bool:
 
 
 def offered(model: str) -> hub.Offer | None:
-    """What the hub has said of a model; None where it was not asked."""
+    """Returns the Hub's answer about a model; None if it was not asked."""
     job = lookups().snapshot(model)
     return None if job is None or job.state != "done" else job.value
 
 
 def under_way() -> str:
-    """The model that is being downloaded, "" where none is."""
+    """Returns the model that is being downloaded, or ""."""
     job = downloads().running
     return "" if job is None else job.key
 
@@ -75,7 +75,7 @@ def _fetch(offer: hub.Offer) -> None:
 
 def _draw_look_up(model: str) -> None:
     job = lookups().snapshot(model)
-    st.markdown(f"**{model} is not on this computer.** Nothing was asked of {hub.host()} yet.")
+    st.markdown(f"**{model} is not on this computer.** No connection to {hub.host()} has been made.")
     if job is not None and not job.finished:
         st.caption(f"Asking {hub.host()} …")
         return
@@ -117,4 +117,4 @@ def _draw_progress(model: str, job: Snapshot[object], total: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.progress(min(1.0, job.done / total) if total else 0.0, words)
         st.button("Cancel", key=f"cancel {model}", on_click=downloads().cancel, args=(model,), help=STOP_HELP)
-    st.caption("Other models can be used meanwhile: choose one in the sidebar. It goes on when this page is closed.")
+    st.caption("Other models can be used meanwhile: choose one in the sidebar. It continues when this page is closed.")

@@ -9,7 +9,7 @@ export default function ({ data, parentElement }) {
   reloadIfBlank()
   mendPage() // of streamlit_internals.js
   root.classList.toggle("bar", data.presenting)
-  page.headroomHere = data.here // what the server is drawing
+  page.headroomHere = data.here // the page that the server is drawing
   const at = () => Math.min(data.views.length - 1, Number(page.sessionStorage.getItem(AT) ?? -1))
   const show = () => {
     for (const [name, button] of Object.entries(parts)) button.hidden = name !== "look" && !data.presenting
@@ -34,7 +34,7 @@ export default function ({ data, parentElement }) {
     if (!data.presenting || event.altKey || event.ctrlKey || event.metaKey) return
     const clicked = { PageDown: 1, PageUp: -1 }[event.key], typed = event.composedPath()[0]
     const by = clicked ?? { ArrowRight: 1, ArrowLeft: -1 }[event.key]
-    if (!clicked && typed.closest?.(SPOKEN_FOR)) return // the arrow is meant for what has the focus
+    if (!clicked && typed.closest?.(SPOKEN_FOR)) return // the arrow is meant for the focused element
     if (event.key === "Escape") leave()
     else if (by) step(by)
     else return
@@ -88,7 +88,7 @@ function isDark() {
   return window.matchMedia(`(${DARK})`).matches
 }
 
-// Streamlit follows what the system says it prefers, and looks again after printing: it is told otherwise, and to look.
+// Streamlit follows the system's color scheme, and checks it again after printing: this overrides it and triggers a check.
 function setLook(look) {
   const real = (window.headroomMatchMedia ??= window.matchMedia.bind(window))
   window.matchMedia = query => {

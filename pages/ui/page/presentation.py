@@ -29,16 +29,16 @@ CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind 
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
 FAULT = "views fault"
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
-VIEWS_HELP = "Screens with all their controls, to come back to and to present."
+VIEWS_HELP = "Screens with all their controls, to return to and to present."
 
 
 def presenting() -> bool:
-    """Whether this page is shown as a slide."""
+    """Returns whether this page is shown as a slide."""
     return bool(st.query_params.get(PRESENT))
 
 
 def draw_stage() -> None:
-    """Draws what belongs to presenting: in the sidebar its buttons, on a slide the presenter's bar."""
+    """Draws the controls of presenting: in the sidebar its buttons, on a slide the presenter's bar."""
     known = views.saved(store())
     data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
     data["here"] = _here()
@@ -57,11 +57,11 @@ def draw_stage() -> None:
 
 @st.fragment
 def _draw_views() -> None:
-    """The saved views: one more, another order, as a file and from one.
+    """Draws the saved views: adds one, reorders, saves them to a file and loads one.
 
-    A browser tells the same click, name or file again with whatever it asks for until it has heard of the run after it,
-    a timer's run among them. So what takes a name or a file is a new control, with the next number, once it was heard:
-    what is told of the one before is heard no more. The field itself stays: it has the focus.
+    A browser repeats the same click, name or file with each of its requests, a timer's run among them, until it has
+    received the run after it. So a control for a name or a file is replaced by a new one, with the next number, once it
+    was heard: reports of the previous one are ignored. The text field itself stays: it has the focus.
     """
     look: dict[str, Any] = {"type": "tertiary", "help": VIEWS_HELP}
     at = st.popover("Views", key="views", on_change="rerun", **look)
@@ -74,8 +74,8 @@ def _draw_views() -> None:
         with st.form("name a view", clear_on_submit=True, border=False):
             example, (name_at, save_at) = "such as All heads", st.columns([2, 1], vertical_alignment="bottom")
             name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
-            key, told = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
-            save_at.form_submit_button("Save", key=key, help="Enter does the same.", **told)
+            key, action = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
+            save_at.form_submit_button("Save", key=key, help="Enter does the same.", **action)
         for number, view in enumerate(known):
             _draw_view(number, view, len(known))
         if known:
@@ -83,7 +83,7 @@ def _draw_views() -> None:
             st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
         else:
             st.caption("None yet. Set a screen as you like it, give it a name, and press Enter.")
-        more: dict[str, Any] = {"help": "Adds the views of such a file behind these.", "max_upload_size": 1}
+        more: dict[str, Any] = {"help": "Adds the views of such a file after these.", "max_upload_size": 1}
         more |= {"on_change": _load, "args": (_number("file"),)}
         st.file_uploader("Load a file of views", "json", key=f"views_file {_number('file')}", **more)
 
@@ -99,7 +99,7 @@ def _draw_view(number: int, view: SavedView, n: int) -> None:
 
 
 def _here() -> str:
-    """The link to the page as it is."""
+    """Returns the link to the page with its present controls."""
     return views.link_of(urlsplit(st.context.url or "").path, as_written())
 
 
@@ -108,19 +108,19 @@ def _present() -> None:
 
 
 def _number(what: str) -> int:
-    """The number of the controls for the "name" or the "file"."""
+    """Returns the number of the controls for the "name" or the "file"."""
     return st.session_state.setdefault(f"views {what}", 0)
 
 
 def _add(number: int) -> None:
-    """Saves the page as it is under the name that was typed."""
+    """Saves the page with its present controls under the typed name."""
     name = st.session_state.get("view_name")
-    if name and _first("name", number):
+    if name and _is_new("name", number):
         _keep(lambda known: (*known, views.checked(SavedView(name, _here()))))
 
 
 def _change(number: int, view: SavedView, by: int) -> None:
-    """Moves a view, or deletes it (`by` 0); nothing where the list is another by now."""
+    """Moves a view, or deletes it (`by` 0); does nothing if the list has changed since."""
 
     def changed(known: tuple[SavedView, ...]) -> tuple[SavedView, ...]:
         if number >= len(known) or known[number] != view:
@@ -132,12 +132,12 @@ def _change(number: int, view: SavedView, by: int) -> None:
 
 def _load(number: int) -> None:
     file = st.session_state.get(f"views_file {number}")
-    if file and _first("file", number):
+    if file and _is_new("file", number):
         _keep(lambda known: (*known, *views.read(file.getvalue())))
 
 
-def _first(what: str, number: int) -> bool:
-    """Whether this control is heard for the first time; from then on it is not drawn any more."""
+def _is_new(what: str, number: int) -> bool:
+    """Returns whether this control is heard for the first time; from then on it is not drawn."""
     if number != _number(what):
         return False
     st.session_state[f"views {what}"] = number + 1
@@ -145,7 +145,7 @@ def _first(what: str, number: int) -> bool:
 
 
 def _keep(change: Any) -> None:
-    """Keeps the views as `change` makes them of those there are; its error is shown by the next run."""
+    """Saves the views as changed by `change`; its error is shown by the next run."""
     try:
         found = change(views.saved(store()))
         if len(found) > views.MAX_VIEWS:

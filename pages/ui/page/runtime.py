@@ -1,4 +1,4 @@
-"""The frame around every page: the app it must run in, what all tabs share, and the one place that shows errors."""
+"""The frame of every page: the app it must run in, objects that all tabs share, and the one place that shows errors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,12 +38,12 @@ def require_frame(page: str) -> None:
 
 @contextmanager
 def ended_early() -> Iterator[None]:
-    """Around the page: one that stops early forgets the fragments of the run before, as one that runs to its end does.
+    """Wraps the page: a run that stops early forgets the fragments of the previous run, like one that completes.
 
-    Streamlit keeps them otherwise. A timer of theirs that fires late would have them drawn where nothing is any more,
-    and the browser would show a white page ("Cannot set a node at a delta path"). A run that Streamlit stops, because a
-    link opens another page meanwhile, forgets nothing: it may come here late, and the fragments are the next run's by
-    then.
+    Otherwise Streamlit keeps them. A timer of theirs that fires late would redraw them into containers that no longer
+    exist, and the browser would show a white page ("Cannot set a node at a delta path"). A run that Streamlit stops
+    because a link opens another page forgets nothing: it may get here late, when the fragments are already those of the
+    next run.
     """
     try:
         yield
@@ -54,18 +54,18 @@ def ended_early() -> Iterator[None]:
 
 @st.cache_resource(show_spinner=False)
 def store() -> Store:
-    """The result store, one for all tabs."""
+    """Returns the result store, one for all tabs."""
     return open_store(is_readable=is_readable)
 
 
 @st.cache_resource(show_spinner=False)
 def runs() -> dict[str, int]:
-    """By session: how many runs of a whole page it has had."""
+    """Returns the number of whole-page runs by session."""
     return {}
 
 
 def begin_run() -> None:
-    """First of all in a run of a whole page: what the run before has shown is not shown any more."""
+    """Begins a run of a whole page: drawings of the previous run are no longer shown."""
     keep_unsent_messages()
     known = runs()
     for session in list(known):
@@ -76,20 +76,20 @@ def begin_run() -> None:
 
 
 def page_of(known: Mapping[str, int]) -> tuple[str, int] | None:
-    """The page that is being drawn: its session, and which run of a whole page it is."""
+    """Returns the page being drawn: its session, and the number of its whole-page run."""
     session = session_id()
     return None if session is None else (session, known.get(session, 0))
 
 
 def is_open(known: Mapping[str, int], page: tuple[str, int]) -> bool:
-    """Whether a browser shows what this run of a page has drawn."""
+    """Returns whether a browser shows the drawings of this run of a page."""
     session, number = page
     return is_connected(session) and known.get(session) == number
 
 
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
-    """The one worker, for all tabs."""
+    """Returns the one worker, for all tabs."""
     bound_growth()
     known = runs()
     return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known))
@@ -97,18 +97,18 @@ def jobs() -> Jobs:
 
 @st.cache_resource(show_spinner=False)
 def session() -> Session:
-    """The store and the one model in memory, for all tabs; only the worker asks it to load."""
+    """Returns the store and the one model in memory, for all tabs; only the worker loads models."""
     return Session(store())
 
 
 def in_memory(spec: LoadSpec) -> bool:
-    """Whether this model is loaded now."""
+    """Returns whether this model is loaded now."""
     return session().models.holds(spec)
 
 
 @contextmanager
 def errors_shown() -> Iterator[None]:
-    """Shows a HeadroomError as its own plain line and ends the run there; what was drawn before stays."""
+    """Shows a HeadroomError as one plain line and ends the run there; earlier drawings stay."""
     try:
         yield
     except HeadroomError as error:
@@ -118,26 +118,26 @@ def errors_shown() -> Iterator[None]:
 
 @contextmanager
 def faults_shown() -> Iterator[None]:
-    """Around all that is drawn: what nobody foresaw is one line, and in a log file."""
+    """Wraps all drawing: an unexpected error becomes one line on the page and an entry in a log file."""
     try:
         yield
-    except Exception as error:  # what ends a run is none
+    except Exception as error:  # exceptions that end a run are not among these
         show_error(unforeseen(error))
 
 
 def budget_s() -> float:
-    """Up to how many seconds work may be forecast to take that begins though nobody asked for it."""
+    """Returns the budget of background work, in forecast seconds."""
     with errors_shown():
         found = idle_budget_s()
     return found
 
 
 def end_run() -> NoReturn:
-    """Ends the run here. Not by st.stop: that takes the place of what was clicked while the page was drawn, which is
-    lost then, and nothing that a `finally` draws afterwards is drawn."""
+    """Ends the run here. Unlike st.stop, which would discard a click made while the page was drawn, and everything that
+    a `finally` draws afterwards."""
     raise RunEnded
 
 
 def show_error(line: str) -> None:
-    """What is wrong, the value got, what to do."""
+    """Draws an error: the problem, the value, what to do."""
     st.error(plain(one_line(line)), icon=":material/error:")

@@ -1,6 +1,6 @@
 """Saved views: links to screens with a name, in an order, kept in the result store. No streamlit here.
 
-A view is what stands behind the host in an address: a screen's path and the values of its controls.
+A view is the part of an address after the host: a screen's path and the values of its controls.
 """
 
 import json
@@ -27,7 +27,7 @@ class SavedView:
 
 
 def saved(store: Store) -> tuple[SavedView, ...]:
-    """The views that are kept, in order."""
+    """Returns the saved views, in order."""
     raw = store.get(KEY)
     try:
         return () if raw is None else read(raw)
@@ -36,17 +36,17 @@ def saved(store: Store) -> tuple[SavedView, ...]:
 
 
 def save(views: Sequence[SavedView], store: Store) -> bool:
-    """Keeps these views in this order; False where they are kept in memory only."""
+    """Saves these views in this order; returns False if they are in memory only."""
     return store.put(KEY, written(views))
 
 
 def written(views: Sequence[SavedView]) -> bytes:
-    """The views as a file."""
+    """Returns the views as a file."""
     return json.dumps({"form": FORM, "views": [asdict(view) for view in views]}, indent=1).encode()
 
 
 def read(raw: bytes) -> tuple[SavedView, ...]:
-    """The views of such a file; HeadroomError where it is none."""
+    """Returns the views of such a file; HeadroomError if it is not one."""
     try:
         if len(raw) > MAX_BYTES:
             raise InvalidFile(f"it has {len(raw):,} bytes, more than {MAX_BYTES:,}")
@@ -66,7 +66,7 @@ class _ViewsFile:
 
 
 def checked(view: SavedView) -> SavedView:
-    """The view, if its name can be shown and its link leads to a screen of this app; else HeadroomError."""
+    """Returns the view; HeadroomError if its name cannot be shown or its link is not to a screen of this app."""
     name = view.name.strip()
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise HeadroomError(f"a name of {len(name)} characters cannot be kept; use 1 to {MAX_NAME} printable ones")
@@ -76,20 +76,20 @@ def checked(view: SavedView) -> SavedView:
         parts = urlsplit("//")
     plain = parts.path.startswith("/") and parts.path[1:].replace("_", "").isalnum() or parts.path == "/"
     if parts.scheme or parts.netloc or not plain or len(view.link) > MAX_LINK:
-        line = "is no link to a screen of this app; it begins with / and a screen's name"
+        line = "is not a link to a screen of this app; it must begin with / and a screen's name"
         raise HeadroomError(f"{view.link[:60]!r} {line}")
     return SavedView(name, link_of(parts.path, parse_qs(parts.query)))
 
 
 def link_of(path: str, parameters: Mapping[str, Sequence[str]]) -> str:
-    """The link to a screen with these values of its controls, several of one where several things are chosen."""
+    """Returns the link to a screen with these values of its controls, several for a control of several options."""
     kept = {name: [value for value in values if value] for name, values in parameters.items() if name != PRESENT}
     query = urlencode({name: values for name, values in kept.items() if values}, doseq=True)
     return (path or "/") + (f"?{query}" if query else "")
 
 
 def moved(views: Sequence[SavedView], at: int, by: int) -> tuple[SavedView, ...]:
-    """The views with one of them `by` places further on, as far as there are places."""
+    """Returns the views with one of them moved by `by` places, at most to an end."""
     rest = [view for number, view in enumerate(views) if number != at]
     rest.insert(max(0, min(len(rest), at + by)), views[at])
     return tuple(rest)

@@ -1,4 +1,4 @@
-"""What every screen is: its title, what it is for, one thing to try, and where it stands in the story.
+"""Every screen's title, purpose, one thing to try, and place in the story.
 
 The navigation, the line on top of each screen and the browser's title all come from here.
 """
@@ -18,17 +18,17 @@ CSS = Path(__file__).with_suffix(".css")  # of the heading
 
 @dataclass(frozen=True)
 class Screen:
-    """A screen: `file` in pages/, its title and icon, one sentence of purpose, and one action to try."""
+    """A screen of the app."""
 
-    file: str
-    title: str
-    icon: str
-    purpose: str
-    action: str
-    compares: bool = False  # sets two models side by side
+    file: str  # in pages/
+    title: str  # in the navigation and the heading
+    icon: str  # in the navigation
+    purpose: str  # one sentence
+    action: str  # one thing to try
+    compares: bool = False  # compares two models
 
 
-# In the order in which they tell the story, under the question that each group answers; the first is opened first.
+# In the order of the story, under the question that each group answers; the first is opened first.
 STORY: Mapping[str, tuple[Screen, ...]] = {
     "": (
         Screen(
@@ -36,7 +36,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Prune",
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
-            "drag “Attention heads pruned” and let go. The large number is the share of questions answered right.",
+            "drag “Attention heads pruned” and release it. The large number is the share of questions answered right.",
             compares=True,
         ),
     ),
@@ -61,8 +61,8 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "head",
             "Head",
             "pageview",
-            "What one attention head does: where it looks, what it raises, what feeds it, what is lost without it.",
-            "step through the heads with ‹ and ›, or type one. The line on top says what each of them is.",
+            "What one attention head does: where it looks, what it raises, what feeds it, the losses without it.",
+            "step through the heads with ‹ and ›, or type one. The line on top describes each.",
         ),
     ),
     "See it": (
@@ -71,7 +71,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Passage",
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model B predicts worse than the full model A.",
-            "set “B: heads pruned” to 0 and back to 10: without them, what comes again is no longer predicted.",
+            "set “B: heads pruned” to 0 and back to 10: without them, repetitions are no longer predicted.",
             compares=True,
         ),
         Screen(
@@ -118,26 +118,26 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Sweeps",
             "timeline",
             "How much can be pruned before answers are lost: accuracy over many tasks, levels and rankings at once.",
-            "press “Measure”: what is finished is stored, and drawn while the rest is under way.",
+            "press “Measure”: results are stored and drawn as they arrive.",
         ),
     ),
 }
 
 
 def navigation() -> st.Page:
-    """Draws the navigation, the screens by group; the one that is open."""
+    """Draws the navigation, the screens by group; returns the open one."""
     first = next(iter(STORY.values()))[0]
     return st.navigation({group: [_page(each, each == first) for each in screens] for group, screens in STORY.items()})
 
 
 def screen_of(page: st.Page) -> Screen:
-    """The screen that is open."""
+    """Returns the open screen."""
     [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
     return screen
 
 
 def draw_heading(page: st.Page) -> None:
-    """First on every screen: its title, what it is for and what to try; the browser's tab is named after it."""
+    """Draws, first on every screen, its title, purpose and what to try; the browser's tab is named after it."""
     screen = screen_of(page)
     st.set_page_config(page_title=f"{screen.title} · {APP}")
     title, purpose, action = (escape(words) for words in (screen.title, screen.purpose, screen.action))

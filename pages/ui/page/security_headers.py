@@ -1,4 +1,4 @@
-"""Who may ask the server for anything, and what its pages may ask of others: of every answer, pages and files alike.
+"""Middleware: the hosts that may send requests, and the headers that limit what pages may request, on every response.
 
 Streamlit itself checks the Host of its socket only, and accepts pages of any port of this computer. `headroom` and
 `make run` serve the app through this.
@@ -23,8 +23,8 @@ HEADERS = [
 
 
 class Gate:
-    """The app, for requests to one of its `hosts` that come from its own pages or from no page; all others get 403. No
-    page of it stands in a frame."""
+    """The app, for requests to one of its `hosts` from its own pages or from no page; all others get 403. Its pages
+    cannot be embedded in a frame."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self.app, self.hosts = app, frozenset(host.encode() for host in hosts)
@@ -44,14 +44,14 @@ class Gate:
         await self.app(scope, receive, send_with_headers)
 
     def _is_known(self, called: bytes) -> bool:
-        """Whether a Host header is one of the names, with a port or none; `localhost.` with a dot is another name."""
+        """Returns whether a Host header is one of the names, with or without a port; `localhost.` is another name."""
         host, _, port = called.lower().partition(b":")
         return host in self.hosts and (port.isdigit() or b":" not in called)
 
 
 def _is_own_page(scope: Scope, called: bytes) -> bool:
-    """Whether a request comes from a page under the same name and port, or from no page. As pages send no referrer,
-    browsers send the origin "null" with some plain requests of theirs, never with a WebSocket."""
+    """Returns whether a request comes from a page under the same name and port, or from no page. As pages send no
+    referrer, browsers send the origin "null" with some plain requests of theirs, never with a WebSocket."""
     own = {b"http://" + called.lower(), b"https://" + called.lower(), *([b"null"] if scope["type"] == "http" else [])}
     return own.issuperset(value.lower() for name, value in scope["headers"] if name == b"origin")
 

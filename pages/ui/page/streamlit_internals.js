@@ -1,4 +1,4 @@
-// What this app mends in elements that Streamlit draws itself, as of the release that streamlit_internals.py names. It
+// Fixes of elements that Streamlit draws itself, as of the release that streamlit_internals.py names. It
 // begins the script of the stage component, which is on every page and calls `mendPage` in every run and for every theme.
 const HELP = `[data-testid="stTooltipIcon"] button:is([aria-label="Help"], [aria-label^="Help for "])`
 const WIDGET = `[data-testid="stElementContainer"]`
@@ -6,7 +6,7 @@ const APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavIte
 
 // Streamlit draws elements at any time: each is mended as it appears, once.
 function mendPage() {
-  // What opens over the page lies outside of the app's element, and would keep the light theme's colors.
+  // Popups over the page are outside of the app's element, and would keep the light theme's colors.
   document.documentElement.style.colorScheme = getComputedStyle(document.querySelector(APP)).colorScheme
   if (window.headroomMends) return
   const mend = () => { skipHelp(); nameSections() }
@@ -31,7 +31,7 @@ function showHelp(event) {
   event.preventDefault()
 }
 
-// The sections of the navigation lie in a list, which may hold list items only: they become groups of links with a name.
+// The sections of the navigation are in a list, which may hold list items only: they become groups of links with a name.
 function nameSections() {
   for (const each of document.querySelectorAll(`:is(${NAVIGATION}, ${NAVIGATION} li):not([role])`)) each.role = "none"
   for (const section of document.querySelectorAll(`${NAVIGATION} > div:not([role])`)) {

@@ -54,30 +54,30 @@ def _clear(
 
 def forget_previous_fragments() -> None:
     """Removes the fragments that this run has not drawn from the session, as Streamlit does after a run that ends by
-    itself (`ScriptRunner._run_script`); after a StopException it keeps them, and their timers go on."""
+    itself (`ScriptRunner._run_script`); after a StopException it keeps them, and their timers continue."""
     if (run := get_script_run_ctx()) is not None:
         run.fragment_storage.clear(new_fragment_ids=run.shared.new_fragment_ids.snapshot())
 
 
 def session_id() -> str | None:
-    """The session of the running script; None in a thread that runs no script."""
+    """Returns the session of the running script; None in a thread that runs no script."""
     run = get_script_run_ctx(suppress_warning=True)
     return None if run is None else run.session_id
 
 
 def is_connected(session: str) -> bool:
-    """Whether a browser shows this session; after a disconnect Streamlit keeps the session for a while, not active."""
+    """Returns whether a browser shows this session; after a disconnect Streamlit keeps it for a while, inactive."""
     return Runtime.exists() and Runtime.instance().is_active_session(session)
 
 
 def is_back_or_forward() -> bool:
-    """Whether the running script follows the browser's back or forward button."""
+    """Returns whether the running script follows the browser's back or forward button."""
     run = get_script_run_ctx(suppress_warning=True)
     return run is not None and run.is_history_navigation
 
 
 def page_with_script(script: str) -> str:
-    """The page that Streamlit serves at every address, with a script that runs before its own."""
+    """Returns the page that Streamlit serves at every address, with a script that runs before its own."""
     page = (Path(get_static_dir()) / "index.html").read_text(encoding="utf-8")
     before, found, after = page.partition("<script>")
     if not found:
@@ -86,7 +86,7 @@ def page_with_script(script: str) -> str:
 
 
 def page_hash() -> str | None:
-    """What Streamlit calls the page that is drawn, a hash of its address; None in a thread that runs no script."""
+    """Returns Streamlit's hash of the page being drawn; None in a thread that runs no script."""
     run = get_script_run_ctx()
     return None if run is None else run.page_script_hash
 
@@ -97,7 +97,7 @@ def stop_if_outdated() -> None:
 
 
 def rewrite_param(key: str, rewrite: Callable[[list[str]], Values | None]) -> list[str]:
-    """The values that the address has for `key`, [] if none; they become what `rewrite` makes of them (None: removed).
+    """Returns the address's values of `key`, [] if none, and replaces them with `rewrite` of them (None: removes them).
 
     Called before the widget bound to `key` is drawn. Streamlit gives a new widget the value that the address had when
     the run began, `get_initial_value`: so both are replaced. The lock of the session state is held meanwhile.

@@ -1,4 +1,4 @@
-"""Numbers in words and tables as files, alike on every screen."""
+"""Formats of numbers, and tables as files, the same on every screen."""
 
 import math
 import re
@@ -11,21 +11,21 @@ from engine.shapes import ModelShape
 
 RANK_TITLE = "Rank (1 = most important)"  # on every screen, in tables, tooltips and axes
 BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
-MOST_WRITTEN = 2000  # rows: of more the page would wait for the words
+MOST_WRITTEN = 2000  # rows: more would delay the page
 
 
 def to_csv(frame: pd.DataFrame) -> bytes:
-    """The frame as a CSV file."""
+    """Returns the frame as a CSV file."""
     return frame.to_csv(index=False).encode()
 
 
 def for_file(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of scores as it goes to a file: `rank`, which older files count from the first to go, is named anew."""
+    """Returns a table of scores for a file: `rank` is renamed, as older files count it from the first pruned."""
     return frame.rename(columns={"rank": "importance_rank"})
 
 
 def number(value: float, digits: int = 2, sign: bool = False) -> str:
-    """Such as "−0.42", with a true minus and a zero without a sign; a dash where it is undefined."""
+    """Returns a number such as "−0.42", with a true minus and a zero without a sign; a dash if undefined."""
     if math.isnan(value):
         return "–"
     text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
@@ -33,27 +33,27 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share, such as "41.2 %"; a dash where it is undefined."""
+    """Returns a share such as "41.2 %"; a dash if undefined."""
     return f"{number(100 * share, digits)} %" if share == share else "–"
 
 
 def whole_percent(share: float) -> str:
-    """A share, such as "60 %"; a dash where it is undefined."""
+    """Returns a share such as "60 %"; a dash if undefined."""
     return percent(share, 0)
 
 
 def percents(low: float, high: float, digits: int = 1, to: str = "to") -> str:
-    """Two shares, such as "36.1 to 46.5 %"."""
+    """Returns two shares, such as "36.1 to 46.5 %"."""
     return f"{number(100 * low, digits)} {to} {percent(high, digits)}"
 
 
 def level_percent(permille: float) -> str:
-    """A pruning level, such as "12.5 %" or "60 %"."""
+    """Returns a pruning level, such as "12.5 %" or "60 %"."""
     return f"{permille / 10:g} %"
 
 
 def magnitude(value: float, digits: int = 2) -> str:
-    """A number of any size in so many digits, such as "0.012", "−5.6" or "3,880"; a dash where it is undefined."""
+    """Returns a number of any size in `digits` digits, such as "0.012", "−5.6" or "3,880"; a dash if undefined."""
     if math.isnan(value):
         return "–"
     is_large = abs(value) >= 10**digits - 0.5
@@ -61,26 +61,25 @@ def magnitude(value: float, digits: int = 2) -> str:
 
 
 def typeset(words: str) -> str:
-    """A sentence that the command line prints too, with its numbers as on the screens: "63%" as "63 %", "-2.4" as
-    "−2.4"."""
+    """Returns a sentence of the command line with its numbers as on the screens: "63%" as "63 %", "-2.4" as "−2.4"."""
     return re.sub(r"(?<![\w.)])-(?=\d)", "−", re.sub(r"(?<=\d)%", " %", words))
 
 
 def written(frame: pd.DataFrame, **columns: Any) -> Any:
-    """The frame for `st.dataframe`, its columns written by these functions (a true minus, percent); it still sorts by
-    number."""
+    """Returns the frame for `st.dataframe`, its columns written by these functions (a true minus, percent); it still
+    sorts by number."""
     return frame.style.format(columns) if len(frame) <= MOST_WRITTEN else frame
 
 
 def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Any) -> Any:
-    """`written`, with the rows of `which` in a colour: they count for nothing."""
+    """Returns `written` with the rows of `which` in a color: they do not count."""
     inks = [f"color: {colour}" if each else "" for each in which]
     return frame.style.format(columns).apply(lambda column: inks)
 
 
 def plain(text: object) -> str:
-    """The text such that Markdown shows it as it is, in one line: what a user, a file or a link says is never markup.
-    Whatever of it comes into a message, a label or a help goes through this."""
+    """Returns the text such that Markdown shows it literally, in one line: text of a user, a file or a link is never
+    markup. All such text in messages, labels and help goes through this."""
     line = " ".join(str(text).split())
     # a colon only where it may begin a directive or an emoji, an underscore only where it may begin an emphasis
     line = re.sub(r"([\\`*{}\[\]()#!|<>$~&^]|:(?=\w)|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)
@@ -98,12 +97,12 @@ def probability(p: float) -> str:
 
 
 def p_in_words(p: float) -> str:
-    """Such as "p = 0.012"."""
+    """Returns text such as "p = 0.012"."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
-    """Such as "19 of 48 heads, 2 of 6 FFNs pruned (1 layer dropped)"."""
+    """Returns text such as "19 of 48 heads, 2 of 6 FFNs pruned (1 layer dropped)"."""
     if mask is None:
         return "Ranking heads and FFNs (needed once per task)"
     heads = f"{mask.n_heads_pruned} of {shape.n_heads_total:,} heads"

@@ -1,8 +1,8 @@
-"""Values that the app itself writes into a widget: what was clicked on a map, what another screen hands over.
+"""Values that the app writes into a widget: a click on a map, or a value from another screen.
 
-A browser that has not drawn such a value yet still tells the one before with whatever it asks for next, a timer's run
-among them, and Streamlit takes that for the user's. For a moment it is told apart by what stood there before; not
-after the browser's back and forward, which bring such a value back.
+A browser that has not drawn such a value yet still reports the previous one with its next request, a timer's run
+among them, and Streamlit takes that for the user's. For a moment such a report is recognized by the previous value;
+not after the browser's back and forward, which bring such a value back.
 """
 
 import time
@@ -18,7 +18,7 @@ HELD_S = 2.0
 
 @dataclass(frozen=True)
 class Written:
-    """What was written, until when, on `time.monotonic`, it is held, and what the browser may still believe."""
+    """A written value, until when (`time.monotonic`) it is held, and the values that the browser may still hold."""
 
     until_s: float
     value: Any
@@ -26,7 +26,7 @@ class Written:
 
 
 def write(key: str, value: Any, held_s: float = HELD_S) -> None:
-    """Sets a widget that is not drawn yet in this run, and holds it for a moment."""
+    """Sets a widget before it is drawn in this run, and holds the value for a moment."""
     state, until_s = st.session_state, time.monotonic() + held_s
     last = _last(key)
     before = (*(last.before if last else ()), state.get(key))
@@ -35,7 +35,7 @@ def write(key: str, value: Any, held_s: float = HELD_S) -> None:
 
 
 def hold(key: str) -> None:
-    """What is called before a widget is drawn into which something may have been written."""
+    """Restores a held value; to be called before a widget is drawn that may have been written."""
     last, state = _last(key), st.session_state
     if is_back_or_forward():
         state.pop(f"{key} written", None)

@@ -1,4 +1,4 @@
-"""Work for the worker and how it shows: start it, read what it has found, draw how it stands, redraw meanwhile."""
+"""Work for the worker and its display: starts it, reads its results, draws its progress, redraws meanwhile."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,25 +19,28 @@ from pages.ui.page.tables import plain
 
 T = TypeVar("T")
 POLL_S = 1.0
-OTHERS_S, SHARE = 5.0, 20  # how often it is looked whether others have stored something; and times what a read takes
-AT_ONCE_S = 0.3  # what is stored shows within the same run
-LONG_S = 10.0  # from which a button says how long it takes
-ASKED = 2  # the priority, at least, of what a button has started
-FIRST_HELP = "What runs now gives way, and goes on afterwards. What it has finished is kept."
+OTHERS_S, SHARE = (
+    5.0,
+    20,
+)  # interval of checks for results of other processes; and the least multiple of a read's duration
+AT_ONCE_S = 0.3  # stored results show within the same run
+LONG_S = 10.0  # from which a button states its duration
+ASKED = 2  # the least priority of work started by a button
+FIRST_HELP = "Pauses the running job and resumes it afterwards. Finished work is kept."
 FETCH_TASKS = "fetch_tasks"  # in the session: whether its jobs may download task rows
 SHOWN = "work shown"  # in the session: keys of the work that its page shows, and when it was drawn last
 
 
 @dataclass(frozen=True)
 class Action(Generic[T]):
-    """Work that is not a measurement: `start` yields its Progress, and `key` changes with what it is about."""
+    """Work that is not a measurement: `start` yields its Progress, and `key` changes with its subject."""
 
     key: str
     start: Callable[[], Iterator[Progress[T]]]
 
     @classmethod
     def of(cls, key: str, compute: Callable[[], T], message: str = "") -> "Action[T]":
-        """An action in one step, whose value `compute` gives."""
+        """Returns an action in one step, whose value is that of `compute`."""
 
         def start() -> Iterator[Progress[T]]:
             yield Progress(0, 1, message=message)
@@ -52,28 +55,25 @@ class Action(Generic[T]):
 
 @dataclass(frozen=True)
 class Work(Generic[T]):
-    """Something for the worker: its place on the screen (`slot`), its title, and what is done.
+    """A task for the worker.
 
-    A slot holds the work of one key at a time; tabs that show the same thing share it, another key takes its place.
-    `while_seen`: background work, which rests while no page shows it (asks how it stands). `takes` gives the seconds it
-    is forecast to take or None, in place of the measurement's own forecast. `owner`: the key of the work that this one
-    reads the stored results of, if any.
+    A slot holds the work of one key at a time; tabs that show the same work share it, another key replaces it.
     """
 
-    slot: str
-    title: str
-    of: Measurement[T] | Action[T]
-    priority: int = 0
-    while_seen: bool = False
-    takes: Callable[[], float | None] | None = None
-    owner: str = ""
+    slot: str  # its place on the screen
+    title: str  # its name in progress lines
+    of: Measurement[T] | Action[T]  # the computation
+    priority: int = 0  # lower runs first
+    while_seen: bool = False  # background work, which pauses while no page shows it (calls `now`)
+    takes: Callable[[], float | None] | None = None  # replaces the measurement's own forecast
+    owner: str = ""  # key of the work whose stored results this one reads, if any
 
     @property
     def key(self) -> str:
         return self.of.key
 
     def takes_s(self) -> float | None:
-        """Seconds that the missing part is forecast to take, or None if that is not known."""
+        """Returns the forecast seconds of the missing part, or None if unknown."""
         if self.takes is not None or isinstance(self.of, Action):
             return self.takes() if self.takes is not None else None
         read = self._last_read()
@@ -85,12 +85,11 @@ class Work(Generic[T]):
         return forecasts[self.slot][1]
 
     def start(self, again: bool = False) -> Snapshot[T]:
-        """Has it done, unless that is under way or finished; `again`: once more after it ended."""
+        """Starts it, unless it is under way or finished; `again`: once more after it ended."""
         return jobs().put(self.slot, self._job(self.priority, self.while_seen), again)
 
     def start_ahead(self) -> bool:
-        """Has it done though nobody asked, if it is forecast to take no longer than the budget for that; whether it
-        is."""
+        """Starts it as background work, if its forecast is within the budget for that; returns whether it is."""
         takes_s = self.takes_s()
         if takes_s is None or takes_s > budget_s():
             return False
@@ -98,34 +97,34 @@ class Work(Generic[T]):
         return True
 
     def restart(self) -> None:
-        """Has it done because the user asked: once more after it was stopped or failed, and to its end whether or not
-        a page shows it."""
+        """Starts it at the user's request: once more after it was stopped or failed, and to its end whether or not a
+        page shows it."""
         jobs().put(self.slot, self._job(min(self.priority, ASKED)), again=True)
 
     def _job(self, priority: int, while_seen: bool = False) -> Job:
-        """The job, which may download task rows if the session that starts it has agreed to that."""
+        """Returns the job, which may download task rows if the session that starts it has agreed to that."""
         run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), partial(self.of.run, session()))
         return Job(self.key, run, priority, self.title, while_seen, self.owner)
 
     def offer(self, label: str, icon: str, help: str, least_s: float = LONG_S, **more: Any) -> None:
-        """Draws the button that has it done, with its cost if that is `least_s` or more; then the whole page runs, as
-        only that draws a part again and again.
+        """Draws the button that starts it, with its cost if that is `least_s` or more; then the whole page runs, as
+        only that starts the repeated redrawing.
 
-        It is begun by a callback, which comes before anything is drawn: a run that is left for another before it has
-        come to the button would lose the click.
+        It is started by a callback, which runs before anything is drawn: a run that is abandoned for another before it
+        has reached the button would lose the click.
         """
         takes_s, more = self.takes_s(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
         if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
             st.rerun()
 
     def now(self) -> Snapshot[T] | None:
-        """How it stands; None where it was never started, or the slot is another's by now. Whoever asks looks at it:
-        it goes on."""
+        """Returns its state; None if it was never started, or the slot now holds other work. Asking counts as showing
+        it: the work continues."""
         return jobs().see(self.slot, self.key)
 
     @property
     def found(self) -> T | None:
-        """What it has found so far."""
+        """Returns its results so far."""
         job = self.now()
         return None if job is None else job.value
 
@@ -135,19 +134,19 @@ class Work(Generic[T]):
         return job is not None and job.under_way
 
     def value(self, patience_s: float = AT_ONCE_S) -> T | None:
-        """What it has found once it is done, started if need be; None where that takes longer."""
+        """Returns its result, starting it if necessary; None if that takes longer."""
         self.start()
         jobs().join(self.slot, patience_s)
         job = self.now()
         return job.value if job is not None and job.state == "done" else None
 
     def required(self, patience_s: float = AT_ONCE_S) -> T:
-        """What it has found; until then its progress stands in place of the rest of the page."""
+        """Returns its result; until then, its progress replaces the rest of the page."""
         value = self.awaited(patience_s)
         return value if value is not None else end_run()
 
     def awaited(self, patience_s: float = AT_ONCE_S) -> T | None:
-        """What it has found; until then None, and its progress is drawn."""
+        """Returns its result; until then None, and draws its progress."""
         since_s = time.monotonic()
         value = self.value(patience_s)
         if value is None:
@@ -155,7 +154,7 @@ class Work(Generic[T]):
         return value
 
     def line(self) -> bool:
-        """Draws how it stands while it is not done, and returns whether that is so: progress and Cancel while it runs,
+        """Draws its state while it is not done, and returns whether it is not: progress and Cancel while it runs,
         Resume after Cancel, Retry after an error."""
         job = self.now()
         if job is None or job.state == "done":
@@ -168,7 +167,7 @@ class Work(Generic[T]):
                 if _is_of_others(self.key, ahead):
                     first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
                     st.button("Let this go first", key=f"first {slot}", **first)
-                stops = "Stops at once; what is finished stays stored."
+                stops = "Stops at once. Finished work is kept."
                 st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
                 mark_job(self.slot, job)
             return True
@@ -181,11 +180,11 @@ class Work(Generic[T]):
         return True
 
     def stored(self, others: str = "") -> list[T]:
-        """What is known so far: of what is stored, and of this work itself. For measurements.
+        """Returns the results so far, stored ones and those of this work. For measurements.
 
-        It is read at once, and again when something was stored since; while the work is under way nothing is read, as
-        the measuring would have to give way each time. With `others` (`noticed`) also when other processes have stored
-        something: what was read before comes first then, until the read has ended.
+        Results are read at once, and again when something was stored since; while the work is under way nothing is
+        read, as the measuring would have to pause each time. With `others` (`noticed`), also when other processes have
+        stored something: earlier results come first then, until the read has ended.
         """
         assert isinstance(self.of, Measurement)
         start = partial(self.of.read, session())
@@ -204,13 +203,13 @@ class Work(Generic[T]):
 
     @property
     def is_read(self) -> bool:
-        """Whether what is stored has been read, and what that takes is there: questions are rendered by then."""
+        """Returns whether the stored results have been read, which implies that the questions are rendered."""
         read = self._last_read()
         return read is not None and read.state == "done"
 
     def follow(self, others: str) -> None:
-        """Draws nothing; runs the whole page once more when other processes have stored something since `others` was
-        `noticed`, while nothing is measured here: that finds what they store as it goes."""
+        """Draws nothing; reruns the whole page when other processes have stored something since `others` was `noticed`,
+        unless something is measured here: that finds their results as it proceeds."""
 
         @st.fragment(run_every=OTHERS_S)
         def look() -> None:
@@ -220,8 +219,8 @@ class Work(Generic[T]):
         look()
 
     def noticed(self) -> str:
-        """The store's stamp as it was last looked at: seldom enough that reading what is stored takes little of the
-        time, however often others store something."""
+        """Returns the store's stamp at the last check; checks are rare enough that reading the results takes little of
+        the time, however often others store something."""
         read, last = jobs().snapshot(f"{self.slot}, stored"), _noticed()
         rests_s = max(OTHERS_S, SHARE * read.seconds if read is not None and read.finished else 0.0)
         if not last or time.monotonic() >= last["at_s"] + rests_s:
@@ -229,46 +228,46 @@ class Work(Generic[T]):
         return last["stamp"]
 
     def watched(self) -> list[str]:
-        """The slots whose end changes a page that shows what is `stored`.
+        """Returns the slots whose end changes a page that shows `stored` results.
 
-        A read that has ended is drawn already; to draw it once more would find what was stored meanwhile, read again,
-        and so on for as long as anything is measured.
+        A read that has ended is drawn already; drawing it again would find results stored meanwhile, read again, and so
+        on for as long as anything is measured.
         """
         read = jobs().snapshot(f"{self.slot}, stored")
         return [self.slot] if read is None or read.finished else [self.slot, f"{self.slot}, stored"]
 
     def _last_read(self) -> Snapshot[Stored[T]] | None:
-        """The last read of this work's stored results; None before the first, or if other work now has the slot."""
+        """Returns the last read of this work's stored results; None before the first, or if the slot has other work."""
         last = jobs().snapshot(f"{self.slot}, stored")
         return last if last is not None and last.owner == self.key else None
 
 
 def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> Iterator[Progress[T]]:
-    """Starts `run` in the worker, where task rows may be downloaded if `may_fetch` says so."""
+    """Starts `run` in the worker, with task downloads allowed if `may_fetch`."""
     agree_to_fetch(may_fetch)
     return run()
 
 
 @st.cache_resource(show_spinner=False)
 def _noticed() -> dict[str, Any]:
-    """The store's stamp, and when it was looked at."""
+    """Returns the store's stamp, and the time of the last check."""
     return {}
 
 
 @st.cache_resource(show_spinner=False)
 def _forecasts() -> dict[str, tuple[object, float | None]]:
-    """By slot of work: its key with how much was stored then, and how many seconds it was forecast to take."""
+    """Returns by slot: the work's key with the number of results stored then, and its forecast seconds."""
     return {}
 
 
 @st.cache_resource(show_spinner=False)
 def _read_whole() -> dict[str, tuple[str, Any]]:
-    """By slot of work: its key, and what was last read of it to the end."""
+    """Returns by slot: the work's key, and its last completed read."""
     return {}
 
 
 def under_way(slots: Sequence[str], by: Jobs | None = None) -> bool:
-    """Whether a job in one of the slots is waiting or running; of the one worker's, or of those `by` whom it is."""
+    """Returns whether a job in one of the slots is waiting or running, in the one worker or in `by`."""
     return any(job is not None and job.under_way for job in map((by or jobs()).snapshot, slots))
 
 
@@ -281,7 +280,7 @@ def live(
     by: Jobs | None = None,
 ) -> None:
     """Runs `draw` now, and again every second (or `every_s`) for as long as a job in one of `slots` is under way, or
-    `always`, where `draw` itself starts one when it is time.
+    `always`, if `draw` itself starts one when it is time.
 
     When a job ends after `since_s` (`time.monotonic()` before the page read what it shows), the whole page runs once
     more, so that everything shows the result and polling stops in time.
@@ -302,7 +301,7 @@ def live(
 
 
 def mark_job(slot: str, job: Snapshot[Any]) -> None:
-    """Marks how a job stands whose line is drawn."""
+    """Draws the mark with the state of a job whose line is drawn."""
     mark("job", job.state, slot=slot, done=job.done, total=job.total)
 
 
@@ -313,7 +312,7 @@ def draw_restart(job: Snapshot[Any], key: str, help: str, **click: Any) -> None:
 
 
 def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
-    """Such as "Full model: 312 of 500, about 12 s left"; while it is queued, what it waits for (`ahead`)."""
+    """Returns text such as "Full model: 312 of 500, about 12 s left"; while queued, the work it waits for (`ahead`)."""
     if snapshot.state == "running":
         what = named(snapshot, what)
         if snapshot.stopping:
@@ -332,22 +331,22 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
 
 
 def named(job: Snapshot[Any], title: str) -> str:
-    """The step that a job's numbers count, such as "Ranking heads"; the job's `title` where it names none."""
+    """Returns the step that a job's numbers count, such as "Ranking heads", or the job's `title`."""
     return job.message[:1].upper() + job.message[1:] or title
 
 
 def stopped(job: Snapshot[Any]) -> str:
-    """Such as "stopped at 48 of 64"."""
+    """Returns text such as "stopped at 48 of 64"."""
     return f"stopped at {job.done:,} of {job.total:,}" if job.total else "stopped before it began"
 
 
 def cost_in_words(takes_s: float | None, least_s: float = LONG_S) -> str:
-    """What a button says behind its label: ", about 2 min here"; "" where it is short or not known."""
+    """Returns the end of a button's label, ", about 2 min here"; "" if it is short or unknown."""
     return "" if takes_s is None or takes_s < least_s else f", about {in_time(takes_s)} here"
 
 
 def _is_of_others(key: str, ahead: Snapshot[Any] | None) -> bool:
-    """Whether work waits for something that this page does not show. Notes that the page shows this one."""
+    """Returns whether work waits for something that this page does not show. Notes that the page shows this one."""
     shown = st.session_state.setdefault(SHOWN, {})
     now_s = time.monotonic()
     for other in [other for other, at_s in shown.items() if now_s > at_s + UNSEEN_S]:

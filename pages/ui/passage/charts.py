@@ -1,4 +1,4 @@
-"""Loss along a text as bars: DataFrame in, picture out, on a fixed scale (`pages.ui.passage.tables`)."""
+"""Loss along a text as bars: takes a DataFrame, returns a picture, on a fixed scale (`pages.ui.passage.tables`)."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.text_picture import text_picture
 
-SIGNS = ["B better", "B worse"]  # blue and orange, as the theme begins: as the tints of the text
+SIGNS = ["B better", "B worse"]  # blue and orange, the theme's first colors, like the tints of the text
 COLUMNS = ["index", "token", "loss_a_nats", "loss_b_nats", "difference_nats"]
 
 TIPS = (
@@ -22,7 +22,7 @@ TIPS = (
 
 
 def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> charts.Picture:
-    """One bar for each of `tokens`, B - A in nats, cut off at twice the tint's full colour, where an arrow says so;
+    """Returns one bar for each of `tokens`, B - A in nats, cut off at twice the tint's full color, marked by an arrow;
     `frame`: `token_frame`."""
     reach, first, last = 2 * full_nats, tokens.start + 1, tokens.stop
     shown = frame.iloc[tokens.start : tokens.stop].query("difference_nats == difference_nats")  # nan has no bar
@@ -39,7 +39,7 @@ def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> cha
 def tinted_text(
     frame: pd.DataFrame, pieces: Sequence[str], view: str, full_nats: float, tokens: range
 ) -> charts.Picture:
-    """The `tokens` of the text, tinted by `view` (`tables.VIEWS`), as they are on screen."""
+    """Returns the `tokens` of the text, tinted by `view` (`tables.VIEWS`), as on screen."""
     value = {"A": "loss_a_nats", "B": "loss_b_nats"}.get(view, "difference_nats")
     shown = frame.iloc[tokens.start : tokens.stop].filter(COLUMNS)
     shown = shown.assign(piece=list(pieces[tokens.start : tokens.start + len(shown)]))

@@ -1,4 +1,4 @@
-"""The Passage screen's own controls, all in the address: what A is, how the text is coloured."""
+"""The Passage screen's own controls, all in the address: the choice of A, the colors of the text."""
 
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from pages.ui.passage.tables import VIEWS, largest
 
 FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
 A_MASK: dict[str, Any] = {
-    "help": "What B is compared with: the sidebar's model whole, unless a mask such as `L3H5 L4H* F7` is pruned in it. "
+    "help": "The model that B is compared with: the sidebar's, unpruned unless a mask such as `L3H5 L4H* F7` is given. "
     "Another precision, revision or model is chosen in the sidebar, under “Compare with”; it has to cut the text into "
     "the same tokens, and is loaded in turn with B's where both do not fit.",
     "bind": "query-params",
@@ -40,7 +40,7 @@ EXAMPLE = {"passage_ranking": RANKING, "passage_heads": HEADS}
 
 
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
-    """(model and precision of A, its mask as text)."""
+    """Draws the choice of A; returns (model and precision, its mask as text)."""
     spec = compared(setup.spec) or setup.spec
     mask = where.text_input(
         f"A lacks (A: {plain(spec.in_words)})", key="passage_a_mask", placeholder="nothing", **A_MASK
@@ -49,7 +49,7 @@ def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
 
 
 def choose_colours() -> tuple[str, int, DeltaGenerator]:
-    """(which of VIEWS the tint shows, nats of full colour of a difference, where the example is offered)."""
+    """Draws the choice of colors; returns (one of VIEWS, nats of full color, container of the example)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
@@ -58,8 +58,8 @@ def choose_colours() -> tuple[str, int, DeltaGenerator]:
 
 
 def offer_example(where: DeltaGenerator, target: Target, levels: Levels, mask: Mask | None) -> None:
-    """Draws the button that prunes the induction heads in B; where B's `mask` (None: not known yet) prunes them
-    already, it says so and is disabled."""
+    """Draws the button that prunes the induction heads in B; if B's `mask` (None: not known yet) prunes them already,
+    the button says so and is disabled."""
     already = False
     known = induction(target, "olsson", INDUCTION_SEED).stored(session())
     if mask is not None and mask.n_heads_pruned and known is not None:
@@ -77,7 +77,7 @@ def _show_example() -> None:
 
 
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:
-    """Draws the ten tokens that B predicts most better, and most worse, than A."""
+    """Draws the ten tokens whose prediction by B is most improved, and most worsened, against A."""
     columns = {
         "index": st.column_config.NumberColumn("Token", format="%d", help="Its place in the text, from 1.", width=60),
         "context": st.column_config.TextColumn("After", help="The end of the text before it."),

@@ -1,4 +1,4 @@
-"""What the Passage screen measures: a `PassageControls` of one text by A and by B, the losses and their origin.
+"""The settings of the Passage screen: a `PassageControls` of one text by A and by B, the losses and their origin.
 
 No streamlit here: everything can be tested as plain functions.
 """
@@ -20,7 +20,7 @@ from pages.ui.downloads.origin import of_model, ranking_part
 
 @dataclass(frozen=True)
 class PassageModel:
-    """A model as it reads the text: which one, in which precision, how much of it."""
+    """A model that reads the text: its target and its mask."""
 
     target: Target
     mask: Mask
@@ -28,45 +28,42 @@ class PassageModel:
 
 @dataclass(frozen=True)
 class PassageControls:
-    """One setting of all controls. `a` is what the text is compared with, `whole` B before anything is pruned.
+    """One setting of all controls."""
 
-    `named` is the field of a request that names the text.
-    """
-
-    name: str
-    text: str
-    landmarks: tuple[Landmark, ...]
-    named: Mapping[str, Any]
-    data_dir: str | None
-    a: PassageModel
-    whole: PassageModel
-    pruning: Pruning
+    name: str  # of the text
+    text: str  # its content
+    landmarks: tuple[Landmark, ...]  # places worth a look
+    named: Mapping[str, Any]  # the field of a request that names the text
+    data_dir: str | None  # folder of task data
+    a: PassageModel  # the model compared with
+    whole: PassageModel  # B before pruning
+    pruning: Pruning  # of B
 
     @property
     def known_order(self) -> Orders | None:
-        """The orders where nothing needs to be measured for them: they are random, or nothing is pruned by level."""
+        """Returns the orders if they need no measurement: they are random, or nothing is pruned by level."""
         if self.pruning.missing(Evidence()):
             return None
         return orders_from(self.whole.target.shape, self.pruning.ranking, Evidence())
 
     def b(self, orders: Orders) -> PassageModel:
-        """B: the two levels of these orders and the typed mask pruned."""
+        """Returns B: the two levels of these orders and the typed mask pruned."""
         return replace(self.whole, mask=self.pruning.mask(orders))
 
     def losses(self, side: PassageModel) -> Measurement[TokenLosses]:
-        """The losses of the whole text by one side."""
+        """Returns the measurement of the losses of the whole text by one side."""
         return token_losses(side.target, self.text, side.mask)
 
 
 def measurements(x: PassageControls, b: PassageModel) -> Measurements:
-    """What is shown: both sides, and what B is ranked by."""
+    """Returns the measurements shown: both sides, and the scores that B is ranked by."""
     sides = {"A": x.a, "B": b} if b != x.a else {"A": x.a}
     found = {name: x.losses(side) for name, side in sides.items()}
     return {**found, **ranking_part(b.target, x.pruning, x.data_dir)}
 
 
 def in_words(x: PassageControls, b: PassageModel, n_tokens: int) -> str:
-    """Which models read which text, and what they lack."""
+    """Describes which models read which text, and what they lack."""
     sides = []
     for name, side in (("A", x.a), ("B", b)):
         lacks = "" if side.mask.is_full else f", pruned: {side.mask.text()}"
@@ -75,7 +72,7 @@ def in_words(x: PassageControls, b: PassageModel, n_tokens: int) -> str:
 
 
 def request(x: PassageControls, b: PassageModel) -> MeasureLosses:
-    """The request that measures the same and finds what is stored here."""
+    """Returns the equivalent request, which finds the same stored results."""
     of_a, of_b = x.a.target.spec, b.target.spec
     return MeasureLosses(
         **of_model(x.a.target), **x.named, mask_a=x.a.mask.text(), mask=b.mask.text(),

@@ -1,4 +1,4 @@
-"""Two readings of a text as tables and sentences: nats, one row a token."""
+"""Two readings of a text as tables and sentences: nats, one row per token."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ VIEWS = ("B − A", "A", "B")
 
 
 def token_frame(a: TokenLosses, b: TokenLosses) -> pd.DataFrame:
-    """One row a token that both have read so far; `token` shows blanks, `difference_nats` is B - A."""
+    """Returns one row per token that both have read so far; `token` shows blanks, `difference_nats` is B - A."""
     n = min(len(a), len(b))
     frame = pd.DataFrame({"index": np.arange(1, n + 1), "token": [visible(piece) for piece in a.pieces[:n]]})
     frame = frame.assign(token_id=a.token_ids[:n], end_character=a.ends[:n])
@@ -30,7 +30,7 @@ def token_frame(a: TokenLosses, b: TokenLosses) -> pd.DataFrame:
 
 
 def largest(frame: pd.DataFrame, text: str, gains: bool) -> pd.DataFrame:
-    """The ten tokens whose loss fell (gains) or rose most, with the text just before them."""
+    """Returns the ten tokens whose loss fell (gains) or rose most, with the text just before them."""
     found = frame.query("difference_nats < 0" if gains else "difference_nats > 0")
     found = found.sort_values(by="difference_nats", ascending=gains, kind="stable").head(N_LARGEST)
     starts = frame["end_character"].shift(fill_value=0)[found.index]
@@ -39,7 +39,7 @@ def largest(frame: pd.DataFrame, text: str, gains: bool) -> pd.DataFrame:
 
 
 def extended(b: TokenLosses, a: TokenLosses) -> TokenLosses:
-    """B with as many tokens as A, nan where B has not come so far; HeadroomError where their tokens differ."""
+    """Returns B extended to A's length, nan for tokens it has not reached; HeadroomError if their tokens differ."""
     if b is a:
         return a
     same_tokens(a, b)
@@ -55,17 +55,17 @@ def extended(b: TokenLosses, a: TokenLosses) -> TokenLosses:
 
 
 def n_parts(n_total: int) -> int:
-    """In how many parts a text of so many tokens is shown."""
+    """Returns the number of parts in which a text of `n_total` tokens is shown."""
     return max(1, -(-n_total // PART_TOKENS))
 
 
 def part_range(part: int, n_total: int) -> range:
-    """The tokens of part 1, 2, …"""
+    """Returns the tokens of part 1, 2, …"""
     return range((part - 1) * PART_TOKENS, min(n_total, part * PART_TOKENS))
 
 
 def means(a: TokenLosses, b: TokenLosses) -> tuple[float, float, int]:
-    """(mean loss of A, of B, over how many tokens): those that both have read and that have a loss."""
+    """Returns (mean loss of A, of B, number of tokens) over the tokens that both have read and that have a loss."""
     n = min(len(a), len(b))
     has = np.isfinite(a.loss_nats[:n]) & np.isfinite(b.loss_nats[:n])
     if not has.any():
@@ -74,7 +74,7 @@ def means(a: TokenLosses, b: TokenLosses) -> tuple[float, float, int]:
 
 
 def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) -> list[dict[str, Any]]:
-    """Each landmark that both have read: its tokens `first` to `last`, its summed losses in nats, and what they say."""
+    """Returns the landmarks that both have read: tokens `first` to `last`, summed losses in nats, and their meaning."""
     n = min(len(a), len(b))
     ends = a.ends[:n]
     starts = np.concatenate([[0], ends[:-1]])
@@ -93,7 +93,7 @@ def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) 
 
 
 def measured_in_words(loss_a: float, loss_b: float) -> str:
-    """What two losses in nats say of a place: how likely it is to each model, and whether that differs."""
+    """Describes two losses in nats of a place: its probability in each model, and whether they differ."""
     words, change = f"A gives it {_p(loss_a)}, B {_p(loss_b)}", number(loss_b - loss_a, sign=True)
     if abs(loss_b - loss_a) < ALIKE_NATS:
         return f"{words}: about alike ({change} nats)."
@@ -105,11 +105,11 @@ def _p(loss_nats: float) -> str:
 
 
 def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str]:
-    """Such as "Mean loss of A 5.090, of B 6.312 nats, change +1.222, over 304 tokens. B lacks 4 of 32 heads …", and the
-    perplexities; `mask` is B's, None where B is A."""
+    """Returns text such as "Mean loss of A 5.090, of B 6.312 nats, change +1.222, over 304 tokens. B lacks 4 of 32
+    heads …", and the perplexities; `mask` is B's, None if B is A."""
     mean_a, mean_b, n = means(a, b)
     if not n:
-        return "Mean loss: no token has one, as nothing stands before it", "Take a longer text, or put BOS in front."
+        return "Mean loss: no token has one, as nothing precedes it", "Take a longer text, or begin it with BOS."
     words, help = f"Mean loss of A **{mean_a:.3f}**", f"A {np.exp(mean_a):,.1f}"
     if mask is not None:
         words += f", of B **{mean_b:.3f}** nats, change **{number(mean_b - mean_a, 3, sign=True)}**"
@@ -125,7 +125,7 @@ def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str
 
 
 def in_words(frame: pd.DataFrame) -> str:
-    """The differences along a text as a sentence, for those who cannot see the chart."""
+    """Returns the differences along a text as a sentence, for screen readers."""
     difference = frame["difference_nats"].to_numpy()
     if not np.isfinite(difference).any():
         return "No token has two losses yet."

@@ -1,21 +1,21 @@
 """Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
-`experiment`: what the screen measures
-`jobs`: its work for the worker
-`found`: what is stored of an experiment
-`screen`: what one run of the page knows
-`dragging`: what happens while a slider moves
-`estimates`: what pruning would do at the levels around, in words too
-`neighbours`: the levels around, measured while nothing else is under way
+`experiment`: the settings and their measurements
+`jobs`: the screen's work for the worker
+`found`: the stored results of an experiment
+`screen`: the state of one run of the page
+`dragging`: behavior while a slider moves
+`estimates`: estimates at the neighboring levels, also as text
+`neighbours`: the neighboring levels, measured while nothing else is under way
 `beside`: the second model at the same levels, on the same questions
-`beside_figure`: that beside the first one's figure, and under its curve
-`parts`: figure, curve, map and bars, and what is left to measure
-`stories`: stories that set the controls, and what they measure
-`story`: a story as it is told: a sentence, a small table, a verdict
-`panels`: the questions, what a mask saves, perplexity, criteria, the export
-`origin`: how its numbers were measured, and how to find them again
+`beside_figure`: the second model next to the first one's figure, and under its curve
+`parts`: figure, curve, map and bars, and the measurements still missing
+`stories`: stories that set the controls, and their measurements
+`story`: a story on screen: a sentence, a small table, a verdict
+`panels`: the questions, savings of a mask, perplexity, criteria, the export
+`origin`: the source of its numbers
 `figure`: an accuracy as one large figure
 `charts`: accuracy over levels, the map of heads, the bars of FFNs
 `head_map`: the map of heads and the FFNs as a control: a click prunes or restores
-`tables`: what charts draw, files hold and screen readers read
+`tables`: data of charts and files, and text for screen readers
 """

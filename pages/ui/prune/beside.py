@@ -1,4 +1,4 @@
-"""The second model of the Prune screen: the same levels by its own ranking, on the questions that the first answers."""
+"""The second model of the Prune screen: the same levels in its own order, on the questions that the first answers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ PRIORITY = 2  # after the first model's figure
 
 
 class Beside(Found):
-    """What is stored of the second model at the levels of the `first` one's experiment. `names`: of the first and of
+    """The second model's stored results at the levels of the `first` one's experiment. `names`: of the first and of
     the second."""
 
     def __init__(self, first: Experiment, second: Target) -> None:
@@ -35,32 +35,32 @@ class Beside(Found):
             self.note += "whose parts are others."
 
     def work(self, n: int) -> Work[AnswersSoFar]:
-        """What measures it on the first n questions."""
+        """Returns the work that measures it on the first n questions."""
         answers = accuracies(replace(self.x, limit=n), self.mask, self.names[1])
         return Work(SLOT, f"Accuracy of {self.names[1]}", answers, PRIORITY, while_seen=True)
 
     def answers(self, n: int) -> AnswersSoFar:
-        """The answers to the first n questions so far: the pruned model's, then the full one's."""
+        """Returns the answers to the first n questions so far: the pruned model's, then the full one's."""
         found = self.work(n).found or self.stored
         full, pruned = (None if each is None else each.first(n) for each in (found.full, found.pruned))
         return AnswersSoFar(full, pruned, found.mask)
 
 
 def is_complete(found: AnswersSoFar, n: int) -> bool:
-    """Whether both the pruned and the full model have answered n questions."""
+    """Returns whether both the pruned and the full model have answered n questions."""
     return all(answers is not None and len(answers) >= n for answers in (found.full, found.pruned))
 
 
 def pair(first: AnswersSoFar, second: AnswersSoFar) -> ModelComparison | None:
-    """The two pruned models on the questions that both have answered; None before there is one."""
+    """Returns the two pruned models on the questions that both have answered; None before the first."""
     if not first.pruned or not second.pruned:
         return None
     return compared(first.pruned, second.pruned)
 
 
 def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.DataFrame:
-    """One row a model: its accuracy with Wilson's interval, the full model's, and how many questions it alone answers;
-    behind them the difference of the two, with its interval and McNemar's p. All on the same questions."""
+    """Returns one row per model: its accuracy with Wilson's interval, the full model's, and how many questions it alone
+    answers; after them the difference of the two, with its interval and McNemar's p. All on the same questions."""
     both = pair(first, second)
     if both is None:
         return pd.DataFrame()
@@ -75,11 +75,12 @@ def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.
 
 
 def in_words(both: ModelComparison, names: Sequence[str]) -> str:
-    """Such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95 % interval 0.3 to 7.9 (p = 0.041)"."""
+    """Returns text such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95 % interval 0.3 to 7.9 (p =
+    0.041)"."""
     low, high = (100 * end for end in both.interval)
     first, second = map(plain, names)
     if both.change.n < MIN_QUESTIONS:
-        return f"{both.change.n} questions are too few to tell the two apart"
+        return f"{both.change.n} questions are too few to distinguish the two"
     if not both.change.is_clear:
         ends = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
         return f"**No detectable difference**: {second} less {first} may be {ends} points " + _p(both)
@@ -93,7 +94,7 @@ def _p(both: ModelComparison) -> str:
 
 
 def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> list[str]:
-    """What stands under the first model's figure: the second's accuracy, its full model's, and how the two differ."""
+    """Returns the lines under the first model's figure: the second's accuracies, and how the two differ."""
     found, both = rows(first, second, names), pair(first, second)
     if both is None:
         return []
@@ -107,29 +108,34 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
 
 
 def with_second(
-    points: pd.DataFrame, now: pd.DataFrame, beside: Beside, axis: Axis, n: int
+    points: pd.DataFrame, now: pd.DataFrame, compared: Beside, axis: Axis, n: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The first model's points of the curve and where it stands now, and the second's behind them, named."""
+    """Returns the first model's points of the curve and its position, and the second's after them, named."""
     moving = dragging.moving()
-    more = beside.curve(axis) if moving in ([], [axis]) else points[:0]
-    second = beside.answers(n)
-    here = now[:0] if moving else now_point(beside.x, axis, second, second.mask)
+    more = compared.curve(axis) if moving in ([], [axis]) else points[:0]
+    second = compared.answers(n)
+    here = now[:0] if moving else now_point(compared.x, axis, second, second.mask)
     named = zip(((points, more), (now, here)), ("measured", "now"), strict=True)
     found = []
     for (first, other), series in named:
-        of = (first.assign(series=series, model=beside.names[0]), other.assign(series="second", model=beside.names[1]))
+        of = (
+            first.assign(series=series, model=compared.names[0]),
+            other.assign(series="second", model=compared.names[1]),
+        )
         found.append(pd.concat(of, ignore_index=True))
     return found[0], found[1]
 
 
-def with_second_model(of: Origin, x: Experiment, beside: Beside, found: AnswersSoFar) -> Origin:
-    """The screen's origin with the second model in its request, its measurements and what it says."""
-    n, second = x.n_taken(found), beside.x
-    measurements = {**of.measurements, "Second model": accuracies(second, beside.mask, beside.names[1])}
+def with_second_model(of: Origin, x: Experiment, compared: Beside, found: AnswersSoFar) -> Origin:
+    """Returns the screen's origin with the second model added to its request, measurements and sentences."""
+    n, second = x.n_taken(found), compared.x
+    measurements = {**of.measurements, "Second model": accuracies(second, compared.mask, compared.names[1])}
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
-    both = pair(found, beside.answers(n))
+    both = pair(found, compared.answers(n))
     says = (
-        [] if both is None else [f"{plain(beside.names[1])}: {percent(both.second.acc)}", in_words(both, beside.names)]
+        []
+        if both is None
+        else [f"{plain(compared.names[1])}: {percent(both.second.acc)}", in_words(both, compared.names)]
     )
-    about = f"{of.about} · compared with {beside.names[1]}"
+    about = f"{of.about} · compared with {compared.names[1]}"
     return replace(of, requests=[against], measurements=measurements, says=[*of.says, *says], about=about)

@@ -1,4 +1,4 @@
-"""The second model of the Prune screen as it is drawn: beside the first one's figure, and under its curve."""
+"""The second model of the Prune screen on screen: next to the first one's figure, and under its curve."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ from pages.ui.prune.jobs import curve_work
 from pages.ui.prune.screen import PruneResult, PruneScreen
 
 HELP = (
-    "The same questions, each model pruned at the levels above by its own ranking: of layers, too, each drops the same "
+    "The same questions, each model pruned at the levels above in its own order: of layers, too, each drops the same "
     "share, by its own order. Only this one right: questions that "
     "the other gets wrong; p is McNemar's exact test of those, the interval of the difference is Bonett and Price's. "
     "Chosen in the sidebar, under “Compare with”."
@@ -26,7 +26,7 @@ CURVE_HELP = "Every tenth of this level by the second model, in the background."
 
 
 def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
-    """Draws what there is of the second model, if one is chosen; it is measured once the first one stands."""
+    """Draws the second model's results so far, if one is chosen; it is measured after the first one."""
     if screen.whole and not shown.postponed:
         target = second_model(screen.setup)
         shown.beside = None if target is None else beside.Beside(shown.x, target)
@@ -46,12 +46,12 @@ def _draw(shown: PruneResult) -> None:
         return
     n, name = shown.x.n_taken(found), plain(of.names[1])
     if dragging.moving():
-        st.markdown(f":small[{name}: follows when you let go]")
+        st.markdown(f":small[{name}: follows when you release the slider]")
         return
     second = of.answers(n)
-    if told := beside.lines(found, second, of.names):
-        told.append(pruned_in_words(of.x, of.known, second.mask))
-        st.markdown("  \n".join(told), help=HELP)
+    if lines := beside.lines(found, second, of.names):
+        lines.append(pruned_in_words(of.x, of.known, second.mask))
+        st.markdown("  \n".join(lines), help=HELP)
         state = "measured" if beside.is_complete(second, n) else "measuring"
         mark("second figure", state, model=of.names[1], questions=len(second.pruned or ()), of=n)
     if of.note:
@@ -63,7 +63,7 @@ def _draw(shown: PruneResult) -> None:
 
 
 def draw_curve_of_second(shown: PruneResult, axis: Axis) -> None:
-    """Draws how the second model's curve stands, or the button that measures it."""
+    """Draws the progress of the second model's curve, or the button that measures it."""
     of = shown.beside
     if of is None or dragging.moving():
         return

@@ -18,7 +18,9 @@ COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
 DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
 DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # of "series" Vega would join its legend with the colors'
-LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
+LEVELS = [
+    level / 10 for level in range(11)
+]  # the axis extends a little further, to make room for the names of the lines
 STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
 NONE = pd.DataFrame(columns=["level", "estimated", "low", "high", "trusted"])
@@ -29,9 +31,10 @@ NEITHER: Pair = (NONE, NONE)
 def accuracy_curve(
     points: pd.DataFrame, now: pd.DataFrame, full: float | None, chance: float, x_title: str, dashed: Pair = NEITHER
 ) -> charts.Picture:
-    """Accuracy against pruning level, with 95 % intervals; `points` and `now` have level, acc, low, high, n, pruned.
+    """Returns accuracy against pruning level, with 95 % intervals; `points` and `now` have level, acc, low, high, n,
+    pruned.
 
-    `now` is the current position: one row, or none while nothing is measured there. `dashed` are estimates, along
+    `now` is the current position: one row, or none before the first measurement there. `dashed` are estimates, along
     the curve and where the slider moves (level, estimated, low, high, trusted), in a series of their own. Of two models
     both frames have also `series` (measured, now or SECOND) and `model`, which a legend names then.
     """
@@ -60,10 +63,10 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
     )
     about = charts.tips(
         "level:Q|Pruned|.0%; estimated:Q|Estimate, not measured|.0%",
-        "low:Q|With the error to expect, from|.0%; high:Q|to|.0%; trusted:N|To be trusted",
+        "low:Q|With the error to expect, from|.0%; high:Q|to|.0%; trusted:N|Reliable",
     )
     colour, shape = COLOUR, alt.Undefined
-    if models:  # two of them: named on top, and told apart by their points too
+    if models:  # two of them: named on top, and distinguished by their points too
         tooltip = [*charts.tips("model:N|Model"), *tooltip]
         names = json.dumps(dict(models))
         legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1,
@@ -91,13 +94,13 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
 
 
 def _models(rows: pd.DataFrame) -> tuple[tuple[str, str], ...]:
-    """(series of its line, name) of each model in these rows."""
+    """Returns (series of its line, name) of each model in these rows."""
     named = rows.assign(series=rows["series"].replace("now", "measured")).drop_duplicates("series")
     return tuple(zip(named["series"], named["model"], strict=True))
 
 
 def head_map(frame: pd.DataFrame, title: str = "Importance") -> charts.Picture:
-    """Layers x heads, a cross on each pruned one; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
+    """Returns layers x heads, pruned ones crossed; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
     known = bool(frame["score"].notna().any())
     top = (float(frame["score"].max()) or 1.0) if known else 1.0
     return charts.picture(_head_map(title, int(frame["layer"].max()) + 1, known, top), heads=frame)
@@ -116,7 +119,7 @@ def _head_map(title: str, n_layers: int, known: bool, top: float) -> charts.Temp
 
 
 def ffn_bars(frame: pd.DataFrame, title: str = ACCURACY_LOST) -> charts.Picture:
-    """One bar a layer, pale and crossed where pruned; `frame`: layer, name, score (or nan), rank, pruned, state."""
+    """Returns one bar per layer, pruned ones crossed; `frame`: layer, name, score (or nan), rank, pruned, state."""
     known = bool(frame["score"].notna().any())
     shown = frame if known else frame.assign(score=1.0)
     low, high = min(0.0, float(shown["score"].min())), max(0.0, float(shown["score"].max()))
@@ -138,7 +141,7 @@ def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -
 
 
 def _lines(y: alt.Y, colour: alt.Color) -> list[alt.Chart]:
-    """Horizontal lines across the curve, each with its name at the right end, above or below it."""
+    """Returns horizontal lines across the curve, each with its name at the right end, above or below it."""
     base = charts.named_chart("lines").encode(y=y, color=colour)
     tooltip = charts.tips("series:N|Line", "acc:Q|Questions right|.1%")
     name = charts.named_chart("lines").encode(y=y, x=alt.X("end:Q"), text="series:N")

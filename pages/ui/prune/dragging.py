@@ -15,33 +15,33 @@ from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
 
-FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure comes before the charts are drawn, unless it takes longer
-FIGURE_S = 0.35  # how often it is redrawn while it is measured, where that is soon done: each time the worker waits
+FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
+FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
 LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
 MEASURING = ("accuracy", "gradients", "curve", "importance", *ORDERS.values())
 
 
 def moving() -> list[Axis]:
-    """The axes whose slider is in the hand."""
+    """Returns the axes whose slider is being dragged."""
     return [axis for axis in LEVELS if hand_level("prune", axis).moving]
 
 
 def let_go_of(x: Experiment) -> None:
-    """Abandons the measuring of this experiment and of what is beside it: the hand has moved on."""
+    """Abandons the measurement of this experiment and of the second model: the slider has moved on."""
     neighbours.stop()
     if accuracy_work(x, None).under_way:
         jobs().drop("accuracy")
 
 
 def nothing_drawn_yet() -> bool:
-    """Whether this is a tab's first page on a server that has measured nothing: the imports which that takes would keep
+    """Returns whether this is a tab's first page on a server that has measured nothing: the imports for it would keep
     the page from being drawn."""
     return "torch" not in sys.modules and not st.session_state.get("prune drawn")
 
 
 def measure(x: Experiment, mask: Mask | None) -> None:
-    """Has the experiment measured, and waits a moment for the first answers of the pruned model: charts would keep
-    worker and browser from them."""
+    """Starts the experiment's measurement, and waits a moment for the first answers of the pruned model: charts would
+    keep worker and browser from them."""
     neighbours.stop()
     accuracy_work(x, mask).start()
     patience_s = FIRST_S if mask is None or redrawn_every_s(x, mask) == FIGURE_S else PATIENT_S
@@ -49,13 +49,13 @@ def measure(x: Experiment, mask: Mask | None) -> None:
 
 
 def redrawn_every_s(x: Experiment, mask: Mask | None) -> float:
-    """How often the figure is redrawn while it is measured."""
+    """Returns the seconds between redraws of the figure while it is measured."""
     takes_s = None if mask is None else x.workload(mask).seconds(store(), x.target)
     return POLL_S if takes_s is None or takes_s > LONG_S else FIGURE_S
 
 
 def await_last_answers(x: Experiment) -> None:
-    """Waits for the end where it comes before the figure would be redrawn the next time."""
+    """Waits for the end if it is due before the figure's next redraw."""
     job = accuracy_work(x, None).now()
     if job is None or job.finished or not job.done or job.value is None or not job.value.pruned:
         return
@@ -64,14 +64,14 @@ def await_last_answers(x: Experiment) -> None:
 
 
 def gradients_given_up(x: Experiment) -> bool:
-    """Whether the estimates' gradients were stopped, failed or were never begun."""
+    """Returns whether the estimates' gradients were stopped, failed or were never begun."""
     job = gradients_work(x).now()
     return job is None or job.state in ("cancelled", "failed")
 
 
 def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
-    """The estimates there are, and the slot whose end brings others; what they are made from is measured once nothing
-    else is: the orders first, without which a slider's first move would say nothing."""
+    """Returns the estimates so far, and the slots whose end brings others. Starts the measurements that they need once
+    nothing else is under way: the orders first, without which a slider's first move would show nothing."""
     is_idle = not moving() and not under_way(MEASURING) and not _begins_an_order(x, known)
     if x.judged.greedy:
         return Estimates(), []
@@ -88,8 +88,8 @@ def _begins_an_order(x: Experiment, known: Evidence) -> bool:
 
 
 def latest_estimates() -> tuple[Estimates, list[str]]:
-    """The estimates that were read last, and their slot where others are being read: from one look, so that none come
-    in between unseen. Lines of other experiments are none of theirs."""
+    """Returns the estimates read last, and their slot if others are being read: from one snapshot, so that none arrive
+    in between unseen. Lines of other experiments are excluded."""
     job = jobs().snapshot("estimates")
     found = job.value if job is not None and job.value is not None else Estimates()
     return found, ["estimates"] if job is not None and not job.finished else []

@@ -1,7 +1,7 @@
-"""What pruning would do at the levels around the present ones, estimated without a forward pass, and in words.
+"""The effect of pruning at the neighboring levels, estimated without a forward pass, also as text.
 
-No streamlit here. An estimate is a `Level`, drawn in series of its own: nothing here is an accuracy that was measured,
-but for `Line.measured`.
+No streamlit here. An estimate is a `Level`, drawn in its own series: nothing here is a measured accuracy,
+except `EstimateLine.measured`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ COLUMNS = ["level", "estimated", "low", "high", "trusted"]
 @dataclass(frozen=True)
 class Level:
     """The estimate at one level: accuracy 0-1, the absolute error to expect (None: unknown), whether to trust it.
-    `shown`: whether it may stand as a figure; where not, it is said in words (`trust`)."""
+    `shown`: whether it may be shown as a figure; if not, it is described as text (`trust`)."""
 
     estimated: float
     error: float | None
@@ -50,7 +50,7 @@ class EstimateLine:
 
 @dataclass(frozen=True)
 class Estimates:
-    """The lines through an experiment; `has_gradients`: what estimates are made from is stored."""
+    """The lines through an experiment; `has_gradients`: the gradients of the estimates are stored."""
 
     heads: EstimateLine = EstimateLine()
     ffns: EstimateLine = EstimateLine()
@@ -58,23 +58,25 @@ class Estimates:
     has_gradients: bool = False
 
     def line(self, x: Experiment, axis: Axis) -> EstimateLine:
-        """The line along the axis, an empty one where it is of another experiment."""
+        """Returns the line along the axis, an empty one if it is of another experiment."""
         return line if (line := getattr(self, axis)).of == x.curve_key(axis) else EstimateLine()
 
 
 def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimates:
-    """The Estimates from what is stored; runs no model."""
+    """Returns the Estimates from stored results; runs no model."""
     found, orders = gradients(x.target, x.questions).stored(session), x.orders(known)
     if found is None:
         return Estimates()
     lines = {
-        axis: _line(x, axis, orders, found, session) for axis in LEVELS if not x.at(axis, 1000).pruning.missing(known)
+        axis: _estimate_line(x, axis, orders, found, session)
+        for axis in LEVELS
+        if not x.at(axis, 1000).pruning.missing(known)
     }
     return Estimates(**lines, has_gradients=True)
 
 
-def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
-    """The line along the axis, corrected by what is stored of its own masks alone."""
+def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
+    """Returns the line along the axis, corrected only by stored results of the same masks."""
     levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
     masks = {permille: x.at(axis, permille).pruning.mask(orders) for permille in levels}
     n_pruned, first, place_of = np.unique(
@@ -101,7 +103,7 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: 
 
 
 def counts(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = STEPS_PERMILLE) -> dict[int, int]:
-    """How many heads or FFNs are pruned in all, or layers dropped by level, at each level of the axis."""
+    """Returns how many heads or FFNs are pruned in all, or layers dropped by level, at each level of the axis."""
     if axis == "layers":
         return {permille: n_pruned(permille, x.shape.n_layers) for permille in levels}
     n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
@@ -110,13 +112,13 @@ def counts(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = S
     if order is None:
         n_typed, n_left = int(typed.sum()), n - int(kept.sum())
         return {permille: min(max(n_pruned(permille, n), n_typed), n_left) for permille in levels}
-    gone = np.append(0, (~kept[order]).cumsum())  # of the first so many of the order, those that are not kept
-    typed_behind = np.append(typed[order][::-1].cumsum()[::-1], 0)  # of the typed ones, those behind them
-    return {permille: int((gone + typed_behind)[n_pruned(permille, n)]) for permille in levels}
+    gone = np.append(0, (~kept[order]).cumsum())  # of the first 0, 1, ... of the order, those that are not kept
+    typed_after = np.append(typed[order][::-1].cumsum()[::-1], 0)  # of the typed ones, those after them
+    return {permille: int((gone + typed_after)[n_pruned(permille, n)]) for permille in levels}
 
 
 def counted(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = STEPS_PERMILLE) -> dict[int, str]:
-    """The same in words, such as "12 of 32 heads"; "about" where the missing ranking may have named parts first."""
+    """Returns the same as text, such as "12 of 32 heads"; "about" if a missing order may prune named components."""
     n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
     edits = x.pruning.typed
     is_named = axis != "layers" and not all(np.all(getattr(of, axis)) for of in (edits.prune, edits.keep))
@@ -126,8 +128,8 @@ def counted(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = 
 
 
 def pruned_in_words(x: Experiment, known: Evidence, mask: Mask | None) -> str:
-    """Such as "19 of 48 heads, 2 of 6 FFNs pruned"; while a ranking is missing (no `mask`), how many each level prunes,
-    and which ranking that is."""
+    """Returns text such as "19 of 48 heads, 2 of 6 FFNs pruned"; while a ranking is missing (no `mask`), how many each
+    level prunes, and which ranking that is."""
     if mask is not None:
         return mask_in_words(x.shape, mask)
     levels: dict[Axis, int] = {axis: x.pruning.level(axis) for axis in LEVELS}
@@ -137,7 +139,7 @@ def pruned_in_words(x: Experiment, known: Evidence, mask: Mask | None) -> str:
 
 
 def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dict[int, str]:
-    """{percent: what is known of that level without measuring it}, such as "12 of 32 heads · estimate 41 % ± 3"."""
+    """Returns {percent: text about that level without measuring it}, such as "12 of 32 heads · estimate 41 % ± 3"."""
     said = {}
     for permille, words in counted(x, axis, known).items():
         if permille in line.measured:
@@ -149,25 +151,25 @@ def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dic
 
 
 def short(level: Level) -> str:
-    """Such as "41 % ± 3", "41 %, unchecked", "not to be trusted"."""
+    """Returns text such as "41 % ± 3", "41 %, unchecked", "unreliable"."""
     if not level.shown:
-        return "not to be trusted"
+        return "unreliable"
     value = whole_percent(level.estimated)
     return f"{value}, unchecked" if level.error is None else f"{value} ± {100 * level.error:.0f}"
 
 
 def trust(line: EstimateLine, permille: int) -> str:
-    """Whether to believe the line's estimate at a level, and how that is known, in a sentence."""
+    """Describes whether the line's estimate at a level is reliable, and why."""
     level = line.estimated[permille]
     if not level.shown:
-        return f"The estimate without a forward pass is **not to be trusted**: {_doubt(line, level)}."
+        return f"The estimate without a forward pass is **unreliable**: {_describe_doubt(line, level)}."
     if level.error is None:
         return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, on both sides of it."
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
 
 
 def in_words(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool = True) -> str:
-    """What the dashed line is and how far to believe it where the slider is, or why there is none and what to do."""
+    """Describes the dashed line and its reliability at the slider's position, or why there is none and what to do."""
     if x.judged.greedy:
         return "No estimates: this task is judged by greedy decoding, which does not follow from log-likelihoods."
     if permille not in line.estimated:
@@ -188,24 +190,24 @@ def in_words(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool =
     elif level.shown:
         words += f"; here {short(level)}. {trust(line, permille)}"
     else:
-        words += f"; none here: {_doubt(line, level)}."
+        words += f"; none here: {_describe_doubt(line, level)}."
     return f"{words} Left out at {left_out} of {len(line.estimated)} levels.{more}" if left_out else words
 
 
 def line_frame(line: EstimateLine) -> pd.DataFrame:
-    """One row a level, shares 0-1, nan where the estimate is not to be shown; `low` and `high` are the error to expect,
-    nan where that is unknown."""
+    """Returns one row per level, shares 0-1, nan where the estimate is not to be shown; `low` and `high` are the error
+    to expect, nan where that is unknown."""
     return pd.DataFrame([_row(*each) for each in line.estimated.items()], columns=COLUMNS)
 
 
 def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame:
-    """The estimate at `permille`, drawn at another level where the curve runs along the other axis; one row or none."""
+    """Returns the estimate at `permille`, drawn at another level if the curve runs along another axis; 0 or 1 rows."""
     level = line.estimated.get(permille)
     rows = [_row(permille, level)] if level is not None and level.shown else []
     return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)
 
 
-def _doubt(line: EstimateLine, level: Level) -> str:
+def _describe_doubt(line: EstimateLine, level: Level) -> str:
     if level.error is not None:
         limit = f"more than {100 * TRUSTED_ERROR:.0f}"
         return f"expected to be {100 * level.error:.1f} points off, {limit}, going by the measured levels"

@@ -1,4 +1,4 @@
-"""What the Prune screen measures: an `Experiment`, and its measurements.
+"""The settings of the Prune screen, an `Experiment`, and its measurements.
 
 No streamlit here: everything can be tested as plain functions.
 """
@@ -39,7 +39,7 @@ from pages.ui.page.defaults import RANKING_QUESTIONS, SAMPLE
 from pages.ui.page.tables import level_percent
 
 LEVELS_PERMILLE = range(0, 1001, 100)
-Curve = dict[int, tuple[Mask, Answers]]  # by level, of the levels with enough answers
+Curve = dict[int, tuple[Mask, Answers]]  # by level, for the levels with enough answers
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,15 @@ class AnswersSoFar:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One setting of all controls.
+    """One setting of all controls."""
 
-    `judged` are the questions accuracy is measured on (validation), `train` those importance is measured on (None until
-    they are rendered). Measuring stops early where the accuracy's 95 % interval is within `width` points either way (0:
-    never).
-    """
-
-    target: Target
-    data_dir: str | None
-    judged: Requests
-    train: Requests | None
-    limit: int
-    pruning: Pruning
-    width: int = 0
+    target: Target  # the model
+    data_dir: str | None  # folder of task data
+    judged: Requests  # questions that accuracy is measured on (validation)
+    train: Requests | None  # questions that importance is measured on; None until they are rendered
+    limit: int  # the most questions asked
+    pruning: Pruning  # levels, order and mask
+    width: int = 0  # stop once the accuracy's 95 % interval is within this many points either way (0: never)
 
     @property
     def shape(self) -> ModelShape:
@@ -83,26 +78,26 @@ class Experiment:
 
     @property
     def criterion(self) -> str:
-        """By what heads and FFNs are scored (engine.importance.criteria.CRITERIA): what the ranking goes by, or
-        importance where it goes by none of them."""
+        """Returns the criterion that scores heads and FFNs (engine.importance.criteria.CRITERIA): that of the order, or
+        importance if the order needs none."""
         return self.pruning.ranking.name if self.pruning.ranking.name in CRITERIA else "importance"
 
     @property
     def base_key(self) -> str:
-        """Changes with the model, its precision and the task; not with what is pruned."""
+        """Returns a key that changes with the model, its precision and the task; not with the pruning."""
         return f"{self.target} {self.judged.task} {self.judged.source}"
 
     @property
     def key(self) -> str:
-        """Changes with anything that changes what is measured."""
+        """Returns a key that changes with anything that changes the measurement."""
         return f"{self.base_key} {self.limit} {self.pruning} {self.width}"
 
     def curve_key(self, axis: Axis) -> str:
-        """Changes with anything that changes the curve over one axis: not with that axis's own level."""
+        """Returns a key that changes with anything that changes the curve over one axis, so not with its own level."""
         return f"{axis} {self.at(axis, 0).key}"
 
     def enough(self, answers: Answers) -> bool:
-        """Whether these answers are enough: to all questions, or to as many as the chosen width takes."""
+        """Returns whether these answers are enough: to all questions, or to the number that the chosen width takes."""
         if len(answers) >= self.questions.n:
             return True
         if not self.width or len(answers) < MIN_QUESTIONS:
@@ -111,58 +106,58 @@ class Experiment:
         return 50 * (high - low) <= self.width
 
     def settled(self, found: AnswersSoFar) -> bool:
-        """Whether the pruned model has enough answers, and the full model has answered the same questions."""
+        """Returns whether the pruned model has enough answers, and the full model has answered the same questions."""
         full, pruned = found.full, found.pruned
         return full is not None and pruned is not None and self.enough(pruned) and len(full) >= len(pruned)
 
     def n_taken(self, found: AnswersSoFar) -> int:
-        """How many questions the accuracy is over, or will be."""
+        """Returns how many questions the accuracy is over, or will be."""
         return len(found.pruned) if found.pruned is not None and self.settled(found) else self.questions.n
 
     def answers(self, mask: Mask, least: int = 0) -> Measurement[Answers]:
-        """The answers under a mask, complete as soon as they are enough, or `least` so many."""
+        """Returns the measurement of the answers under a mask, complete when enough, with at least `least`."""
         every = evaluation(self.target, self.questions, mask)
         return every.until(lambda found: len(found) >= least if least else self.enough(found), self.width, least)
 
     def workload(self, mask: Mask | None) -> Workload:
-        """The work of all answers under a mask; under none if it is not known."""
+        """Returns the workload of all answers under a mask; of the full model if it is not known."""
         share = 1.0 if mask is None else kept_share(mask)
         return Workload({"forward": all_characters(self.questions) * share})
 
     def evidence(self, wanted: Collection[str], n_layers: int = 0) -> Measurement[Evidence]:
-        """The scores that are wanted, as the ranking has them (engine.importance.rankings_of.NEEDS)."""
+        """Returns the measurement of the `wanted` scores of the order (engine.importance.rankings_of.NEEDS)."""
         ranking = self.pruning.ranking
         return evidence(self.target, self.task, ranking, wanted, n_layers, self.data_dir, self.train)
 
     @property
     def shown_evidence(self) -> Measurement[Evidence]:
-        """What the ranking goes by, and the scores of the criterion in any case, as the screen shows them."""
+        """Returns the measurement of the order's scores and those of the criterion, which the screen shows."""
         return self.evidence({*PARTS, *NEEDS[self.pruning.ranking.name]}, self.pruning.n_layers_dropped)
 
     def known(self, session: Session) -> Evidence:
-        """What is stored of it; nothing until the train questions are rendered, which takes long."""
+        """Returns the stored scores; none until the train questions are rendered, which takes long."""
         return (None if self.train is None else self.shown_evidence.so_far(session)) or Evidence()
 
     def at(self, axis: Axis, permille: int) -> "Experiment":
-        """The same experiment with the level of one axis changed."""
+        """Returns the same experiment with the level of one axis changed."""
         return replace(self, pruning=self.pruning.at(axis, permille))
 
     def mask(self, known: Evidence) -> Mask | None:
-        """The mask of the levels and the typed one; None while a ranking it needs is not known."""
+        """Returns the mask of the levels and the typed one; None while an order it needs is not known."""
         return self.pruning.known_mask(self.shape, known)
 
     def by_levels(self, known: Evidence) -> Mask:
-        """What is pruned by the levels alone; nothing while a ranking they need is not known."""
+        """Returns the mask of the levels alone; nothing pruned while an order they need is not known."""
         if self.pruning.missing(known):
             return Mask.full(self.shape)
         return self.pruning.by_levels(self.orders(known))
 
     def orders(self, known: Evidence) -> Orders:
-        """The orders as far as they are known."""
+        """Returns the orders as far as they are known."""
         return orders_from(self.shape, self.pruning.ranking, known)
 
     def order(self, axis: Axis, known: Evidence) -> np.ndarray | None:
-        """Flat indices of heads or FFNs, or layers, first to go first; None while that is not known."""
+        """Returns flat indices of heads or FFNs, or layers, first pruned first; None while unknown."""
         if axis == "layers":
             return None if known.layers is None or len(known.layers) < self.shape.n_layers else known.layers
         if known.missing(self.pruning.ranking.name, axis == "heads", axis == "ffns"):
@@ -171,7 +166,7 @@ class Experiment:
 
 
 def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measurement[AnswersSoFar]:
-    """The AnswersSoFar: the full model's, then the ranking if the `mask` is not known without it, then the pruned
+    """Returns the AnswersSoFar: the full model's, then the order if the `mask` is not known without it, then the pruned
     model's. With a width both stop early, and the full model answers at least the questions of the pruned one. Of a
     `second` model, which this names, the full model's come last."""
     n, full, at = x.questions.n, Mask.full(x.shape), x.pruning
@@ -211,7 +206,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
 
 
 def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LEVELS_PERMILLE) -> Measurement[Curve]:
-    """The Curve over one axis at these levels, in this order, the others as they are; `known` is read already."""
+    """Returns the Curve over one axis at these levels, in this order, the others unchanged; `known` is already read."""
     last = x.at(axis, 1000).pruning
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Curve]:
@@ -238,7 +233,7 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
 
 
 def request(x: Experiment, found: AnswersSoFar) -> Evaluate:
-    """The request that measures the same and finds what is stored here."""
+    """Returns the equivalent request, which finds the same stored results."""
     n = x.n_taken(found)
     return Evaluate(
         **of_model(x.target), **of_task(x.task), **of_pruning(x.pruning), task_data=x.data_dir,

@@ -24,16 +24,16 @@ HELP = (
     "A published value is lm-evaluation-harness 0.3's, of all questions of the task."
 )
 ESTIMATE_HELP = (
-    "To first order: log-likelihoods of the full model less the gradients of what is pruned, then corrected by what "
-    "was measured at other levels. No forward pass."
+    "To first order: log-likelihoods of the full model less the gradients of the pruned components, corrected by "
+    "levels that were measured. No forward pass."
 )
 
 
 def accuracy_figure(
     title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool, published: str = ""
 ) -> None:
-    """Draws the accuracy so far, its change against the full model, how sure both are (`is_full`: no pruning), and what
-    was `published` of the full model, in words."""
+    """Draws the accuracy so far, its change against the full model, how certain both are (`is_full`: no pruning), and
+    what was `published` of the full model, as text."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
     value, delta, share, clear, few = "…", "not measured yet", 0.0, False, True
@@ -56,7 +56,7 @@ def accuracy_figure(
         lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
     if published:
         lines.append(published)
-    # what is lost is orange and what is gained blue, as on every screen
+    # losses are orange and gains blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
     _draw_number(title, value, delta, few, delta_color=colour, delta_arrow=arrow)
     st.markdown("  \n".join(lines), help=HELP)
@@ -67,16 +67,16 @@ def estimate_figure(title: str, line: EstimateLine, permille: int, pruned_in_wor
     source: "stored", "estimate", or "unknown"."""
     state = "unknown"
     if permille in line.measured:
-        value, what, about = percent(line.measured[permille]), "measured before", "Let go to see it in full."
+        value, what, about = percent(line.measured[permille]), "measured before", "Release to see it in full."
         state = "stored"
     elif permille in line.estimated and line.estimated[permille].shown:
         estimated = line.estimated[permille].estimated
         value, what, about = f"≈ {whole_percent(estimated)}", "estimate, not measured", trust(line, permille)
         state = "estimate"
     elif permille in line.estimated:
-        value, what, about = "…", "not measured yet", f"{trust(line, permille)} Let go to measure it."
+        value, what, about = "…", "not measured yet", f"{trust(line, permille)} Release to measure it."
     else:
-        value, what, about = "…", "not measured yet", "Let go to measure it."
+        value, what, about = "…", "not measured yet", "Release to measure it."
     grey = state != "stored" or total < MIN_QUESTIONS
     _draw_number(title, value, what, grey, delta_color="off", delta_arrow="off")
     st.markdown(f"{pruned_in_words}  \n{about}", help=ESTIMATE_HELP)
@@ -89,7 +89,8 @@ def _draw_number(title: str, value: str, delta: str, grey: bool, **look: Any) ->
 
 
 def in_words(result: Accuracy, total: int) -> list[str]:
-    """Lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalised score"."""
+    """Returns lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalised
+    score"."""
     interval = f"95 % interval **{percents(result.ci_low, result.ci_high)}**"
     norm = f"{percent(result.acc_norm)} by length-normalised score"
     if not math.isnan(result.perplexity):
@@ -98,7 +99,7 @@ def in_words(result: Accuracy, total: int) -> list[str]:
 
 
 def cut_in_words(answers: Answers) -> list[str]:
-    """That questions did not fit the model's window, in one line; none where all do."""
+    """Returns one line on questions that did not fit the model's window; [] if all do."""
     n = int((answers.n_cut > 0).sum())
     if not n:
         return []
@@ -106,12 +107,12 @@ def cut_in_words(answers: Answers) -> list[str]:
 
 
 def change_in_words(change: Paired) -> str:
-    """Such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", and from how many questions that follows; in lines."""
+    """Returns lines such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", with the gained and lost questions."""
     counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
     low, high = (100 * end for end in change_interval(change))
     signed = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
     if change.n < MIN_QUESTIONS:
-        return f"{counted}  \nToo few questions to tell a change from chance"
+        return f"{counted}  \nToo few questions to distinguish a change from chance"
     if not change.is_clear:
         return f"{counted}  \n**No detectable change**: anything from {signed} points fits"
     share = 100 * (change.gained - change.lost) / change.n
@@ -120,7 +121,7 @@ def change_in_words(change: Paired) -> str:
 
 
 def component_tables(heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
-    """Draws what the map and the bars show as two tables, the most important first."""
+    """Draws the data of the map and the bars as two tables, the most important first."""
     columns = {
         "name": "Name",
         "score": "Importance",

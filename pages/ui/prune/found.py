@@ -1,4 +1,4 @@
-"""What one run of the Prune screen finds in the store of an experiment."""
+"""The stored results of an experiment, as found by one run of the Prune screen."""
 
 import pandas as pd
 
@@ -10,8 +10,8 @@ from pages.ui.prune.tables import curve_points
 
 
 class Found:
-    """What is stored of an experiment `x`: what is `known` of its ranking, its `mask` if that is enough, and the
-    answers. `second`: the name of its model, if that is the second one."""
+    """The stored results of an experiment `x`: the `known` scores of its order, its `mask` if they suffice, and the
+    answers. `second`: the name of the model, if it is the second one."""
 
     def __init__(self, x: Experiment, second: str = "") -> None:
         self.x, self.known = x, x.known(session())
@@ -20,7 +20,7 @@ class Found:
         self._points: dict[Axis, tuple[int, pd.DataFrame]] = {}
 
     def curve(self, axis: Axis) -> pd.DataFrame:
-        """The measured levels of the axis; nothing is read while a slider moves."""
+        """Returns the measured levels of the axis; nothing is read while a slider moves."""
         puts = store().n_puts
         if axis not in self._points or (self._points[axis][0] != puts and not dragging.moving()):
             self._points[axis] = puts, curve_points(curve(self.x, axis, self.known).so_far(session()) or {})

@@ -1,5 +1,5 @@
 // Heads as a map, or FFNs as bars: a click prunes one or restores it, with Shift all of its layer.
-const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
@@ -21,7 +21,7 @@ function begin(root, data) {
     const at = view.cells.indexOf(event.target.closest("button")), across = view.data.columns
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + across, ArrowUp: at - across,
                  Home: 0, End: view.cells.length - 1 }[event.key]
-    if (to === undefined) return // Enter and Space are clicks, with Shift where that is held
+    if (to === undefined) return // Enter and Space are clicks, with Shift if it is held
     event.preventDefault()
     const cell = view.cells[to]
     if (!cell) return
@@ -60,7 +60,7 @@ function build(view, shape) {
   grid.replaceChildren(...shown)
 }
 
-// Which parts are pruned: what Python said last, and what was clicked since.
+// Which components are pruned: Python's last state, and the clicks since.
 function prunedNow({ data, edits }) {
   const pruned = [...data.pruned]
   for (const edit of edits) for (const part of edit.parts) pruned[part] = edit.pruned
@@ -70,7 +70,7 @@ function prunedNow({ data, edits }) {
 function turn(view, at, layer) {
   const { data } = view, now = prunedNow(view)
   const parts = layer ? data.names.map((_, part) => part).filter(part => data.layers[part] === data.layers[at]) : [at]
-  const pruned = layer ? parts.some(part => !now[part]) : !now[at] // a layer goes as long as any of it is left
+  const pruned = layer ? parts.some(part => !now[part]) : !now[at] // a layer is pruned as long as any of it is left
   view.edits.push({ number: ++view.number, parts, pruned })
   paint(view)
   view.tell("edits", view.edits)

@@ -1,7 +1,7 @@
-"""The map of heads, and the FFNs beside it, as a control: a click prunes a part or restores it.
+"""The map of heads, and the FFNs next to it, as a control: a click prunes a component or restores it.
 
-What is clicked shows in the browser at once and is told to Python as edits, each with a number; what is not answered
-yet is told again with the next, so no click is lost however fast they come.
+A click shows in the browser at once and is reported to Python as an edit with a number; edits that are not confirmed
+yet are reported again with the next, so no click is lost however fast they come.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ HTML = """
 """
 _COMPONENT = component_of("head_map", HTML, Path(__file__).parent, "head_map")
 ON = "prune maps show"
-HELD_S = 6.0  # of clicks in a row: each has the page run anew, and the browser is that much behind
+HELD_S = 6.0  # for clicks in a row: each reruns the page, and the browser lags by that much
 TEXT = "prune_mask"  # where the edits are kept: the field, and so the address
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One click: the parts (flat indices) it was about, and whether they are pruned by it. Each has the next number."""
+    """One click: its components (flat indices), and whether it prunes them. Each has the next number."""
 
     number: int
     parts: tuple[int, ...]
@@ -45,8 +45,8 @@ class Edit:
 
 
 def draw_heads(frame: pd.DataFrame, words: str, title: str) -> None:
-    """Draws the map of heads of `pages.ui.prune.tables.head_frame`; `words` say the same to screen readers, `title`
-    what is shown."""
+    """Draws the map of heads of `pages.ui.prune.tables.head_frame`; `words` describe it to screen readers, `title`
+    names its scores."""
     known = _scores(frame["score"])
     top = max((score for score in known if score is not None), default=0.0) or 1.0
     # as in the picture: most heads score far below the best few; the root keeps them apart
@@ -57,7 +57,7 @@ def draw_heads(frame: pd.DataFrame, words: str, title: str) -> None:
 
 
 def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:
-    """Draws a bar an FFN of `pages.ui.prune.tables.ffn_frame`, each with its number."""
+    """Draws one bar per FFN of `pages.ui.prune.tables.ffn_frame`, each with its number."""
     known = _scores(frame["score"])
     there = [score for score in known if score is not None]
     low, high = min([0.0, *there]), max([0.0, *there])
@@ -69,7 +69,7 @@ def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:
 
 
 def apply_edits() -> None:
-    """Writes what was clicked since the last time into the field, which is drawn afterwards."""
+    """Writes the clicks since the last call into the field, which is drawn afterwards."""
     on = st.session_state.get(ON)
     if on is None:
         return
@@ -78,16 +78,16 @@ def apply_edits() -> None:
     try:
         edits = parse_edits(st.session_state.get(TEXT) or "", shape)
     except UsageError:
-        return  # the page says so instead of the map
+        return  # the page reports that instead of the map
     for what, n in (("heads", shape.n_heads_total), ("ffns", shape.n_layers)):
-        for edit in _told(_key(what), n):
-            edits = edits.with_named(_named(shape, what, edit.parts), edit.pruned, below)
+        for edit in _new_edits(_key(what), n):
+            edits = edits.with_named(_mask_of_parts(shape, what, edit.parts), edit.pruned, below)
             st.session_state[f"{_key(what)} seen"] = edit.number
             write(TEXT, edits.text(), HELD_S)
 
 
 def click_on(shape: ModelShape, below: Mask) -> None:
-    """Remembers what the next clicks are on: a model of `shape`, of which the levels prune `below`."""
+    """Remembers the subject of the next clicks: a model of `shape`, of which the levels prune `below`."""
     st.session_state[ON] = shape, below
 
 
@@ -102,7 +102,7 @@ def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> N
 
 
 def _scores(values: pd.Series) -> list[float | None]:
-    """The scores, None where there is none."""
+    """Returns the scores, None where missing."""
     return [None if np.isnan(value) else float(value) for value in values]
 
 
@@ -110,8 +110,8 @@ def _key(what: str) -> str:
     return f"prune_{what}_map"
 
 
-def _told(key: str, n: int) -> Sequence[Edit]:
-    """The edits that the browser told last and that were not applied yet, made safe, in order."""
+def _new_edits(key: str, n: int) -> Sequence[Edit]:
+    """Returns the edits that the browser reported last and that were not applied yet, validated, in order."""
     said: Any = (st.session_state.get(key) or {}).get("edits") or []
     seen, found = st.session_state.get(f"{key} seen", 0), []
     for one in said if isinstance(said, list) else []:
@@ -125,7 +125,7 @@ def _told(key: str, n: int) -> Sequence[Edit]:
     return sorted(found, key=lambda edit: edit.number)
 
 
-def _named(shape: ModelShape, what: str, parts: Sequence[int]) -> Mask:
+def _mask_of_parts(shape: ModelShape, what: str, parts: Sequence[int]) -> Mask:
     heads, ffns = np.ones(shape.n_heads_total, bool), np.ones(shape.n_layers, bool)
     (heads if what == "heads" else ffns)[list(parts)] = False
     return Mask.from_arrays(heads.reshape(shape.n_layers, shape.n_heads), ffns)

@@ -1,4 +1,4 @@
-"""The Prune screen's work for the worker: what measures an experiment, its ranking, its estimates and its curve."""
+"""The Prune screen's work for the worker: an experiment, its orders, its estimates and its curve."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,44 +20,44 @@ ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  
 
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
-    """What measures the experiment."""
+    """Returns the work that measures the experiment."""
     return Work("accuracy", "Accuracy", accuracies(x, mask), while_seen=True)
 
 
 def gradients_work(x: Experiment) -> Work[Any]:
-    """What measures what estimates are made from, after everything else; the store keeps it, not the job."""
+    """Returns the work that measures the estimates' gradients, after everything else; only the store keeps them."""
     found = deferred(x.target, ("gradients", x.questions), lambda session: gradients(x.target, x.questions))
     return Work("gradients", f"Estimates of {x.task.name}", found.map(lambda found: None), 3, while_seen=True)
 
 
 def ranking_work(x: Experiment, axis: Axis) -> Work[Evidence]:
-    """What measures the order of one axis, so that it is known before its slider moves."""
+    """Returns the work that measures the order of one axis, so that it is known before its slider moves."""
     wanted = Evidence().missing(x.pruning.ranking.name, axis == "heads", axis == "ffns")
     return Work(ORDERS[axis], f"Ranking {NOUNS[axis]}", x.evidence(wanted), 2, True, forecast(x))
 
 
 def importance_work(x: Experiment) -> Work[Evidence]:
-    """What scores all heads and FFNs for the task."""
+    """Returns the work that scores all heads and FFNs for the task."""
     return Work("importance", CRITERIA[x.criterion].label, x.evidence(PARTS), 1, takes=forecast(x))
 
 
 def curve_work(x: Experiment, axis: Axis, known: Evidence, slot: str = "curve", title: str = "Curve") -> Work[Curve]:
-    """What measures every tenth of one level."""
+    """Returns the work that measures every tenth of one level."""
     return Work(slot, title, curve(x, axis, known), 1, takes=forecast(x))
 
 
 def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
-    """What reads the stored estimates; again when something was stored."""
+    """Returns the work that reads the stored estimates; again when something was stored."""
     read = partial(read_estimates, x, known, session())
     return Work("estimates", "Estimates", Action.of(f"{x.key} {store().n_puts}", read), 1)
 
 
 def questions_work(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[Requests]:
-    """What renders the questions of a task; finished at once if they are stored."""
+    """Returns the work that renders the questions of a task; finished at once if they are stored."""
     render = partial(get_requests, task, data_dir, store())
     return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render), priority)
 
 
 def forecast(x: Experiment) -> Callable[[], None] | None:
-    """The `takes` of work on train questions: not known until they are rendered, which a page must not wait for."""
+    """Returns the `takes` of work on train questions, unknown until they are rendered: a page must not wait for it."""
     return None if x.train is not None else lambda: None

@@ -1,4 +1,4 @@
-"""The Prune screen's idle work: the levels around the one that is set, measured while nothing else is under way."""
+"""The Prune screen's idle work: the levels around the present one, measured while nothing else is under way."""
 
 import math
 import time
@@ -13,23 +13,22 @@ from pages.ui.prune.experiment import LEVELS_PERMILLE, Curve, Experiment, curve
 from pages.ui.prune.jobs import ORDERS
 
 SLOT = "neighbours"
-PRIORITY = 5  # behind everything
-WAIT_S = 1.5  # after the last movement: whoever is about to move on is not disturbed
+PRIORITY = 5  # after everything else
+WAIT_S = 1.5  # after the last movement, so as not to disturb the next one
 OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "estimates", "cost", "questions",
           "train questions", "perplexity", "second model", "curve of the second model")  # fmt: skip
 
 
 @dataclass
 class Idle:
-    """What one run of the page, at `since_s` on `time.monotonic`, leaves to be measured along one axis: `levels`, in
-    this order."""
+    """The idle work that one run of the page leaves to be measured."""
 
-    x: Experiment
-    axis: Axis
-    known: Evidence
-    levels: tuple[int, ...]
-    since_s: float
-    drawn: bool = False
+    x: Experiment  # the experiment
+    axis: Axis  # whose level varies
+    known: Evidence  # its scores so far
+    levels: tuple[int, ...]  # to be measured, in this order
+    since_s: float  # when the page ran (time.monotonic)
+    drawn: bool = False  # a page with it has been drawn
 
     @property
     def work(self) -> Work[Curve]:
@@ -38,12 +37,12 @@ class Idle:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is something left that can be measured now."""
+        """Returns whether something is left that can be measured now."""
         job = self.work.now()
         return bool(self.levels) and (job is None or not job.finished)
 
     def look_in(self) -> None:
-        """What the page calls each time it draws: from the second time on, which is a timer's and not the user's, it
+        """Called by the page each time it draws: from the second time on, which is a timer's and not the user's, it
         starts the work when nothing else is under way, in any tab."""
         busy = under_way((*OTHERS, SLOT))
         if self.drawn and self.wanted and not busy and time.monotonic() > self.since_s + WAIT_S:
@@ -51,7 +50,7 @@ class Idle:
         self.drawn = True
 
     def in_words(self) -> str:
-        """How the work stands, "" while there is none."""
+        """Returns the work's progress as text, "" while there is none."""
         job = self.work.now()
         if job is None or job.finished or not job.total:
             return ""
@@ -59,9 +58,9 @@ class Idle:
 
 
 def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iterable[float]) -> tuple[int, ...]:
-    """The levels of the 10 % grid that are not `measured` (0-1), nearest first, as many as are within the budget of
-    background work; none if that takes a ranking that is not known, or a model that is not in memory: idle work is to
-    measure, not to prepare."""
+    """Returns the levels of the 10 % grid that are not `measured` (0-1), nearest first, up to the budget of background
+    work; none if that needs an order that is not known, or a model that is not in memory: idle work only measures, it
+    does not prepare."""
     if not in_memory(x.target.spec) or x.at(axis, 1000).mask(known) is None:
         return ()
     missing = {*LEVELS_PERMILLE} - {round(1000 * level) for level in measured}
@@ -72,6 +71,6 @@ def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iter
 
 
 def stop() -> None:
-    """Abandons the idle work: the user has something else in mind."""
+    """Abandons the idle work: the user has moved on."""
     if under_way([SLOT]):
         jobs().drop(SLOT)

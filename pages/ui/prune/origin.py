@@ -1,4 +1,4 @@
-"""Where the Prune screen's numbers come from: the request, and the measurements."""
+"""The source of the Prune screen's numbers: the request, and the measurements."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from pages.ui.prune.experiment import AnswersSoFar, Experiment, curve, request
 
 
 def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> Origin:
-    """The origin of an experiment's figures and of its curve over `axis`."""
+    """Returns the origin of an experiment's figures and of its curve over `axis`."""
     mask, measurements = x.mask(known), dict[str, Measurement[Any]]({"Full model": x.answers(Mask.full(x.shape))})
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
@@ -27,7 +27,7 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> O
 
 
 def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str]:
-    """The large figure and what stands under it."""
+    """Returns the large figure and the text under it."""
     if not found.pruned:
         return [pruned]
     says = [f"**{percent(accuracy(found.pruned).acc)}** of the questions answered right", pruned]
@@ -36,6 +36,6 @@ def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str
         change = paired(found.full.correct, found.pruned.correct)
         says.insert(2, figure.change_in_words(change))
         says.insert(2, f"Full model: {percent(accuracy(found.full).acc)}")
-    if beside := published.in_words(x.target, x.task):
-        says.append(beside)
+    if known := published.in_words(x.target, x.task):
+        says.append(known)
     return says

@@ -1,4 +1,5 @@
-"""The parts of the Prune screen that follow its sliders: figure, curve, map and bars, and what is left to measure."""
+"""The parts of the Prune screen that follow its sliders: figure, curve, map and bars, and the measurements still
+missing."""
 
 from dataclasses import replace
 from functools import partial
@@ -38,7 +39,7 @@ CLICKS = (
 
 @st.fragment
 def draw_levels(screen: PruneScreen) -> None:
-    """The sliders and what follows them. While one moves this alone runs, and nothing is read or measured for it."""
+    """Draws the sliders and the parts that follow them. Only this runs in a drag; nothing is read or measured then."""
     *places, mask_at = st.columns(4, gap="small")
     labels = zip(LEVELS.items(), places, strict=True)
     fields: dict[Axis, Field] = {axis: draw_field(at, f"prune_{axis}", label) for (axis, label), at in labels}
@@ -47,7 +48,7 @@ def draw_levels(screen: PruneScreen) -> None:
     if fields["layers"].percent:  # at 0 there is nothing to choose
         layers_by = choose_layers_by("prune", mask_at)
     if not screen.whole and (screen.shown is None or not dragging.moving()):
-        st.rerun()  # something is set: the whole page has to know
+        st.rerun()  # a control is set: the whole page needs it
     with st.container(horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(width="content")
     story_at = st.container()
@@ -59,17 +60,17 @@ def draw_levels(screen: PruneScreen) -> None:
             shown = screen.shown = screen.look(percent, typed, layers_by)
         if dragging.moving():
             dragging.let_go_of(shown.x)
-        with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
+        with figure_at:  # before all else: otherwise the figure would be queued after other drawings
             slots = ["accuracy", "train questions"]
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
-            with st.container(key="prune_example"):  # a slide leaves it out
+            with st.container(key="prune_example"):  # hidden on a slide
                 st.markdown(example_in_words(shown.x, shown.measured))
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
-    finally:  # the sliders are there while the rest is waited for
+    finally:  # the sliders are drawn while the rest is waited for
         for axis, field in fields.items():
             draw_slider(field, LEVEL_HELP[axis], True, {} if shown is None else shown.texts(axis))
     assert shown is not None
@@ -94,7 +95,7 @@ def draw_levels(screen: PruneScreen) -> None:
 
 
 def draw_second(screen: PruneScreen, shown: PruneResult) -> None:
-    """The perplexity of a text, or how its measuring stands; nothing is read while a slider moves."""
+    """Draws the perplexity of a text, or its progress; nothing is read while a slider moves."""
     text = chosen_text("prune", perplexity.TEXT)
     if dragging.moving():
         perplexity.let_go_of(shown, text)
@@ -104,7 +105,7 @@ def draw_second(screen: PruneScreen, shown: PruneResult) -> None:
 
 
 def draw_result(shown: PruneResult) -> None:
-    """The figure, redrawn while it is measured, or what is known of where the hand is."""
+    """Draws the figure, again while it is measured, or the preview at the slider's position."""
     if axes := dragging.moving():
         x = shown.at_hand()
         line = shown.estimates.line(x, axes[0])
@@ -120,20 +121,20 @@ def draw_result(shown: PruneResult) -> None:
     measured, x = shown.measured, shown.x
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
-    pruned, beside = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
-    accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, beside)
+    pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
+    accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
     if (work := accuracy_work(x, shown.mask)).now() is not None:
         work.line()
     elif not x.settled(shown.stored) and not shown.postponed:
-        st.caption("Another tab has taken over the measuring. Change any control to go on here.")
+        st.caption("Another tab is using the worker. Change any control to continue here.")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
         draw_stopped(x, measured)
 
 
 def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
-    """Says that the chosen width is reached, and offers to go on."""
+    """Reports that the chosen width is reached, and offers to continue."""
     taken = f"Stopped after {x.n_taken(measured):,} of {x.questions.n:,} questions"
     st.caption(f"{taken}: the interval is within ± {x.width} points.")
     all_of_it = replace(x, width=0)
@@ -147,7 +148,7 @@ def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
 
 
 def draw_curve(shown: PruneResult, pictures: dict[str, Picture]) -> None:
-    """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
+    """Draws accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     measured, x, moving = shown.measured, shown.at_hand(), dragging.moving()
     about = "Which of the levels runs along the chart; the others stay where they are."
     axis = one_of(st.container(), "Curve over", LEVELS, "prune_axis", about, label_visibility="collapsed")
@@ -191,7 +192,7 @@ def draw_curve(shown: PruneResult, pictures: dict[str, Picture]) -> None:
 
 
 def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[str, pd.DataFrame]:
-    """The map of heads and the bars of FFNs, with what is pruned where the hand is; gives their tables."""
+    """Draws the map of heads and the bars of FFNs, pruned at the slider's position; returns their tables."""
     x = shown.at_hand()
     mask = x.mask(shown.known) if dragging.moving() else shown.mask
     heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
@@ -217,7 +218,7 @@ def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[st
 
 
 def draw_importance(shown: PruneResult) -> None:
-    """The job that scores what is not scored yet."""
+    """Draws the job that scores unscored components."""
     work, known = importance_work(shown.x), shown.known
     if not work.line() and (known.heads is None or known.ffns is None):
         help = "Heads by gradient, FFNs by leaving each out once."

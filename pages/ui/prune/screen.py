@@ -1,4 +1,5 @@
-"""What one run of the Prune screen knows: `PruneScreen`, what is set and drawn, and `PruneResult`, what was found."""
+"""The state of one run of the Prune screen: `PruneScreen`, its settings and drawings, and `PruneResult`, its
+results."""
 
 import time
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from pages.ui.prune.neighbours import Idle
 
 
 class PruneResult(Found):
-    """What the last run of the whole page found, and what it drew.
+    """The results and drawings of the last run of the whole page.
 
     `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `waits`: the slots
     whose end brings other estimates. `second`: the perplexity of a text. `beside`: the second model.
@@ -45,46 +46,45 @@ class PruneResult(Found):
 
     @property
     def can_estimate(self) -> bool:
-        """Whether what estimates are made from is still to be measured, and can be: not for a task that is decoded."""
+        """Returns whether the estimates' gradients are missing and can be measured: not for a task that is decoded."""
         x = self.x
         return not self.waits and not self.estimates.has_gradients and not x.judged.greedy and x.settled(self.stored)
 
     def at_hand(self) -> Experiment:
-        """The experiment at the levels where the hand has the sliders."""
+        """Returns the experiment at the sliders' present positions."""
         x = self.x
         for axis in LEVELS:
             x = x.at(axis, hand_level("prune", axis).permille)
         return x
 
     def texts(self, axis: Axis) -> dict[int, str]:
-        """What the slider of the axis says under each of its steps."""
+        """Returns the text under each step of the axis's slider."""
         return estimates.texts(self.x, axis, self.known, self.estimates.line(self.x, axis))
 
     @property
     def measured(self) -> AnswersSoFar:
-        """The answers so far: of this experiment's job, if it has one."""
+        """Returns the answers so far: of this experiment's job, if it has one."""
         return accuracy_work(self.x, self.mask).found or self.stored
 
 
 @dataclass
 class PruneScreen:
-    """What the controls above the sliders are set to, and what the run that set them has found and drawn. `whole`: the
-    whole page runs; afterwards it is the fragment with the sliders alone."""
+    """The settings of the controls above the sliders, and the results and drawings of the run that set them."""
 
-    setup: Setup
-    task: TaskSpec
-    limit: int
-    width: int
-    ranking: str
+    setup: Setup  # of the sidebar
+    task: TaskSpec  # the chosen task
+    limit: int  # the most questions asked
+    width: int  # where measuring stops early, in points (0: never)
+    ranking: str  # the pruning order
     postponed: bool  # nothing is measured before the browser has drawn this once
-    whole: bool = True
-    shown: PruneResult | None = None
-    since_s: float = field(default_factory=time.monotonic)
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    whole: bool = True  # the whole page runs, not only the fragment with the sliders
+    shown: PruneResult | None = None  # the last results
+    since_s: float = field(default_factory=time.monotonic)  # when the page ran
+    pictures: dict[str, Picture] = field(default_factory=dict)  # by title, for the downloads
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # by title, for the downloads
 
     def look(self, percent: Mapping[Axis, int], typed: str, layers_by: str) -> PruneResult:
-        """What is known at these levels; what is not is being measured, unless a slider is in the hand."""
+        """Returns the results at these levels; missing ones are being measured, unless a slider is dragged."""
         data_dir = self.setup.data_dir
         target = wait_for_model(self.setup)
         with errors_shown():
@@ -110,7 +110,7 @@ class PruneScreen:
 
 
 def idle_work(shown: PruneResult, since_s: float) -> Idle:
-    """The levels of the axis that was moved last which are still to be measured once nothing else is."""
+    """Returns the levels of the last moved axis that are still to be measured once nothing else is."""
     x = shown.x
     levels: dict[Axis, int] = {axis: x.pruning.level(axis) for axis in LEVELS}
     before, last = st.session_state.get("prune moved") or (levels, "heads")

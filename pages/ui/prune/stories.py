@@ -1,4 +1,4 @@
-"""One-click stories of the Prune screen: each sets the controls that a user has, and measures what is to be told."""
+"""One-click stories of the Prune screen: each sets the user's controls, and measures its claim."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
@@ -38,13 +38,19 @@ SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "pru
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most
-WITHOUT_EXAMPLES = ("demo_question", "piqa", "arc_easy", "boolq", "hellaswag")  # what they ask is not told by examples
+WITHOUT_EXAMPLES = (
+    "demo_question",
+    "piqa",
+    "arc_easy",
+    "boolq",
+    "hellaswag",
+)  # examples do not help with their questions
 HELP = "Each sets the controls, says what to expect and what came out. One more click closes it."
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Which tasks a story asks: one with solved examples, and one that needs none."""
+    """The tasks of a story: one with examples in the prompt, and one that needs none."""
 
     main: TaskSpec
     control: TaskSpec
@@ -52,8 +58,9 @@ class Cast:
 
 @dataclass(frozen=True)
 class Far:
-    """How far heads can go by importance: `lines`, full and pruned by level (permille), and what is `read` from them,
-    as on Sweeps. Of `n_heads` induction heads `n_left` are left at the `level` before the first detectable loss."""
+    """How far heads can go by importance: `lines`, full and pruned by level (permille), and the break point `read` from
+    them, as on Sweeps. Of `n_heads` induction heads `n_left` are left at the `level` before the first detectable
+    loss."""
 
     lines: dict[int, AccuracyWithout]
     read: BreakPoint
@@ -62,12 +69,12 @@ class Far:
 
     @property
     def level(self) -> int:
-        """In permille; 0 where nothing is read."""
+        """Returns the level in permille; 0 if no break point is read."""
         return 0 if self.read.reading else round(1000 * self.read.no_loss_up_to)
 
 
 def choose_story() -> str | None:
-    """Draws the row of stories; the one that is open."""
+    """Draws the row of stories; returns the open one."""
     hold(KEY)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption("Try", help=HELP, width="content")
@@ -77,8 +84,8 @@ def choose_story() -> str | None:
 
 
 def set_controls(setup: Setup) -> None:
-    """Sets the controls, before they are drawn, as the story has them that was clicked, once its heads are known; or
-    that a link names which says nothing else of them."""
+    """Sets the controls, before they are drawn, to those of the clicked story once its heads are known, or of a story
+    named by a link that sets no other controls."""
     state, story = st.session_state, st.session_state.get(KEY) or _in_link()
     state.setdefault(TO_SET, story is not None and not any(name in st.query_params for name in SET_BY_STORIES))
     if (level := state.pop(LEVEL, None)) is not None:
@@ -105,8 +112,8 @@ def set_controls(setup: Setup) -> None:
 
 
 def cast_of(setup: Setup) -> Cast | None:
-    """The tasks that this model can be asked, the one that is set first; None where there is none: the demo's are for
-    the model that comes with the app."""
+    """Returns the tasks that this model can be asked, the present one first; None if there are none: the demo's are
+    only for the model that comes with the app."""
     names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == (setup.spec.model == "demo")]
     state = st.session_state
     found = cast_from({name: task_info(name).needs for name in names}, state.get("prune_task"), state.get(MAIN))
@@ -116,32 +123,32 @@ def cast_of(setup: Setup) -> Cast | None:
 
 
 def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, str] | None:
-    """(the task that a story asks, the one that needs no examples) of the tasks in `needs` (name: TaskInfo.needs): the
-    first of `preferred` that takes something from its context, else one that needs examples. None where there are not
-    two."""
+    """Returns (the task of a story, the one that needs no examples) of the tasks in `needs` (name: TaskInfo.needs): the
+    first of `preferred` that needs its context, else one that needs examples. None with fewer than two such
+    tasks."""
     control = next((name for name in (*WITHOUT_EXAMPLES, *needs) if needs.get(name) == "nothing"), None)
     control = control or next((name for name in WITHOUT_EXAMPLES if not needs.get(name, "said")), None)
-    told = {name: need for name, need in needs.items() if need not in ("nothing", "reading") and name != control}
-    if control is None or not told:
+    usable = {name: need for name, need in needs.items() if need not in ("nothing", "reading") and name != control}
+    if control is None or not usable:
         return None
-    by_need = sorted(told, key=lambda name: told[name] != "examples")
-    main = next(name for name in (*preferred, *by_need) if name in told)
+    by_need = sorted(usable, key=lambda name: usable[name] != "examples")
+    main = next(name for name in (*preferred, *by_need) if name in usable)
     return main, control
 
 
 def heads_work(target: Target) -> Work[Removal]:
-    """What finds the induction heads."""
+    """Returns the work that finds the induction heads."""
     return Work("story heads", "Induction scores", found_heads(target), while_seen=True)
 
 
 def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
-    """What removes them, and as many others."""
+    """Returns the work that removes them, and the same number of others."""
     wanted = removal(x.target, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
     return Work("story", "Story", wanted, 1, while_seen=True)
 
 
 def far_work(x: Experiment) -> Work[Far]:
-    """What measures how far heads can go."""
+    """Returns the work that measures how far heads can be pruned."""
     nothing = parse_edits("", x.shape)
     ranking = Ranking("importance", n_questions=RANKING_QUESTIONS)
     of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), width=0, limit=min(x.limit, N_ASKED))
@@ -149,7 +156,7 @@ def far_work(x: Experiment) -> Work[Far]:
 
 
 def how_far(x: Experiment) -> Measurement[Far]:
-    """The accuracy at every tenth of the heads, the least important first."""
+    """Returns the measurement of the accuracy at every tenth of the heads, the least important first."""
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Far | None]:
         levels = yield from run.part(curve(x, "heads", Evidence()), counts=False)
@@ -168,7 +175,7 @@ def how_far(x: Experiment) -> Measurement[Far]:
 
 
 def _in_link() -> str | None:
-    """The story that the address names: by what its button says."""
+    """Returns the story that the address names by its button's label."""
     named = st.query_params.get(KEY)
     return next((story for story, label in STORIES.items() if label == named), None)
 

@@ -1,4 +1,4 @@
-"""A story as it is told on the Prune screen: what to expect, a small table of what came out, and whether it holds."""
+"""A story on the Prune screen: the expectation, a small table of results, and whether it holds."""
 
 import math
 from functools import partial
@@ -20,33 +20,33 @@ from pages.ui.prune.screen import PruneResult
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
 
 EXPECT = {
-    "heads": "what only the examples tell is lost.",
+    "heads": "answers that depend on the examples are lost.",
     "others": "little is lost. The figure shows the first of the draws.",
-    "control": "nothing is lost, as no example tells what is asked.",
+    "control": "nothing is lost, as no answer depends on the examples.",
     "far": "many heads can go, the least important first, before a loss is detectable.",
 }
-# of the task that the figure shows, by what it takes from its context, where that is known (TaskInfo.needs)
+# for the task that the figure shows, by its use of the context, if known (TaskInfo.needs)
 WITHOUT_THE_HEADS = {
     "examples": EXPECT["heads"],
-    "copying": "what is copied from the question itself is lost, examples or not.",
-    "reading": "some is lost: where heads that match prefixes carry what the passage says as well.",
+    "copying": "answers copied from the question itself are lost, with or without examples.",
+    "reading": "some is lost: where heads that match prefixes also carry the passage's content.",
     "nothing": "nothing is lost, as this task takes nothing from its context.",
 }
-NONE = "This model has no induction heads by the rule used here, so the story cannot be told: no head looks at what "
+NONE = "This model has no induction heads by the rule used here, so the story does not apply: no head looks at what "
 NONE += "followed a token's earlier copy with 0.3 of its attention."
-UNASKED = "No task that suits this model lies on this computer: give a task data folder, or see it on a text."
+UNASKED = "No task that suits this model is on this computer: give a task data folder, or see it on a text."
 TEXT = "Privet Drive, twice"
 TEXT_HELP = "Opens the Passage screen with these heads pruned: a text that is said twice, token by token."
 
 
 def draw_story(shown: PruneResult, setup: Setup, story: str | None, since_s: float) -> None:
-    """Draws the story that is open, and has it measured."""
+    """Draws the open story, and starts its measurement."""
     if story is not None:
         live(SLOTS, partial(_draw, shown, cast_of(setup), story), since_s)
 
 
 def cells(found: Removal, cast: Cast) -> list[str]:
-    """What came out, a cell each: without the heads, without as many others, and where no examples are needed."""
+    """Returns one cell each for the results: without the heads, without equally many others, without examples."""
     n, (mean, low, high) = len(found.heads), found.at_random
     others = _cell(None, f"{n} others, at random")
     if found.draws:
@@ -63,13 +63,13 @@ def cells(found: Removal, cast: Cast) -> list[str]:
 
 
 def expected(story: str, task: str) -> str:
-    """What a story expects while the figure shows this task: a user may have chosen another than the story did."""
+    """Returns the story's expectation for the task in the figure: a user may have chosen another than the story did."""
     needs = task_info(task).needs
     return WITHOUT_THE_HEADS[needs] if needs and story in ("heads", "control") else EXPECT[story]
 
 
 def in_words(found: Removal, shape: ModelShape) -> str:
-    """Which heads these are, whether the story holds, and what a bad draw has hit."""
+    """Describes the heads, whether the story holds, and the heads hit by a bad draw."""
     if not found.heads:
         return NONE
     said = [f"Induction heads: {without(shape, found.heads).text()} (prefix matching at least half the best one's)."]
@@ -77,7 +77,7 @@ def in_words(found: Removal, shape: ModelShape) -> str:
         said.append(f"On the first {found.removed.change.n:,} questions.")
     if found.removed is not None and len(found.draws) == N_DRAWS:
         holds = "**The story holds here.**" if found.holds else "**The story does not hold here**: "
-        said.append(holds + ("" if found.holds else _why_not(found)))
+        said.append(holds + ("" if found.holds else _describe_failure(found)))
         worst = min(range(N_DRAWS), key=lambda seed: found.draws[seed].points)
         hit = draw(shape, found.heads, worst)
         layer, head = divmod(found.partner, shape.n_heads)
@@ -90,14 +90,14 @@ def in_words(found: Removal, shape: ModelShape) -> str:
 
 
 def far_cells(found: Far) -> list[str]:
-    """The level before the first detectable loss, that loss, and the cliff, a cell each."""
+    """Returns the level before the first detectable loss, that loss, and the cliff, a cell each."""
     read = found.read
     if read.reading:
         return []
-    told = [(found.level, "no detectable loss up to here")]
+    found_levels = [(found.level, "no detectable loss up to here")]
     if not math.isnan(read.first_detectable_loss):
-        told.append((round(1000 * read.first_detectable_loss), "the first detectable loss"))
-    lines = [(found.lines[level], f"{level_percent(level)} of the heads", words) for level, words in told]
+        found_levels.append((round(1000 * read.first_detectable_loss), "the first detectable loss"))
+    lines = [(found.lines[level], f"{level_percent(level)} of the heads", words) for level, words in found_levels]
     said = [_cell((each.full, each.pruned), share, words) for each, share, words in lines]
     if not math.isnan(read.cliff_points):
         before, after = (found.lines[round(1000 * end)].pruned for end in (read.cliff_from, read.cliff_to))
@@ -108,7 +108,7 @@ def far_cells(found: Far) -> list[str]:
 
 
 def far_in_words(found: Far) -> str:
-    """How far it can go, what so many questions can show, and which heads are left then."""
+    """Describes how far pruning can go, the loss these questions can detect, and the remaining heads."""
     read = found.read
     if read.reading:
         return f"The full model is {read.reading}, {whole_percent(read.full_acc)} right: there is nothing to lose."
@@ -129,33 +129,33 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
             link_at = st.container(width="content")
         if cast is None:
             st.markdown(f":small[{UNASKED}]")
-            _link(link_at, shown.mask)
+            _draw_link(link_at, shown.mask)
             return
         work = far_work(shown.x) if story == "far" else removal_work(shown.x, cast)
         if work.now() is None:
             work.start()
         found = work.found
         if isinstance(found, Far):
-            _tell(far_cells(found), far_in_words(found))
+            _draw_cells(far_cells(found), far_in_words(found))
             mark("far", found.read.reading or "read", **found.read.cells())
             if st.session_state.pop(FAR, False):
                 st.session_state[LEVEL] = found.level
                 st.rerun()
         elif isinstance(found, Removal) and found.heads:
-            _tell(cells(found, cast), in_words(found, shown.x.shape))
-            _link(link_at, without(shown.x.shape, found.heads))
+            _draw_cells(cells(found, cast), in_words(found, shown.x.shape))
+            _draw_link(link_at, without(shown.x.shape, found.heads))
         elif isinstance(found, Removal):
             st.markdown(f":small[{NONE}]")
         work.line()
 
 
-def _tell(each: list[str], words: str) -> None:
+def _draw_cells(each: list[str], words: str) -> None:
     for at, cell in zip(st.columns(3, gap="small"), each, strict=False):
         at.markdown(cell)
     st.markdown(f":small[{words}]")
 
 
-def _link(where: DeltaGenerator, mask: Mask | None) -> None:
+def _draw_link(where: DeltaGenerator, mask: Mask | None) -> None:
     if where.button("See it on a text", icon=":material/format_ink_highlighter:", type="tertiary", help=TEXT_HELP):
         address = {"passage_text": TEXT, "passage_mask": "" if mask is None else mask.text()}
         st.session_state.update(address)
@@ -163,7 +163,7 @@ def _link(where: DeltaGenerator, mask: Mask | None) -> None:
 
 
 def _cell(right: tuple[float, float] | None, without: str, more: str = "") -> str:
-    """Of the shares right of the full and of the pruned model, such as "**−52 points** without ..."."""
+    """Returns a cell on the accuracy of the full and of the pruned model, such as "**−52 points** without ..."."""
     change = "…" if right is None else f"{_points(100 * (right[1] - right[0]))} points"
     words = [] if right is None else [f"{percents(*right, 0, '→')} right"]
     return f"**{change}** without {without}  \n:small[{'; '.join([*words, *([more] if more else [])])}]"
@@ -173,8 +173,8 @@ def _points(points: float) -> str:
     return number(points, 0, sign=True)
 
 
-def _why_not(found: Removal) -> str:
+def _describe_failure(found: Removal) -> str:
     assert found.removed is not None
     if not found.removed.is_loss:
         return "without these heads nothing is clearly lost."
-    return "as many others, drawn at random, lose more than half as much."
+    return "the same number of others, drawn at random, lose more than half of that."

@@ -1,5 +1,4 @@
-"""Answers and scores of the Prune screen as DataFrames and sentences: what charts draw, files hold and screen readers
-read."""
+"""Answers and scores of the Prune screen as DataFrames and sentences, for charts, files and screen readers."""
 
 from typing import Any
 
@@ -18,19 +17,19 @@ from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment
 
 NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
-LAYER_GONE = "layer dropped"  # a state, beside pruned and kept
+LAYER_GONE = "layer dropped"  # a state, next to pruned and kept
 MOST_NAMED = 36  # characters of a mask under a chart
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
 def curve_points(found: Curve) -> pd.DataFrame:
-    """One row for each level of a curve."""
+    """Returns one row for each level of a curve."""
     rows = [_point(answers, permille, mask) for permille, (mask, answers) in found.items()]
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
 
 
 def starting_from(x: Experiment, axis: Axis) -> str:
-    """What is pruned where the curve over `axis` begins, such as ", on top of “L1H0”, 20 % of FFNs"; "" if nothing."""
+    """Returns the pruning at the start of the curve over `axis`, such as ", on top of “L1H0”, 20 % of FFNs", or ""."""
     text = x.pruning.typed.text()
     alone = x.pruning.typed.alone
     counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
@@ -42,7 +41,7 @@ def starting_from(x: Experiment, axis: Axis) -> str:
 
 
 def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | None) -> pd.DataFrame:
-    """The present position on the curve: one row, or none before the first answer."""
+    """Returns the present position on the curve: one row, or none before the first answer."""
     answers = measured.pruned
     return pd.DataFrame(
         [_point(answers, x.pruning.level(axis), mask)] if answers and mask else [], columns=POINT_COLUMNS
@@ -50,12 +49,12 @@ def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | No
 
 
 def full_accuracy(measured: AnswersSoFar) -> float | None:
-    """Accuracy of the full model so far, 0-1; None before the first answer."""
+    """Returns the accuracy of the full model so far, 0-1; None before the first answer."""
     return accuracy(measured.full).acc if measured.full is not None and len(measured.full) else None
 
 
 def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
-    """One row a head."""
+    """Returns one row per head."""
     shape = x.shape
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     mask = mask or x.pruning.typed.alone
@@ -64,7 +63,7 @@ def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFram
 
 
 def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
-    """One row an FFN."""
+    """Returns one row per FFN."""
     layer = np.arange(x.shape.n_layers)
     mask = mask or x.pruning.typed.alone
     names = [f"F{at}" for at in layer]
@@ -73,14 +72,14 @@ def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame
 
 
 def score_titles(x: Experiment) -> tuple[str, str]:
-    """What the scores of heads and of FFNs are called that are shown."""
+    """Returns the names of the scores shown of heads and of FFNs."""
     criterion = CRITERIA[x.criterion]
     return criterion.label, ACCURACY_LOST if criterion.ffns == "ffns" else criterion.label
 
 
 def answers_csv(measured: AnswersSoFar, second: tuple[str, Answers | None] | None = None) -> bytes:
-    """A table of one row a question and choice: texts, gold, log-likelihoods and which was chosen, full and pruned, and
-    by a `second` model (its name and answers)."""
+    """Returns a table of one row per question and choice: texts, gold, log-likelihoods and which was chosen, full and
+    pruned, and by a `second` model (its name and answers)."""
     rows = []
     full = measured.full
     for at, question in enumerate(full.questions if full is not None else ()):
@@ -96,7 +95,7 @@ def answers_csv(measured: AnswersSoFar, second: tuple[str, Answers | None] | Non
 
 
 def points_in_words(points: pd.DataFrame, label: str) -> str:
-    """The curve as a sentence, for those who cannot see it."""
+    """Returns the curve as a sentence, for screen readers."""
     if points.empty:
         return f"{label}: no level is measured yet."
     said = [
@@ -106,7 +105,7 @@ def points_in_words(points: pd.DataFrame, label: str) -> str:
 
 
 def components_in_words(frame: pd.DataFrame, noun: str) -> str:
-    """A map or bar chart as a sentence."""
+    """Returns a map or bar chart as a sentence."""
     pruned = int(frame["pruned"].sum())
     sentence = f"{pruned} of {len(frame)} {noun} pruned"
     if (known := frame.dropna(subset=["score"])).empty:
@@ -125,7 +124,7 @@ def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
 
 
 def _components(scores: Scores | None, kept: np.ndarray, names: list[str]) -> pd.DataFrame:
-    """One row a part; `rank` 1 is the most important by the scores that are shown, whatever order prunes it."""
+    """Returns one row per component; `rank` 1 is the most important by the scores shown, whatever the pruning order."""
     rank = np.full(len(names), np.nan)
     if scores is not None:
         rank[order(scores.scores, scores.tie_break)[::-1]] = np.arange(1, len(names) + 1)
@@ -135,7 +134,7 @@ def _components(scores: Scores | None, kept: np.ndarray, names: list[str]) -> pd
 
 
 def _by_layer(frame: pd.DataFrame, mask: Mask) -> pd.DataFrame:
-    """The frame, with the state of what goes with its whole layer."""
+    """Returns the frame, with the state of components dropped with their whole layer."""
     gone = frame["layer"].isin(mask.layers_dropped)
     return frame.assign(state=frame["state"].mask(gone, LAYER_GONE))
 

@@ -11,21 +11,21 @@ from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
 from pages.ui.sweeps.tables import NAMES
 
-KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "in front"}
+KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "highlighted"}
 DOMAIN = palette(pruned="mean", now="front", other="task", random="random", chance="chance")
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
 ROW_PX, NAME_PX = 30, 240  # of Transfer: a row, and the longest name
-UNDER_PX, SLANTED_PX = 75, 5  # what is under the rows: the title, and a letter of a slanted name
+UNDER_PX, SLANTED_PX = 75, 5  # space under the rows: the title, and a letter of a slanted name
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
 def curves(frame: pd.DataFrame, axis: Axis) -> charts.Picture:
-    """Accuracy against level: thin lines of tasks, their mean and one task in front, chance, the band of random
-    rankings."""
+    """Returns accuracy against level: thin lines of tasks, their mean and the highlighted task, chance, the band of
+    random rankings."""
     here = tuple(kind for kind in KINDS if kind in set(frame["kind"]))
     return charts.picture(_curves(axis, here), curves=frame)
 
@@ -40,19 +40,19 @@ def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
         color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
         tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL),
     )
-    band = _of(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
+    band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
     layers = [
-        _of(base, "task").mark_line(strokeWidth=1, opacity=0.45),
-        _of(base, "front").mark_line(strokeWidth=2, point=True),
-        _of(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
-        _of(base, "random").mark_line(strokeWidth=2, point=True),
-        _of(base, "mean").mark_line(strokeWidth=3, point=True),
+        _of_kind(base, "task").mark_line(strokeWidth=1, opacity=0.45),
+        _of_kind(base, "front").mark_line(strokeWidth=2, point=True),
+        _of_kind(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
+        _of_kind(base, "random").mark_line(strokeWidth=2, point=True),
+        _of_kind(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
     return charts.template(HEIGHT_PX, band, *(each.encode(y=_share("acc:Q", RIGHT)) for each in layers))
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:
-    """Accuracy against heads pruned, one line a task and kind of ranking."""
+    """Returns accuracy against heads pruned, one line per task and kind of order."""
     drawn = tuple(name for name in NAMES.values() if name in set(frame["ranking"]))
     return charts.picture(_lines(drawn), lines=frame)
 
@@ -72,7 +72,7 @@ def _lines(drawn: tuple[str, ...]) -> charts.Template:
 
 
 def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> charts.Picture:
-    """Points of accuracy lost over heads x FFNs pruned; a line bounds what loses less than `points`."""
+    """Returns points of accuracy lost over heads x FFNs pruned; a line bounds the cells under `points`."""
     across, up = (tuple(float(level) for level in sorted(cells[name].unique())) for name in ("heads", "ffns"))
     return charts.picture(_grid_map(across, up, points), cells=cells, edges=edges)
 
@@ -91,7 +91,7 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
         color=alt.Color("lost:Q", title="Points lost", scale=alt.Scale(domain=[0, 50], clamp=True), legend=legend),
         tooltip=charts.tips("heads:Q|Heads pruned|.0%; ffns:Q|FFNs pruned|.0%", MEAN),
     )
-    at = base.transform_filter("datum.lost >= 0.5").encode(x="heads:Q", y="ffns:Q")  # there is no room for signs
+    at = base.transform_filter("datum.lost >= 0.5").encode(x="heads:Q", y="ffns:Q")  # no room for signs
     numbers = charts.on_cells(at, 9, "lost", alt.Text("lost:Q", format=".0f"))
     edge = charts.named_chart("edges").mark_rule(strokeWidth=3, color=MARK)
     edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {points:g} points lost"))
@@ -99,7 +99,7 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
 
 
 def transfer_map(frame: pd.DataFrame) -> charts.Picture:
-    """Tasks judged x whose ranking pruned them; a cell has the points lost against the task's own ranking."""
+    """Returns tasks judged x task of the order; a cell has the points lost against the judged task's own order."""
     names = tuple(dict.fromkeys(frame["task"]))
     others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
     return charts.picture(_transfer_map(names, (*names, *others)), transfer=frame)
@@ -129,10 +129,10 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Te
 
 
 def _share(field: str, title: str) -> dict[str, Any]:
-    """A position channel in percent, always from 0 to 100."""
+    """Returns a position channel in percent, always from 0 to 100."""
     axis, scale = {"format": "%", "tickCount": 5}, {"domain": [0, 1]}
     return {"field": field.removesuffix(":Q"), "type": "quantitative", "title": title, "axis": axis, "scale": scale}
 
 
-def _of(base: alt.Chart, kind: str) -> alt.Chart:
+def _of_kind(base: alt.Chart, kind: str) -> alt.Chart:
     return base.transform_filter(alt.datum.kind == kind)

@@ -1,4 +1,4 @@
-"""The section of the Sweeps screen that compares criteria of the task in front."""
+"""The section of the Sweeps screen that compares criteria of the highlighted task."""
 
 import time
 from functools import partial
@@ -31,5 +31,5 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
     stored.stored()
     live(stored.watched(), partial(draw_comparison, of, drawn), since_s)
     questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"
-    told = about(target, tasks_in_words([task]), questions, pruned)
-    closing(Origin("Sweeps", [of.request], {TITLE: of.measurement}, told), drawn)
+    subject = about(target, tasks_in_words([task]), questions, pruned)
+    closing(Origin("Sweeps", [of.request], {TITLE: of.measurement}, subject), drawn)

@@ -1,4 +1,4 @@
-"""What each section of the Sweeps screen measures, as requests, and the points of these."""
+"""The measurements of each section of the Sweeps screen, as requests, and the points of these."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,8 +22,8 @@ SECTIONS = {
 def requests_of(
     section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int, asked: Mapping[str, Any]
 ) -> list[Sweep]:
-    """What a section measures of the chosen tasks; `front` is the task in front, `permille` the level of transfer, and
-    `asked` are the fields that all requests have."""
+    """Returns the requests of a section for the chosen tasks; `front` is the highlighted task, `permille` the level of
+    transfer, and `asked` the fields that all requests have."""
     here = [task for task in tasks if task.shots == front.shots]
     outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
     heads, ffns = {"heads": _levels(TENTHS)}, {"heads": "0", "ffns": _levels(TENTHS)}
@@ -55,7 +55,7 @@ def requests_of(
 
 
 def points_of(requests: Sequence[Sweep]) -> tuple[Point, ...]:
-    """All points of the requests, each once."""
+    """Returns all points of the requests, each once."""
     return tuple(dict.fromkeys(point for request in requests for point in request.points()))
 
 

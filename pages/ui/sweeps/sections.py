@@ -18,7 +18,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
-Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and what they are
+Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
 NOTHING = "Nothing is measured here yet."
 
 
@@ -98,7 +98,7 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
 
 
 CURVES_HELP = "Thin: one task each. The band: three random rankings, each a mean of tasks."
-GRID_HELP = f"Mean over tasks. The line bounds what loses less than {SMALL_LOSS:g} points."
+GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
     "The first level that is significantly below the full model (exact McNemar on the same questions, 5 % for all "
     "levels together by Holm's correction), the measured level before it, and the cliff: the two neighboring levels "
@@ -125,8 +125,8 @@ BREAK_FORMATS = {
     "detects_points": lambda points: f"{number(points, 0)} points",
 }
 LINES_HELP = {
-    "outside": "These tasks are no part of the aggregate. Theirs is the ranking of the others.",
-    "rescored": "Importance of the heads that are left is measured anew before each step.",
+    "outside": "These tasks are not in the aggregate. They are pruned by the ranking of the others.",
+    "rescored": "The importance of the remaining heads is measured again before each step.",
 }
 
 
@@ -135,5 +135,5 @@ def _shots(count: int) -> str:
 
 
 def _side_by_side(count: int) -> list[DeltaGenerator]:
-    """Places for charts, which wrap in a narrow window (screens.css)."""
+    """Returns containers for charts, which wrap in a narrow window (screens.css)."""
     return st.container(key="wraps charts").columns(count, gap="medium")

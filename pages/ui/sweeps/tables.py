@@ -22,24 +22,24 @@ NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
 NAMES = {
     "own": "own ranking",
     "aggregate": "ranking of other tasks",
-    "rescored": "scored anew at each step",
+    "rescored": "rescored at each step",
     "random": "random rankings (mean)",
 }
 
 
 def by_shots(frame: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """The rows of each shot count, the lowest first."""
+    """Returns the rows of each shot count, the lowest first."""
     return [(int(shots), frame[frame["shots"] == shots]) for shots in sorted(frame["shots"].unique())]
 
 
 def table(rows: Sequence[SweepRow]) -> pd.DataFrame:
-    """One row an accuracy, as it goes to a file."""
+    """Returns one row per accuracy, as written to a file."""
     return pd.DataFrame([row.cells() for row in rows])
 
 
 def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front: str = "") -> pd.DataFrame:
-    """Rows for `charts.curves`: each task's line (of kind `front` where it is that one), their mean, chance, and
-    the mean of random rankings with the range of their seeds' means. A mean is given where every task of a shot count
+    """Returns rows for `charts.curves`: each task's line (of kind `front` for that task), their mean, chance, and
+    the mean of random rankings with the range of their seeds' means. A mean is given if every task of a shot count
     is measured."""
     frame, parts = table(own), []
     if frame.empty:
@@ -57,7 +57,7 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
         by_seed = drawn.agg(["mean", "size"]).reset_index()
         by_seed = by_seed[by_seed["size"] == by_seed["shots"].map(n_tasks)]
         ends = [means[means["level"] == end].assign(mean=lambda part: part["acc"]) for end in (0.0, 1.0)]
-        ends = [end[end["shots"].isin(by_seed["shots"])] for end in ends]  # of their own they would be a straight line
+        ends = [end[end["shots"].isin(by_seed["shots"])] for end in ends]  # alone they would be a straight line
         band = pd.concat([by_seed, *ends]).groupby(["shots", "level"])["mean"].agg(["mean", "min", "max"]).reset_index()
         band = band.rename(columns={"mean": "acc", "min": "low", "max": "high"})
         parts.append(band.assign(line="random rankings", kind="random"))
@@ -65,7 +65,7 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
 
 
 def lines(rows: Sequence[SweepRow]) -> pd.DataFrame:
-    """Rows for `charts.lines`: one line a task and kind of ranking, by heads; of random ones the seeds' mean."""
+    """Returns rows for `charts.lines`: one line per task and kind of order, by heads; the mean of random ones."""
     frame = table(rows)
     frame = frame.assign(ranking=frame["by"].map(NAMES), level=frame["heads"])
     by = ["task", "shots", "level", "ranking"]
@@ -73,8 +73,8 @@ def lines(rows: Sequence[SweepRow]) -> pd.DataFrame:
 
 
 def grid(rows: Sequence[SweepRow]) -> pd.DataFrame:
-    """Mean over tasks at every pair of levels measured for all: shots, heads, ffns, acc, lost (points against nothing
-    pruned), n (tasks)."""
+    """Returns the mean over tasks at every pair of levels measured for all: shots, heads, ffns, acc, lost (points
+    against nothing pruned), n (tasks)."""
     frame = table(rows)
     if frame.empty:
         return pd.DataFrame(columns=["shots", "heads", "ffns", "acc", "n", "lost"])
@@ -85,7 +85,7 @@ def grid(rows: Sequence[SweepRow]) -> pd.DataFrame:
 
 
 def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
-    """The edges (x, y to x2, y2, in levels) between cells that lose less than `points` and cells that lose more."""
+    """Returns the edges (x, y to x2, y2, in levels) between cells that lose less than `points` and the others."""
     found = []
     for shots, frame in cells.groupby("shots"):
         lost = frame.set_index(["heads", "ffns"])["lost"]
@@ -102,15 +102,15 @@ def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
 
 
 def spread(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells with the edges of their rectangles."""
+    """Returns the cells with the edges of their rectangles."""
     x, y = cells["heads"], cells["ffns"]
     dx, dy = _step(sorted(x.unique())), _step(sorted(y.unique()))
     return cells.assign(x=x - dx / 2, x2=x + dx / 2, y=y - dy / 2, y2=y + dy / 2)
 
 
 def transfer(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
-    """One row for a judged task and whose ranking pruned it: task, source, acc, lost (points against its own ranking's
-    accuracy at the same level)."""
+    """Returns one row per judged task and task whose order pruned it: task, source, acc, lost (points against its own
+    order's accuracy at the same level)."""
     by_own = {(row.point.task, row.point.heads_permille): row.acc for row in own}
     found = []
     for row in rows:
@@ -122,8 +122,9 @@ def transfer(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
 
 
 def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float] | None = None) -> pd.DataFrame:
-    """One row a task and shot count; `detects_points` is the smallest loss at one level that its n questions detect in
-    80 % of cases, `reading` says why nothing is read from a curve. `published`: accuracies of full models."""
+    """Returns one row per task and shot count; `detects_points` is the smallest loss at one level that its n questions
+    detect in 80 % of cases, `reading` is the reason if nothing is read from a curve. `published`: accuracies of full
+    models."""
     frame = pd.DataFrame([each.cells() for each in found], columns=BREAK_COLUMNS)
     detects = [100 * detectable(each.n, max(1, each.looks)) for each in found]
     frame.insert(len(BREAK_COLUMNS) - 1, "detects_points", detects)
@@ -133,25 +134,25 @@ def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float]
 
 
 def break_words(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `break_table` as they are read: of what says nothing no number."""
+    """Returns the rows of `break_table` formatted for reading, without meaningless numbers."""
     is_read, first = frame["reading"].eq(""), "first_detectable_loss"
     cliffs = [cliff_in_words(*row) for row in zip(*(frame[name] for name in CLIFF), strict=True)]
     words = {"no_loss_up_to": frame["reading"].where(~is_read, frame["no_loss_up_to"].map(whole_percent))}
     words[first] = frame[first].map(whole_percent).mask(is_read & frame[first].isna(), "none")
     words["cliff_from"] = pd.Series(cliffs, frame.index, dtype=object).where(is_read, whole_percent(math.nan))
-    alike = ["n", "detects_points"] if frame["n"].nunique() == 1 else []  # the caption says it
+    alike = ["n", "detects_points"] if frame["n"].nunique() == 1 else []  # stated in the caption
     shown = frame.assign(**words).drop(columns=["reading", "looks", *CLIFF[1:], *alike])
     return shown.rename(columns={"cliff_from": "cliff"})
 
 
 def power_of(frame: pd.DataFrame) -> str:
-    """What the questions can show, for the smallest number of them in a `break_table`."""
+    """Describes the loss that the questions can detect, for the smallest number of them in a `break_table`."""
     least = frame.sort_values("n").iloc[0]
     return power_in_words(int(least["n"]), max(1, int(least["looks"])))
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
-    """The means of a curve as a sentence, for those who cannot see it."""
+    """Returns the means of a curve as a sentence, for screen readers."""
     means = frame[(frame["kind"] == "mean") & frame["level"].isin(NAMED_LEVELS)]
     parts = [
         f"{shots_in_words(int(str(shots)))} "
@@ -161,11 +162,11 @@ def curves_in_words(frame: pd.DataFrame, what: str) -> str:
     ]
     levels = ", ".join(map(whole_percent, NAMED_LEVELS))
     said = f"Mean of tasks at {levels} of {what} pruned: {'; '.join(parts)}."
-    return said if parts else "Not every task is there yet."
+    return said if parts else "Not every task is measured yet."
 
 
 def grid_in_words(cells: pd.DataFrame, points: float) -> str:
-    """The furthest corners that lose less than `points`."""
+    """Describes the furthest corners that lose less than `points`."""
     parts = []
     for shots, frame in cells.groupby("shots"):
         kept = frame[(frame["lost"] < points)]
@@ -177,7 +178,7 @@ def grid_in_words(cells: pd.DataFrame, points: float) -> str:
 
 
 def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
-    """How much it costs to be pruned by another task's ranking."""
+    """Describes the cost of pruning by another task's order."""
     others = frame[~frame["own"] & frame["lost"].notna()]
     if others.empty:
         return "Not measured yet."
@@ -192,7 +193,7 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
 
 
 def lines_in_words(frame: pd.DataFrame) -> str:
-    """Mean accuracy over levels by kind of ranking."""
+    """Describes the mean accuracy over levels by kind of ranking."""
     means = frame.groupby("ranking", sort=False)["acc"].mean()
     return "Mean over levels: " + ", ".join(f"{name} {whole_percent(acc)}" for name, acc in means.items()) + "."
 

@@ -1,18 +1,18 @@
 """Training screen: small models during training, and what forms in them.
 
-`analysis`: the model analysis table: a column a run, nine rows
+`analysis`: the model analysis table: a column per run, nine rows
 `charts`: charts over training, with a marker that moves in the browser
-`choosing`: which runs, from which folder, on which axis
-`live`: training one now, with charts that grow
+`choosing`: the choice of runs, folder and axis
+`live`: training a model now, with charts that grow
 `live_charts`: those charts
-`measuring`: a run that was not measured yet
-`origin`: where the numbers come from
-`own_recipe`: the recipe of one's own
+`measuring`: runs that are not measured yet
+`origin`: the source of the numbers
+`own_recipe`: the user's recipe
 `paths`: paths on principal components, and heads' ablations as bars
-`runs`: which runs there are, and what is known of each
-`sections`: what stands below the first charts
+`runs`: the available runs and their records
+`sections`: the sections below the first charts
 `slider`: the slider of training (`slider.css`, `slider.js`)
-`statements`: what the paper says, and what the runs here show
+`statements`: the paper's statements, and the results of the runs here
 `tables`: runs as tables and sentences
-`tint`: a passage tinted by what training has changed (`tint.css`, `tint.js`)
+`tint`: a passage tinted by the change in training (`tint.css`, `tint.js`)
 """

@@ -1,4 +1,4 @@
-"""The model analysis table of Olsson et al. as one picture: a column a run, nine rows."""
+"""The model analysis table of Olsson et al. as one picture: a column per run, nine rows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,8 +21,8 @@ ROWS = (
 
 
 def analysis_table(runs: Sequence[DrawnRun], look: TokenAxis, found: Sequence[np.ndarray] | None) -> charts.Picture:
-    """Of each run its path on the two components (`found`; None: not computed), loss, loss by index, its slope,
-    in-context score, prefix matching and QK trace of every head, and both effects of ablating each head."""
+    """Returns for each run its path on the two components (`found`; None: not computed), loss, loss by index, its
+    slope, in-context score, prefix matching and QK trace of every head, and both effects of ablating each head."""
     every, where = tables.over_training(runs), tables.windows(runs)
     on_path = None if found is None else tables.paths(runs, found)
     columns = [_column(run, every, where, look) for run in runs]
@@ -40,7 +40,7 @@ def analysis_table(runs: Sequence[DrawnRun], look: TokenAxis, found: Sequence[np
 
 
 def _column(run: DrawnRun, every: pd.DataFrame, where: pd.DataFrame, look: TokenAxis) -> list[charts.Picture]:
-    """All rows of one run but the first."""
+    """Returns all rows of one run but the first."""
     name, (n_layers, _) = run.label, run.shape
     ablated = tables.ablations(run)
     of_heads = partial(heads_panel, windows=where, run=name, look=look, n_layers=n_layers)

@@ -1,7 +1,8 @@
-"""Charts over training: DataFrame in, picture out, all with the same axis of tokens, the window shaded and a marker.
+"""Charts over training: takes a DataFrame, returns a picture, all with the same axis of tokens, the window shaded and a
+marker.
 
 On screen the marker listens to a field of the page (`MOMENT`), which the slider writes while it moves: it moves in the
-browser, with no run of the page. In a file it stands where it stood.
+browser, with no run of the page. A file shows its last position.
 """
 
 import math
@@ -17,15 +18,15 @@ from pages.ui.figures.colours import GREY, LAYERS, MARK
 from pages.ui.figures.induction_scores import TITLES
 from pages.ui.training.tables import KINDS
 
-MOMENT = "training-moment"  # the id of a field in the page that holds the tokens the slider is at
+MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 HEIGHT, BAND = 150, 0.13
 ONE = pd.DataFrame({"one": [0]})
 
 
 @dataclass(frozen=True)
 class TokenAxis:
-    """The axis of tokens from `low` to `high`, linear or `log`; where the marker stands in a file (`moment`), or None:
-    on screen, where it moves."""
+    """The axis of tokens from `low` to `high`, linear or `log`; `moment`: the marker's position in a file, or None on
+    screen, where it moves."""
 
     low: float
     high: float
@@ -34,16 +35,16 @@ class TokenAxis:
 
     @property
     def at(self) -> str:
-        """The moment, as Vega computes it."""
+        """Returns the Vega expression of the moment."""
         return "toNumber(moment)" if self.moment is None else repr(float(self.moment))
 
     @property
     def now(self) -> str:
-        """What picks the rows of the snapshot that is nearest to the marker."""
+        """Returns the Vega filter for the rows of the snapshot nearest to the marker."""
         return f"{self.at} >= datum.since && {self.at} < datum.until"
 
     def x(self, field: str = "tokens", **more: Any) -> alt.X:
-        """The axis."""
+        """Returns the axis."""
         kind: Any = "log" if self.log else "linear"
         scale = alt.Scale(type=kind, domain=[self.low, self.high], nice=False, clamp=True)
         axis = alt.Axis(labelExpr=charts.TOKENS, tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
@@ -51,16 +52,16 @@ class TokenAxis:
 
 
 def look_of(runs: Sequence[Any], log: bool, moment: float | None = None) -> TokenAxis:
-    """The axis that holds all these runs (`Shown`), to a round number of tokens; a logarithmic one begins at the first
-    snapshot behind 0."""
+    """Returns the axis that holds all these runs, up to a round number of tokens; a logarithmic one begins at the first
+    snapshot after 0."""
     tokens = [each.trajectory.tokens for each in runs]
     low = min(float(each[each > 0].min()) for each in tokens) if log else 0.0
     return TokenAxis(low, axis_end(max(float(each[-1]) for each in tokens)), log, moment)
 
 
 def axis_end(tokens: float) -> float:
-    """So many tokens rounded up to two digits: a run of 9,999,360 ends just before the last label, which is not drawn
-    then."""
+    """Returns the tokens rounded up to two digits: a run of 9,999,360 would end just before the last label, which is
+    not drawn then."""
     unit = 10.0 ** (math.floor(math.log10(max(tokens, 10.0))) - 1)
     return unit * math.ceil(tokens / unit)
 
@@ -71,11 +72,11 @@ OF_RUNS = {"score": "In-context score, nats", "loss": "Loss, nats"}
 def run_panel(
     runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "score"
 ) -> charts.Picture:
-    """The in-context score (`score`) or the `loss` of one run, those of the others in grey behind it."""
+    """Returns the in-context score (`score`) or the `loss` of one run over those of the others in gray."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
     of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends)
-    return _picture(of, runs=_on(runs, look).dropna(subset=[column]), windows=windows[windows["run"] == run])
+    return _picture(of, runs=_rows_on_axis(runs, look).dropna(subset=[column]), windows=windows[windows["run"] == run])
 
 
 @charts.kept
@@ -101,11 +102,11 @@ def _run_panel(
 def heads_panel(
     heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, score: str, n_layers: int
 ) -> charts.Picture:
-    """One of the six scores of every head of one run: a line a head, coloured by layer."""
+    """Returns one of the six scores of every head of one run: one line per head, colored by layer."""
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
     of = _heads_panel(look, score, n_layers, layers, free)
-    return _picture(of, heads=_on(heads, look), windows=windows[windows["run"] == run])
+    return _picture(of, heads=_rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
@@ -120,11 +121,11 @@ def _heads_panel(look: TokenAxis, score: str, n_layers: int, layers: tuple[int, 
 
 
 def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, what: str) -> charts.Picture:
-    """What ablating each head of one run does at the snapshots where that was measured: `score`, or `along` the
-    before-and-after vector; coloured by kind."""
+    """Returns the effect of ablating each head of one run at the snapshots where it was measured: `score`, or `along`
+    the before-and-after vector; coloured by kind."""
     of = _ablation_panel(look, what, kinds_in(heads, what))
     named_above = heads.sort_values("kind", key=lambda kind: kind != KINDS[2], kind="stable")
-    return _picture(of, heads=_on(named_above, look), windows=windows[windows["run"] == run])
+    return _picture(of, heads=_rows_on_axis(named_above, look), windows=windows[windows["run"] == run])
 
 
 ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-and-after, nats"}
@@ -146,9 +147,9 @@ def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> chart
 def curves(
     runs: pd.DataFrame, windows: pd.DataFrame, look: TokenAxis, column: str, title: str, height: int = 210
 ) -> charts.Picture:
-    """One quantity of every run over training, a line a run."""
+    """Returns one quantity of every run over training, one line per run."""
     names = tuple(dict.fromkeys(runs["run"]))
-    known = _on(runs, look).dropna(subset=[column])
+    known = _rows_on_axis(runs, look).dropna(subset=[column])
     drawn = tuple(dict.fromkeys(known["run"]))
     of = _curves(look, names, drawn, column, title, _ends(known[column]), height)
     return _picture(of, runs=known, windows=windows)
@@ -180,10 +181,10 @@ def _curves(
 
 
 def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis) -> charts.Picture:
-    """The loss of chosen tokens of a passage over the training of one run."""
+    """Returns the loss of chosen tokens of a passage over the training of one run."""
     own = frame[frame["run"] == run]
     of = _tokens_panel(look, tuple(dict.fromkeys(frame["token"])), tuple(dict.fromkeys(own["token"])))
-    return _picture(of, tokens=_on(own, look), windows=windows[windows["run"] == run])
+    return _picture(of, tokens=_rows_on_axis(own, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
@@ -200,7 +201,7 @@ def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ..
 def heat_panel(
     cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope"
 ) -> charts.Picture:
-    """Index in the text (logarithmic) by tokens trained on: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`."""
+    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`."""
     ends = (-0.3, 0.3) if column == "slope" else _ends(cells["loss"])
     indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
     of = _heat_panel(look, column, *indices, ends)
@@ -233,7 +234,7 @@ def _heat_panel(look: TokenAxis, column: str, first: int, last: int, ends: tuple
 
 
 def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str] = ()) -> charts.Picture:
-    """Pictures in one, in so many columns, each with its own scales of colour."""
+    """Returns the pictures as one, in `columns` columns, each with its own color scales."""
     drawn, datasets = [], {}
     for number, each in enumerate(panels):
         own = {name: part for name, part in each.template.items() if name not in ("config", "$schema", "params")}
@@ -274,8 +275,8 @@ def _ends(values: pd.Series) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
-def _on(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
-    """The rows that the axis has a place for: a logarithmic one has none for 0."""
+def _rows_on_axis(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
+    """Returns the rows that fit the axis: a logarithmic one has no place for 0."""
     return frame[frame["tokens"] >= look.low] if look.log else frame
 
 
@@ -285,7 +286,7 @@ def _y(field: str, title: str, zero: bool = True, **scale: Any) -> alt.Y:
 
 
 def _band(look: TokenAxis) -> alt.Chart:
-    """The window of the phase change."""
+    """Returns the window of the phase change."""
     base = charts.named_chart("windows").mark_rect(color=MARK, opacity=BAND)
     return base.encode(x=look.x("start"), x2="end:Q", tooltip=alt.value(None))
 
@@ -295,32 +296,32 @@ def _zero(look: TokenAxis) -> alt.Chart:
 
 
 def _marker(look: TokenAxis) -> alt.Chart:
-    """The line at the moment that the slider is at."""
+    """Returns the line at the slider's moment."""
     base = charts.named_chart("one").transform_calculate(at=f"clamp({look.at}, {look.low!r}, {look.high!r})")
     rule = base.mark_rule(strokeWidth=1.5, color=GREY, opacity=1).encode(x=look.x("at"), tooltip=alt.value(None))
     return heard(rule, look)
 
 
 def heard(chart: alt.Chart, look: TokenAxis) -> alt.Chart:
-    """The chart, which on screen hears of the moment from the field of the page."""
+    """Returns the chart, which on screen takes the moment from the field of the page."""
     if look.moment is not None:
         return chart
     return chart.add_params(alt.param(name="moment", value="0", bind=alt.BindDirect(element=f"#{MOMENT}")))
 
 
 def by_run(names: Sequence[str], legend: alt.Legend | None) -> alt.Color:
-    """The colour of a run, the same in every chart."""
+    """Returns the color of a run, the same in every chart."""
     return alt.Color("run:N", scale=alt.Scale(domain=list(names)), legend=legend)
 
 
 def kinds_in(heads: pd.DataFrame, what: str) -> tuple[str, ...]:
-    """The kinds of heads of which `what` is known, in the order of KINDS."""
+    """Returns the kinds of heads with a known `what`, in the order of KINDS."""
     known = {*heads.dropna(subset=[what])["kind"].tolist()}
     return tuple(kind for kind in KINDS if kind in known)
 
 
 def by_kind(kinds: Sequence[str], **legend: Any) -> alt.Color:
-    """The colour of a kind of head: previous token, induction, other; the legend names these `kinds`."""
+    """Returns the color of a kind of head: previous token, induction, other; the legend names these `kinds`."""
     scale = alt.Scale(domain=list(KINDS), range=[LAYERS[2], LAYERS[4], GREY])
     look: dict[str, Any] = {
         "values": list(kinds),

@@ -1,4 +1,4 @@
-"""The controls of the Training screen: which runs, from which folder, on which axis of tokens."""
+"""The controls of the Training screen: runs, folder, and the axis of tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ RUNS_HELP = (
     "attention only unless it says MLPs, how many rows of the text were repeats, seed."
 )
 FOLDER_HELP = "A folder that holds runs, each a folder of snapshots, such as `headroom train --out` makes."
-NOBODY = "no run"
+NO_RUN = "no run"
 FOLLOWS_HELP = (
     "Makes this run's snapshot nearest to the slider the sidebar's model, so that Prune, Induction, Passage and the "
     "others show the model as it was then. Only runs whose weights are here."
@@ -48,27 +48,26 @@ SCALE_HELP = "Tokens trained on, evenly or by their logarithm: the early steps t
 
 @dataclass(frozen=True)
 class RunChoice:
-    """What is chosen: the runs that are measured, those that are not (`unmeasured`), where each is known from, the
-    folder of the user's runs, whether the axis is logarithmic, and the run whose snapshots other screens open."""
+    """The choices of the controls."""
 
-    runs: tuple[DrawnRun, ...]
-    unmeasured: tuple[str, ...]
-    sources: dict[str, RunSource]
-    labels: dict[str, str]
-    folder: Path
-    log: bool
-    followed: RunSource | None
+    runs: tuple[DrawnRun, ...]  # the measured runs
+    unmeasured: tuple[str, ...]  # names of the other runs
+    sources: dict[str, RunSource]  # of all runs, by name
+    labels: dict[str, str]  # of all runs, by name
+    folder: Path  # of the user's runs
+    log: bool  # the axis is logarithmic
+    followed: RunSource | None  # the run whose snapshots other screens open
 
 
 def default_folder() -> Path:
-    """Where runs lie that are trained here, if no other folder is said."""
+    """Returns the default folder of runs that are trained here."""
     return store().directory / "runs"
 
 
 def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
-    """Draws the controls; where there is nothing to choose, a Choice of no runs."""
+    """Draws the controls; returns the choice, one of no runs if there is nothing to choose."""
     with more_at.popover(
-        "Folder", width="stretch", help="Where your own runs lie, and whose snapshots other screens open."
+        "Folder", width="stretch", help="The folder of your own runs, and the run whose snapshots other screens open."
     ):
         hint = str(default_folder())
         said = st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=hint, help=FOLDER_HELP)
@@ -80,41 +79,43 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
     recipes = {name: recipe_in(source, read[name]) for name, source in found.items()}
     full = labels(read, recipes)
     short = short_labels(full, recipes)
-    told, names = {name: typeset(label) for name, label in short.items()}, list(found)
+    short_names, names = {name: typeset(label) for name, label in short.items()}, list(found)
     if not names:
-        st.info("There are no runs yet: train one below, or give the folder where some lie.", icon=":material/school:")
-        return RunChoice((), (), found, told, folder, False, None)
-    draw = partial(runs_at.multiselect, "Runs", names, format_func=told.__getitem__, help=RUNS_HELP)
+        st.info("No runs yet: train one below, or give a folder with runs.", icon=":material/school:")
+        return RunChoice((), (), found, short_names, folder, False, None)
+    draw = partial(runs_at.multiselect, "Runs", names, format_func=short_names.__getitem__, help=RUNS_HELP)
     older = {name: (full[name], short[name]) for name in names}
-    chosen = several("training_runs", names, draw, first_names(names), told, older)
+    chosen = several("training_runs", names, draw, first_names(names), short_names, older)
     log = one_of(axis_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
     if not chosen:
         st.info("Choose at least one run.", icon=":material/checklist:")
     unmeasured = tuple(name for name in chosen if trajectory_of(found[name]) is None)
     with_weights = [name for name in chosen if found[name].has_weights]
     key = "training_model"
-    follows = one_listed(rest, "Snapshots of", [*with_weights, NOBODY], key, help=FOLLOWS_HELP)
-    followed = found.get(follows) if follows != NOBODY else None
-    return RunChoice(shown(chosen, told, read, full), unmeasured, found, told, folder, bool(log), followed)
+    follows = one_listed(rest, "Snapshots of", [*with_weights, NO_RUN], key, help=FOLLOWS_HELP)
+    followed = found.get(follows) if follows != NO_RUN else None
+    return RunChoice(
+        shown(chosen, short_names, read, full), unmeasured, found, short_names, folder, bool(log), followed
+    )
 
 
 def folder_of(said: str | None) -> Path:
-    """The folder that is typed, or the usual one; UsageError where it can be none."""
+    """Returns the typed folder, or the default; UsageError if it is not a possible path."""
     try:
         return Path(said.strip()).expanduser() if said and said.strip() else default_folder()
     except (RuntimeError, ValueError, OSError) as error:
-        raise UsageError(f"{str(said)[:60]!r} can be no folder ({error}); give another one") from error
+        raise UsageError(f"{str(said)[:60]!r} is not a possible folder ({error}); give another one") from error
 
 
 def draw_made(runs: Sequence[DrawnRun]) -> None:
-    """Draws how runs were trained whose labels do not say it: those of other trainers."""
+    """Draws the training of runs whose labels do not show it: those of other trainers."""
     for run in runs:
         if words := (run.trajectory.recipe or {}).get("words"):
             st.caption(plain(f"{run.label[:1].upper()}{run.label[1:]}: {words}."))
 
 
 def draw_followed(choice: RunChoice, tokens: float) -> None:
-    """Draws which snapshot is nearest to so many tokens, with a button that makes it the sidebar's model; or that there
+    """Draws which snapshot is nearest to `tokens`, with a button that makes it the sidebar's model; or that there
     are no weights to open."""
     source = choice.followed
     found = snapshot_at(source, tokens) if source is not None else None

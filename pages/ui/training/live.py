@@ -1,4 +1,4 @@
-"""Train one now: a button a recipe, charts that grow with the log, and the result as a model on every screen.
+"""Train a model now: a button per recipe, charts that grow with the log, and the result as a model on every screen.
 
 Training continues while other pages are open and stops with the app; Resume continues from there.
 """
@@ -29,24 +29,24 @@ from pages.ui.page.work import draw_restart, in_words, live, mark_job
 from pages.ui.training import live_charts, own_recipe
 
 N_LEFT = 3  # unfinished runs that are offered
-STOP_HELP = "Stops at once. What is done is kept; Resume continues from there."
+STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
 SCROLL = """
 export default function ({ data, parentElement }) {
-  if (data.begun <= (window.headroomWentTo ?? 0)) return // the page went there when that run began
+  if (data.begun <= (window.headroomWentTo ?? 0)) return // the page scrolled there when that run began
   window.headroomWentTo = data.begun
   parentElement.querySelector("span").scrollIntoView({ behavior: "smooth", block: "start" })
 }
 """
 _SCROLL = component("headroom_scroll_to", html="<span></span>\n<!-- the charts follow -->", js=SCROLL)
-BEGUN = "trainings begun"  # in the session: how many runs its buttons have begun
-ONE_CORE = "It runs beside the app and leaves one core to it."
+BEGUN = "trainings begun"  # in the session: the number of runs its buttons have begun
+ONE_CORE = "It runs next to the app and leaves one core to it."
 
 
 @dataclass(frozen=True)
 class LiveRun:
-    """What the section shows: a run's folder and recipe, and those of its control, where it has one."""
+    """The run shown: its folder and recipe, and those of its control, if any."""
 
     folder: Path
     recipe: Recipe
@@ -60,18 +60,18 @@ class LiveRun:
 
 @st.cache_resource(show_spinner=False)
 def trainings() -> Jobs:
-    """Who trains, for all tabs: one run at a time."""
+    """Returns the jobs that train, for all tabs: one run at a time."""
     return Jobs()
 
 
 @st.cache_resource(show_spinner=False)
 def shown_last() -> dict[Path, LiveRun]:
-    """By folder of runs: what was begun last, for all tabs, so that a page that is loaded again finds it."""
+    """Returns by folder the run begun last, for all tabs, so that a reloaded page finds it."""
     return {}
 
 
 def draw_live(folder: Path) -> None:
-    """Draws the section, for runs that lie in `folder`."""
+    """Draws the section, for the runs in `folder`."""
     since_s = time.monotonic()
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for name in ("smeared", "repeats"):
@@ -89,7 +89,7 @@ def draw_live(folder: Path) -> None:
 
 
 def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> None:
-    """Has a run trained, its control behind it."""
+    """Starts training a run, and its control after it."""
     control, known = None, RECIPES.get(name)
     if known is not None and known.control:
         other = RECIPES[known.control].recipe
@@ -100,7 +100,7 @@ def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> 
 def _train(folder: Path, shown: LiveRun) -> None:
     st.session_state[BEGUN] = st.session_state.get(BEGUN, 0) + 1
     for before in _all(shown_last().get(folder)):
-        trainings().cancel(before.slot)  # what it has done is kept
+        trainings().cancel(before.slot)  # its finished work is kept
     shown_last()[folder] = shown
     for priority, each in enumerate(_all(shown)):
         start = partial(trained, each.folder, each.recipe, each.text)
@@ -110,7 +110,7 @@ def _train(folder: Path, shown: LiveRun) -> None:
 
 def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "") -> None:
     known = RECIPES.get(name)
-    control = f" Behind it its control: {RECIPES[known.control].title.lower()}." if known and known.control else ""
+    control = f" Then its control: {RECIPES[known.control].title.lower()}." if known and known.control else ""
     about = f"{words or (known.words if known else '')}{control} {recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
     is_clicked = st.button(title, key=f"train {title}", icon=":material/model_training:", help=about,
                            on_click=begin, args=(folder, name, recipe))  # fmt: skip
@@ -149,7 +149,7 @@ def _draw(folder: Path) -> None:
 
 
 def _draw_line(folder: Path, each: LiveRun) -> None:
-    """How a run stands: progress and cancel, or what ended it."""
+    """Draws the state of a run: progress and Cancel, or what ended it."""
     job = trainings().snapshot(each.slot)
     if job is None or job.state == "done":
         return
@@ -166,7 +166,7 @@ def _draw_line(folder: Path, each: LiveRun) -> None:
     if job.error:
         show_error(job.error)
     else:
-        st.caption(plain(f"{name} was stopped. What is done is kept."))
+        st.caption(plain(f"{name} was stopped. Finished work is kept."))
     draw_restart(job, f"resume {each.slot}", RESUME_HELP, on_click=_train, args=(folder, each))
     mark_job(each.slot, job)
 
@@ -180,19 +180,19 @@ def _draw_charts(shown: LiveRun, log: live_charts.Log, control: live_charts.Log)
         words = f"{title}, {typeset(shown.recipe.in_full)}, over the tokens trained on"
         draw_chart(picture, f"training live {at}", words, places[at])
     with places[len(drawn)]:
-        st.markdown(plain(_told(shown, log)))
+        st.markdown(plain(_describe_last(shown, log)))
         mark("training run", "measured" if log else "begun", lines=len(log))
         law = law_tokens(shown.recipe.step_tokens)
         where = "the second dashed line" if law <= shown.recipe.tokens else "beyond the axis"
         st.caption(f"Dashed line: warm-up ends. By the law of Aoyama et al., 10^5.7 √(batch × context), the phase "
                    f"change is at {law / 1e6:.1f} M tokens, {where}.")  # fmt: skip
         if control:
-            told = _told(shown.control, control) if shown.control else ""
-            st.caption(plain(f"Grey, dashed, its control, {told[:1].lower()}{told[1:]}"))
+            values = _describe_last(shown.control, control) if shown.control else ""
+            st.caption(plain(f"Grey, dashed, its control, {values[:1].lower()}{values[1:]}"))
 
 
-def _told(shown: LiveRun, log: live_charts.Log) -> str:
-    """What the last look saw, in words."""
+def _describe_last(shown: LiveRun, log: live_charts.Log) -> str:
+    """Returns the last logged values as a sentence."""
     words = typeset(shown.recipe.in_full)
     if not log:
         return f"{words}: nothing is measured yet."
@@ -204,7 +204,7 @@ def _told(shown: LiveRun, log: live_charts.Log) -> str:
 
 
 def _draw_left(folder: Path) -> None:
-    """Runs that were stopped, each with a button that resumes it."""
+    """Draws the runs that were stopped, each with a button that resumes it."""
     left = [run for run in runs_in(folder) if not run.is_done]
     for run in left[:N_LEFT]:
         path = run.about.get("path")
@@ -218,7 +218,7 @@ def _draw_left(folder: Path) -> None:
 
 
 def _elsewhere(folder: Path) -> LiveRun | None:
-    """A run of the folder that another process trains, such as one that was begun from a shell."""
+    """Returns a run of the folder that another process trains, such as one begun from a shell."""
     if folder in shown_last():
         return None
     going = next((run for run in runs_in(folder) if trainer(run.folder) is not None), None)

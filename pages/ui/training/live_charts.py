@@ -1,4 +1,4 @@
-"""Charts of a run that is being trained, which grow with its log: DataFrame in, picture out.
+"""Charts of a run that is being trained, which grow with its log: takes a DataFrame, returns a picture.
 
 The axis of tokens reaches to the end of the run from the start, so that lines grow and nothing else moves.
 """
@@ -24,7 +24,7 @@ Log = Sequence[Mapping[str, Any]]
 
 
 def head_rows(log: Log, who: str) -> pd.DataFrame:
-    """One row a head and look: who, tokens, layer, name, and both scores."""
+    """Returns one row per head and log entry: who, tokens, layer, name, and both scores."""
     rows = [
         {"who": who, "tokens": line["tokens"], "layer": layer, "name": f"L{layer}H{head}",
          **{score: line[score][layer][head] for score in HEADS}}
@@ -34,13 +34,13 @@ def head_rows(log: Log, who: str) -> pd.DataFrame:
 
 
 def rows_of(log: Log, who: str) -> pd.DataFrame:
-    """One row a look: who, tokens, loss, in-context score and the loss of both copies."""
+    """Returns one row per log entry: who, tokens, loss, in-context score and the loss of both copies."""
     names = ["tokens", *NATS, *COPIES]
     return pd.DataFrame([{"who": who, **{name: line[name] for name in names}} for line in log], columns=["who", *names])
 
 
 def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Picture]:
-    """The charts by their titles: of the run in colour, of its control in grey."""
+    """Returns the charts by title: of the run in color, of its control in gray."""
     heads = pd.concat([head_rows(log, RUN), head_rows(control, CONTROL)])
     rows = pd.concat([rows_of(log, RUN), rows_of(control, CONTROL)])
     copies = rows.melt(["who", "tokens"], list(COPIES), "copy", "nats").replace({"copy": COPIES})
@@ -49,17 +49,17 @@ def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Pi
              {"tokens": law, "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
     shown = pd.DataFrame([each for each in marks if each["tokens"] <= recipe.tokens], columns=["tokens", "what"])
     words, end = typeset(recipe.in_full), axis_end(recipe.n_steps * recipe.step_tokens)
-    found = {title: charts.picture(_heads(score, title, words, end, recipe.n_layers), heads=heads, marks=shown)
+    found = {title: charts.picture(_heads_template(score, title, words, end, recipe.n_layers), heads=heads, marks=shown)
              for score, title in HEADS.items()}  # fmt: skip
     title = "Random tokens twice over, nats a token"
-    found[title] = charts.picture(_copies(title, words, end), copies=copies, marks=shown)
+    found[title] = charts.picture(_copies_template(title, words, end), copies=copies, marks=shown)
     for name, title in NATS.items():
-        found[title] = charts.picture(_line(name, title, words, end), rows=rows, marks=shown)
+        found[title] = charts.picture(_curve_template(name, title, words, end), rows=rows, marks=shown)
     return found
 
 
 @charts.kept
-def _heads(score: str, title: str, words: str, end: float, n_layers: int) -> charts.Template:
+def _heads_template(score: str, title: str, words: str, end: float, n_layers: int) -> charts.Template:
     y = alt.Y(f"{score}:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
     base = charts.named_chart("heads").encode(x=_x(end), y=y, detail="name:N")
     colour = charts.by_layer(n_layers, orient="top-left", direction="horizontal", symbolType="stroke", padding=0,
@@ -73,7 +73,7 @@ def _heads(score: str, title: str, words: str, end: float, n_layers: int) -> cha
 
 
 @charts.kept
-def _copies(title: str, words: str, end: float) -> charts.Template:
+def _copies_template(title: str, words: str, end: float) -> charts.Template:
     base = charts.named_chart("copies").encode(x=_x(end), y=_y("nats"))
     legend = alt.Legend(orient="top-right", title="Copy", direction="horizontal", symbolType="stroke", padding=0,
                         titleOrient="left", offset=0)  # fmt: skip
@@ -85,7 +85,7 @@ def _copies(title: str, words: str, end: float) -> charts.Template:
 
 
 @charts.kept
-def _line(name: str, title: str, words: str, end: float) -> charts.Template:
+def _curve_template(name: str, title: str, words: str, end: float) -> charts.Template:
     base = charts.named_chart("rows").encode(x=_x(end), y=_y(name))
     tooltip = charts.tips(f"tokens:Q|Tokens|,.0f; {name}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)

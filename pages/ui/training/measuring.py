@@ -1,4 +1,4 @@
-"""A run in a folder that was not measured yet: the button, its job, and the record that it leaves in the folder."""
+"""Runs in a folder that are not measured yet: the button, its job, and the record written into the folder."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ from pages.ui.training.runs import RunSource
 
 ABOUT = (
     "Losses, the in-context score, all heads' scores, passages and ablations of each snapshot, in the background: the "
-    "charts grow meanwhile, and what is finished is kept."
+    "charts grow meanwhile, and finished work is kept."
 )
 REDRAW_S = 10.0
-# seconds a snapshot and million parameters on two cores, and of any snapshot: opening it, scores, passages
+# seconds per snapshot and million parameters on two cores, and per snapshot: opening it, scores, passages
 PER_MILLION_S, EACH_S = 6.0, 4.0
 
 
 def measure(source: RunSource, session: Session) -> Iterator[Progress[Trajectory]]:
-    """Job: the run measured at each of its snapshots; at its end the record lies in the run's folder."""
+    """Job: measures the run at each of its snapshots; at the end the record is in the run's folder."""
     from engine.training.measuring import target_at, trajectory
     from engine.training.series import series_of
 
@@ -37,14 +37,14 @@ def measure(source: RunSource, session: Session) -> Iterator[Progress[Trajectory
 
 
 def work_of(source: RunSource) -> Work[Trajectory]:
-    """The work that measures a run."""
+    """Returns the work that measures a run."""
     slot = f"trajectory {source.folder}"
     action = Action(slot, partial(measure, source, session()))
     return Work(slot, f"Measuring {source.name}", action, 2, takes=partial(takes_s, source))
 
 
 def takes_s(source: RunSource) -> float | None:
-    """Seconds that it takes, roughly, None if there is nothing to measure; passes of a new run were never timed."""
+    """Returns roughly the seconds that it takes, None if there is nothing to measure; a new run has no timings."""
     run = source.run
     if run is None or not (steps := run.steps()):
         return None
@@ -53,20 +53,20 @@ def takes_s(source: RunSource) -> float | None:
 
 
 def so_far(source: RunSource) -> Trajectory | None:
-    """What the measuring that is under way has found."""
+    """Returns the results of the measurement under way."""
     return work_of(source).found if source.folder is not None else None
 
 
 def draw_unmeasured(waiting: Sequence[tuple[RunSource, str]], drawn_s: float) -> None:
-    """Draws of each run (with its label) that is not measured how that stands, or the button that begins it; while one
-    is measured, the page is drawn anew now and then, so that its charts grow."""
+    """Draws for each unmeasured run (with its label) its progress, or the button that starts it; while one is measured,
+    the page is redrawn now and then, so that its charts grow."""
     for source, label in waiting:
         work = work_of(source)
         with errors_shown():
             run = source.run
         n = len(run.steps()) if run is not None else 0
         if not n:
-            st.caption(f"{plain(label)}: no snapshot is there yet.")
+            st.caption(f"{plain(label)}: it has no snapshot yet.")
         elif not work.line():
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(f"**{plain(label)}** is not measured yet: {n} snapshots.", width="content")

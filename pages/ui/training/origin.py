@@ -1,4 +1,4 @@
-"""Where the Training screen's numbers come from: the records of runs, which a command and a program read."""
+"""The source of the Training screen's numbers: the records of runs, which a command and a program read."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ SAID = ("text", "text_digest", "n_texts", "early", "late", "around", "n_ablated_
 
 
 def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin:
-    """The requests and words for what is shown of these runs."""
+    """Returns the requests and sentences of the results shown of these runs."""
     requests = [
         MeasureTrajectory(
             series=str(sources[run.name].record), out=f"{run.name}.csv", around=run.trajectory.about.get("around", 0)
@@ -27,7 +27,7 @@ def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin
 
 
 def recipes(runs: Sequence[DrawnRun]) -> pd.DataFrame:
-    """A row a run: how it was made, and on what it was measured."""
+    """Returns one row per run: its recipe, and the data it was measured on."""
     rows = []
     for run in runs:
         made, said, where = run.trajectory.recipe or {}, run.trajectory.about, run.window

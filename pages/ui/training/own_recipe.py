@@ -1,4 +1,4 @@
-"""The recipe of one's own: every control in the address, and the Recipe that they say."""
+"""The user's recipe: every control in the address, and the resulting Recipe."""
 
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,21 @@ from pages.ui.page.address import flag, number_field, put_right
 
 RATES = ("0.0005", "0.001", "0.002", "0.004", "0.008")
 REPEATS_HELP = (
-    "The share of rows that are random tokens repeated with a period drawn anew for every row, instead of text. With "
-    "more of them the phase change comes sooner; 0 is text alone. It is the dial of both buttons beside it."
+    "The share of rows that are random tokens repeated with a new random period for every row, instead of text. With "
+    "more of them the phase change comes sooner; 0 is text alone. It applies to both buttons next to it."
 )
 TEXT_HELP = "A file or a folder on the computer that runs this app. Empty: Python source and documentation found there."
 
 
 def repeats_dial() -> float:
-    """Draws the dial; the share of repeats, 0 to 1."""
+    """Draws the dial; returns the share of repeats, 0 to 1."""
     put_right("live_repeats", "Repeats", lambda text: text if text in {str(n) for n in range(0, 101, 5)} else None)
     more: dict[str, Any] = {"key": "live_repeats", "bind": "query-params", "format": "%d %%"}
     return st.slider("Repeats", 0, 100, 50, 5, help=REPEATS_HELP, **more) / 100
 
 
 def own_recipe(repeats: float) -> tuple[Recipe, Path | None]:
-    """Draws the form; what it says, and the text to read. UsageError: no model can be trained so."""
+    """Draws the form; returns its recipe, and the text to read. UsageError if no model can be trained so."""
     first, second, third, fourth = st.columns(4)
     layers = _number(first, "Layers", (1, 6), 2, "Layers of the model.")
     heads = _number(second, "Heads", (1, 64), 8, "Attention heads of each layer.")
@@ -41,7 +41,7 @@ def own_recipe(repeats: float) -> tuple[Recipe, Path | None]:
     positions: Any = one_listed(first, "Positions", ("rotary", "shortformer"), "live_positions", help=about)
     with second:
         smeared = _switch("Smeared keys", "live_smeared", "Each key has a trained share of the key before it.")
-        mlp = _switch("MLPs", "live_mlp", "A gated FFN behind the attention of each layer.")
+        mlp = _switch("MLPs", "live_mlp", "A gated FFN after the attention of each layer.")
     text = third.text_input("Text", key="live_text", bind="query-params", help=TEXT_HELP).strip()
     period = (8, 32) if context >= 64 else (2, context // 2)
     recipe = Recipe(layers, heads, width, context, mlp, smeared, positions, batch=batch, rate=float(rate),

@@ -1,4 +1,4 @@
-"""Where training has led: paths on principal components, and heads' ablations as bars. DataFrame in, picture out."""
+"""The paths of runs on principal components, and heads' ablations as bars: takes a DataFrame, returns a picture."""
 
 import altair as alt
 import pandas as pd
@@ -11,8 +11,8 @@ PATH_PX = 190
 
 
 def path_panel(paths: pd.DataFrame, run: str, look: TokenAxis) -> charts.Picture:
-    """The path of one run on the two components, those of the others in grey; the window is thick, from A to B, and a
-    dot is where the marker is. All panels have the same axes."""
+    """Returns the path of one run on the two components, those of the others in gray; the window is thick, from A to B,
+    and a dot marks the marker's moment. All panels have the same axes."""
     ends = tuple((float(paths[axis].min()), float(paths[axis].max())) for axis in ("x", "y"))
     names = tuple(dict.fromkeys(paths["run"]))
     return charts.picture(_path_panel(look, names, run, ends), paths=paths, one=ONE)
@@ -43,7 +43,7 @@ def _path_panel(
 
 
 def bars(heads: pd.DataFrame, look: TokenAxis, what: str) -> charts.Picture:
-    """A bar a head: what its ablation does (`charts.ABLATED`) at the measured snapshot nearest to the marker."""
+    """Returns one bar per head: its ablation's effect (`charts.ABLATED`) at the snapshot nearest to the marker."""
     values = heads[what].dropna()
     reach = float(values.abs().max()) if len(values) else 1.0
     names = tuple(dict.fromkeys(heads["name"]))

@@ -1,4 +1,4 @@
-"""Which runs there are, and what is known of each: the records that come with the app, and runs in a folder.
+"""The available runs and their records: those that come with the app, and runs in a folder.
 
 Read without torch; no streamlit here.
 """
@@ -19,18 +19,18 @@ from engine.training.trajectory import Trajectory, decode
 from pages.ui.page.tables import typeset
 
 SHIPPED, RECORD = demo.runs_folder(), "trajectory.safetensors"
-LAST = {demo.RUN: "demo"}  # what the last snapshot of a run is, where it comes with the app as a model
-BEST = ("curriculum", "smeared", "curriculum-1-layer")  # runs that are chosen at first, where they are there
+LAST = {demo.RUN: "demo"}  # the model name of a run's last snapshot, if it comes with the app
+BEST = ("curriculum", "smeared", "curriculum-1-layer")  # runs chosen at first, if available
 N_FIRST = 3
-# what sets two runs of one label apart, and how that is said
+# fields that distinguish two runs of one label, and their text
 APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "rate": "rate {:g}",
          "d_model": "width {}", "n_heads": "{} heads", "tokens": "{:,} tokens", "n_vocab": "vocabulary {}"}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RunSource:
-    """Where a run is known from: its `record` (there or not), and its folder with the snapshots, where there is one.
-    `model`: where there is none, what its last snapshot is as a model, "" where that is not here either."""
+    """The source of a run: its `record` (present or not), and its folder with the snapshots, if any. `model`: without a
+    folder, the name of its last snapshot as a model, or ""."""
 
     name: str
     record: Path
@@ -39,19 +39,19 @@ class RunSource:
 
     @property
     def run(self) -> Run | Foreign | None:
-        """The run in its folder; None where there are no snapshots."""
+        """Returns the run in its folder; None without snapshots."""
         return opened(self.folder) if self.folder is not None else None
 
     @property
     def has_weights(self) -> bool:
-        """Whether a snapshot of it can be opened on the other screens."""
+        """Returns whether a snapshot of it can be opened on the other screens."""
         return self.folder is not None or self.model != ""
 
 
 @dataclass(frozen=True)
 class DrawnRun:
-    """A run as it is drawn: its short `label`, what was measured along it, the window of its phase change (None: it has
-    none), and its recipe in words."""
+    """A run as drawn: its short `label`, its measurements, the window of its phase change (None: without one), and its
+    recipe as text."""
 
     name: str
     label: str
@@ -61,14 +61,14 @@ class DrawnRun:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Layers and heads a layer."""
+        """Returns (layers, heads per layer)."""
         return next(iter(self.trajectory.heads.values())).shape[1:]
 
 
 def sources(folder: Path | None) -> dict[str, RunSource]:
-    """By name: the runs that come with the app, then those in the folder, where there is one."""
+    """Returns by name the runs that come with the app, then those in the folder, if there is one."""
     shipped = sorted(SHIPPED.glob("*.safetensors"), key=lambda file: (file.stem not in LAST, file.stem))
-    found = {file.stem: RunSource(file.stem, file, _if_run(SHIPPED / file.stem), LAST.get(file.stem, ""))
+    found = {file.stem: RunSource(file.stem, file, _run_or_none(SHIPPED / file.stem), LAST.get(file.stem, ""))
              for file in shipped}  # fmt: skip
     try:
         inside = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
@@ -82,7 +82,7 @@ def sources(folder: Path | None) -> dict[str, RunSource]:
 
 
 def trajectory_of(source: RunSource) -> Trajectory | None:
-    """What was measured along a run; None where nothing is yet, or another version of the app wrote it."""
+    """Returns the measurements of a run; None if there are none yet, or another version of the app wrote them."""
     try:
         stamp = source.record.stat().st_mtime_ns
     except OSError:
@@ -99,9 +99,9 @@ def _read(file: Path, stamp: int) -> Trajectory | None:
 
 
 def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe | None]) -> dict[str, str]:
-    """By name: the recipe in words with its share of repeats, and whatever sets it apart from another run's."""
-    words = {name: _words(name, found[name], recipes[name]) for name in found}
-    told = {}
+    """Returns by name the recipe as text, its share of repeats, and what distinguishes it from another run's."""
+    words = {name: _describe_recipe(name, found[name], recipes[name]) for name in found}
+    unique = {}
     for name, label in words.items():
         like = [recipes[other] for other in words if words[other] == label]
         own, differs = recipes[name], []
@@ -109,16 +109,16 @@ def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe 
             others = [recipe for recipe in like if recipe is not None]
             differs = [form.format(getattr(own, field)) for field, form in APART.items()
                        if len({getattr(recipe, field) for recipe in others}) > 1]  # fmt: skip
-        told[name] = ", ".join([label, *differs])
-    alike = {label for label in told.values() if list(told.values()).count(label) > 1}
-    return {name: f"{label} ({name})" if label in alike else label for name, label in told.items()}
+        unique[name] = ", ".join([label, *differs])
+    alike = {label for label in unique.values() if list(unique.values()).count(label) > 1}
+    return {name: f"{label} ({name})" if label in alike else label for name, label in unique.items()}
 
 
 def short_labels(full: Mapping[str, str], recipes: Mapping[str, Recipe | None]) -> dict[str, str]:
-    """By name a label for a legend, such as "1 layer, smeared". Of several runs that would have the same, the others
-    say as much as sets them apart from the first; without a recipe it is the one in `full`."""
+    """Returns by name a label for a legend, such as "1 layer, smeared". Of several runs that would have the same, the
+    others add whatever distinguishes them from the first; without a recipe it is the one in `full`."""
     first: dict[str, Recipe] = {}
-    told: dict[str, str] = {}
+    taken: dict[str, str] = {}
     for name in _best_first(full):
         label, recipe = full[name], recipes[name]
         if recipe is not None:
@@ -128,13 +128,13 @@ def short_labels(full: Mapping[str, str], recipes: Mapping[str, Recipe | None]) 
             repeats = [recipe.repeats_in_words] if recipe.repeats_in_words != like.repeats_in_words else []
             label = recipe.in_short
             for word in (*repeats, *differs):
-                label = f"{label}, {word}" if label in told.values() else label
-        told[name] = f"{label} ({name})" if label in told.values() else label
-    return {name: told[name] for name in full}
+                label = f"{label}, {word}" if label in taken.values() else label
+        taken[name] = f"{label} ({name})" if label in taken.values() else label
+    return {name: taken[name] for name in full}
 
 
 def recipe_in(source: RunSource, trajectory: Trajectory | None) -> Recipe | None:
-    """The run's recipe; None of a published one, of another trainer's, and where it is another version's."""
+    """Returns the run's recipe; None for a published one, another trainer's, or another version's."""
     try:
         if trajectory is not None:
             return recipe_of(trajectory.recipe) if trajectory.recipe is not None else None
@@ -146,18 +146,18 @@ def recipe_in(source: RunSource, trajectory: Trajectory | None) -> Recipe | None
 
 def shown(
     names: Sequence[str],
-    told: Mapping[str, str],
+    short: Mapping[str, str],
     found: Mapping[str, Trajectory | None],
     full: Mapping[str, str] | None = None,
 ) -> tuple[DrawnRun, ...]:
-    """The runs of these names that are measured, by their labels; `full`: their recipes in words."""
+    """Returns the measured runs of these names, with their labels `short`; `full`: their recipes as text."""
     measured = [(name, trajectory) for name in names if (trajectory := found[name]) is not None]
-    words = full or told
-    return tuple(DrawnRun(name, told[name], each, _window(each), typeset(words[name])) for name, each in measured)
+    words = full or short
+    return tuple(DrawnRun(name, short[name], each, _window(each), typeset(words[name])) for name, each in measured)
 
 
 def first_names(found: Iterable[str]) -> list[str]:
-    """Which runs are chosen at first: one that never changes and two that do, where there are such."""
+    """Returns the runs chosen at first: one that never changes and two that do, if available."""
     return _best_first(found)[:N_FIRST]
 
 
@@ -168,7 +168,7 @@ def _best_first(found: Iterable[str]) -> list[str]:
 
 
 def snapshot_at(source: RunSource, tokens: float) -> tuple[int, float] | None:
-    """(step, tokens) of the snapshot with weights that is nearest to so many tokens; None where there is none."""
+    """Returns (step, tokens) of the snapshot with weights that is nearest to `tokens`, or None."""
     run = source.run
     steps = run.steps() if run is not None else ()
     if run is not None and steps:
@@ -180,18 +180,18 @@ def snapshot_at(source: RunSource, tokens: float) -> tuple[int, float] | None:
 
 
 def typed(source: RunSource, step: int) -> str:
-    """What is typed wherever a model is named, such as runs/NAME@step512."""
+    """Returns the model name of a snapshot, such as runs/NAME@step512."""
     folder = source.folder
     if folder is None:
         return source.model
     return f"{runs.SHIPPED}{source.name}@step{step}" if folder.parent == SHIPPED else f"{folder}@step{step}"
 
 
-def _if_run(folder: Path) -> Path | None:
+def _run_or_none(folder: Path) -> Path | None:
     return folder if runs.is_run(folder) else None
 
 
-def _words(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:
+def _describe_recipe(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:
     if recipe is None:
         return trajectory.label if trajectory is not None else name
     return recipe.in_full

@@ -39,16 +39,14 @@ HEADS_HELP = {
 
 FIRST_PASSAGE = "Privet Drive, twice"
 PASSAGE_HELP = (
-    "Blue tokens are predicted better, orange ones worse. What comes again with what followed it before gets better in "
-    "the window; what is followed by something else gets worse."
+    "Blue tokens are predicted better, orange ones worse. A token that repeats an earlier continuation gets better in "
+    "the window; one that departs from it gets worse."
 )
 TINT_HELP = (
     "The loss at the end of the window minus that at its start (of the whole run, where it has no window), the same at "
     "the marker, or the loss at the marker itself."
 )
-TOKEN_HELP = (
-    "Counted from 1. Empty: of all tokens the one that the window changes most, for the better and for the worse."
-)
+TOKEN_HELP = "Counted from 1. Empty: the tokens that the window changes most, for the better and for the worse."
 PATHS_HELP = (
     "Each snapshot is a vector: the loss of one fixed random token of each held-out text. Principal components of all "
     "snapshots of all these runs together, columns centred, not scaled; each run drawn on the same axes. The thick "
@@ -62,7 +60,7 @@ ANALYSIS_HELP = (
 
 @dataclass(frozen=True)
 class TrainingFrames:
-    """What all parts draw: the runs with a colour each, in frames over training, and how: on screen, and in a file."""
+    """The data of all sections: the runs with their colors, as frames over training, and the axes."""
 
     runs: tuple[DrawnRun, ...]
     every: pd.DataFrame
@@ -72,12 +70,12 @@ class TrainingFrames:
 
     @property
     def names(self) -> list[str]:
-        """The runs that have a colour, in order: a part may draw fewer."""
+        """Returns the runs that have a color, in order: a section may draw fewer."""
         return list(dict.fromkeys(self.every["run"]))
 
     @classmethod
     def of(cls, runs: Sequence[DrawnRun], log: bool, moment: float) -> "TrainingFrames":
-        """The view of these runs at a moment."""
+        """Returns the frames of these runs at a moment."""
         looks = charts.look_of(runs, log), charts.look_of(runs, log, moment)
         return cls(tuple(runs), tables.over_training(runs), tables.windows(runs), *looks)
 
@@ -110,18 +108,18 @@ def _in_file(view: TrainingFrames, panel: Panel) -> Picture:
 
 
 def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis) -> Picture:
-    """The in-context score of one run."""
+    """Returns the in-context score of one run."""
     return charts.run_panel(view.every, view.windows, run.label, look)
 
 
 def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis) -> Picture:
-    """One score of all heads of one run."""
+    """Returns one score of all heads of one run."""
     scores = tables.head_scores(run, score)
     return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0])
 
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
-    """In-context score and prefix matching, a column a run: that they come together is what the screen is about."""
+    """Draws in-context score and prefix matching, a column per run: the screen's point is that they appear together."""
     row(view, "score", "In-context score", partial(score_panel, view), sheet)
     words, panel = "Prefix matching of every head", partial(heads_panel, view, "prefix_matching")
     row(view, "prefix", words, panel, sheet, named=False)
@@ -129,14 +127,14 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
 
 
 def more_heads(view: TrainingFrames, sheet: Sheet) -> None:
-    """Previous-token heads."""
+    """Draws previous-token heads."""
     st.subheader("Previous-token heads", help=HEADS_HELP["previous_token"])
     words = "Previous-token score of every head"
     row(view, "previous", words, partial(heads_panel, view, "previous_token"), sheet)
 
 
 def losses(view: TrainingFrames, sheet: Sheet) -> None:
-    """Loss, and what each doubling of the tokens gains, of all runs together."""
+    """Draws the loss, and the gain of each doubling of the tokens, of all runs together."""
     titles = (("loss", "Loss", "Loss, nats a token", "Of held-out text. In the window the curve is not convex."),
               ("gain_rate", "What more training gains", "d loss / d ln(tokens), nats",
                "The slope of the loss by the logarithm of the tokens: the lower, the faster a run learns then. Which "
@@ -153,7 +151,7 @@ def losses(view: TrainingFrames, sheet: Sheet) -> None:
 
 
 def index_maps(view: TrainingFrames, sheet: Sheet) -> None:
-    """Where in the text the loss falls, over training."""
+    """Draws where in the text the loss falls, over training."""
     help = (
         "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
         "are predicted better. Before the phase change only early tokens have any of it. Colours stop at ±0.3 nats."
@@ -169,14 +167,14 @@ def index_maps(view: TrainingFrames, sheet: Sheet) -> None:
 
 
 def path_work(runs: Sequence[DrawnRun]) -> Work[list[np.ndarray]]:
-    """The work that finds the runs' paths on their two joint components; scikit-learn takes a second to import."""
+    """Returns the work that finds the runs' paths on two joint components; scikit-learn imports in a second."""
     of = hashlib.sha256(b"".join(run.trajectory.token_losses.tobytes() for run in runs)).hexdigest()
     action = Action.of(of, partial(joint_components, [run.trajectory for run in runs]))
     return Work("training paths", "Principal components", action, 2)
 
 
 def alike(runs: Sequence[DrawnRun]) -> tuple[DrawnRun, ...]:
-    """The runs whose losses are of the same tokens as the first's: only those have joint components."""
+    """Returns the runs whose losses are of the same tokens as the first's: only those have joint components."""
 
     def of(run: DrawnRun) -> Any:
         return run.trajectory.about.get("text_digest"), run.trajectory.token_losses.shape[1]
@@ -186,7 +184,7 @@ def alike(runs: Sequence[DrawnRun]) -> tuple[DrawnRun, ...]:
 
 
 def draw_paths(view: TrainingFrames, found: Sequence[np.ndarray], of: Sequence[DrawnRun], sheet: Sheet) -> None:
-    """The path of each run on the same two axes."""
+    """Draws the path of each run on the same two axes."""
     st.subheader("The path of the whole run", help=PATHS_HELP)
     frame = tables.paths(of, found)
 
@@ -201,9 +199,9 @@ def draw_paths(view: TrainingFrames, found: Sequence[np.ndarray], of: Sequence[D
 
 
 def carriers(view: TrainingFrames, sheet: Sheet) -> None:
-    """Which heads carry the change: ablations along the before-and-after vector, and of the in-context score."""
+    """Draws which heads carry the change: ablations along the before-and-after vector, and of the in-context score."""
     help = (
-        "Each head is ablated, its attention pattern and those of the heads behind it kept, at some snapshots. First: "
+        "Each head is ablated, its attention pattern and those of the heads after it kept, at some snapshots. First: "
         "the change in the losses along the before-and-after vector, the losses at the window's end minus those at its "
         "start, made unit length: below 0, the ablation undoes what the window brought. Then: above 0, the in-context "
         "score is lost without the head. Named by the end of the run: previous token or induction, where that score is "
@@ -233,7 +231,7 @@ def carriers(view: TrainingFrames, sheet: Sheet) -> None:
 
 
 def passage(view: TrainingFrames, sheet: Sheet) -> None:
-    """A passage tinted by what training has changed, and two of its tokens over training."""
+    """Draws a passage tinted by the change in training, and two of its tokens over training."""
     st.subheader("A passage", help=PASSAGE_HELP)
     read_by = [run for run in view.runs if run.trajectory.passages]
     if not read_by:
@@ -272,7 +270,7 @@ def passage(view: TrainingFrames, sheet: Sheet) -> None:
 
 
 def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None, sheet: Sheet) -> None:
-    """The model analysis table: a column a run, nine rows."""
+    """Draws the model analysis table: a column per run, nine rows."""
     st.caption(ANALYSIS_HELP)
     drawn = analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."

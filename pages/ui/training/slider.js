@@ -1,20 +1,20 @@
-// The slider of training: it writes its tokens into a field of the page, to which charts and the tinted text listen, so
-// that they move with no run of the page; Python hears of it when the hand lets go or rests, and when playing ends.
-const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+// The slider of training: it writes its tokens into a field of the page, which charts and the tinted text listen to, so
+// that they move with no run of the page; it reports to Python when it is released or rests, and when playing ends.
+const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
 const FINE = 1000, REST_MS = 350, FRAME_MS = 160, WATCH_MS = 200, ANSWER_MS = 5000
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
   if (!view) VIEWS.set(parentElement, (view = begin(parentElement, data)))
   Object.assign(view, { data, tell: setStateValue })
-  const behind = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
-  if (!view.moving && view.timer === null && !behind) {
+  const stale = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
+  if (!view.moving && view.timer === null && !stale) {
     view.number = data.seen
     view.at = nearest(data.stops, data.value)
   }
   build(view)
   show(view)
-  view.watch ??= setInterval(() => tell(view), WATCH_MS) // the field may come later than this, and anew
+  view.watch ??= setInterval(() => tell(view), WATCH_MS) // the field may appear later than this, and be replaced
   return () => { clearTimeout(view.rest); stop(view); clearInterval(view.watch); view.watch = null }
 }
 
@@ -36,7 +36,7 @@ function begin(root, data) {
     const to = { ArrowRight: view.at + 1, ArrowUp: view.at + 1, ArrowLeft: view.at - 1, ArrowDown: view.at - 1,
                  PageUp: view.at + far, PageDown: view.at - far, Home: 0, End: last }[event.key]
     if (to === undefined) return
-    event.preventDefault() // from snapshot to snapshot, wherever those lie
+    event.preventDefault() // from snapshot to snapshot, at any spacing
     stop(view)
     Object.assign(view, { moving: true, at: Math.min(last, Math.max(0, to)) })
     show(view)
@@ -113,7 +113,7 @@ function show(view) {
   tell(view)
 }
 
-// The field hears of the moment, and with it whoever listens.
+// Writes the moment into the field, which notifies its listeners.
 function tell({ data, at }) {
   const field = document.getElementById(data.field), tokens = data.stops[at]
   if (!field || field.value === String(tokens)) return
@@ -121,7 +121,7 @@ function tell({ data, at }) {
   field.dispatchEvent(new Event("input", { bubbles: true }))
 }
 
-// Where on the track, 0 to 1, so many tokens are, and the other way round.
+// Position on the track, 0 to 1, of a number of tokens, and the reverse.
 function place({ low, high, log }, tokens) {
   if (log) return tokens <= low ? 0 : Math.min(1, Math.log(tokens / low) / Math.log(high / low))
   return (tokens - low) / (high - low)

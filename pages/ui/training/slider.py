@@ -1,7 +1,7 @@
 """The slider of training: a component that moves the marker of every chart in the browser, and a field for its tokens.
 
-The field is what the address holds; empty, it stands at the first run's phase change. What the hand has let go of is
-written into it.
+The field is bound to the address; empty, it stands at the first run's phase change. The slider's value at its release
+is written into it.
 """
 
 from collections.abc import Sequence
@@ -31,20 +31,19 @@ HTML = """
 _COMPONENT = component_of("training_slider", HTML, Path(__file__).parent, "slider")
 KEY, DRAG, SEEN = "training_tokens", "training drag", "training seen"
 FIELD_HELP = (
-    "Where the marker stands, in tokens trained on. On the slider: arrow keys go from snapshot to snapshot, Home and "
+    "Position of the marker, in tokens trained on. On the slider: arrow keys go from snapshot to snapshot, Home and "
     "End to the ends. “Play” steps through all of them."
 )
 MOST_TOKENS = 10**13
 
 
 def draw_field() -> None:
-    """Draws the unseen field that charts and text listen to; first of all that is drawn."""
+    """Draws the hidden field that charts and text listen to; to be drawn first."""
     st.html(f'<input id="{MOMENT}" type="text" aria-hidden="true" tabindex="-1" hidden>')
 
 
 def moment(where: DeltaGenerator, runs: Sequence[DrawnRun]) -> float:
-    """Draws the field for the tokens; where training is looked at: what it says, else where the first run's in-context
-    score forms fastest."""
+    """Draws the field for the tokens; returns its value, or where the first run's in-context score forms fastest."""
     hold(KEY)
     about: dict[str, Any] = {"value": None, "step": None, "help": FIELD_HELP, "placeholder": "phase change"}
     value = number_field(where, "At tokens", (0, MOST_TOKENS), KEY, **about)
@@ -55,7 +54,7 @@ def moment(where: DeltaGenerator, runs: Sequence[DrawnRun]) -> float:
 
 
 def slider(runs: Sequence[DrawnRun], look: TokenAxis, at: float) -> None:
-    """Draws the slider at so many tokens."""
+    """Draws the slider at a number of tokens."""
     stops = sorted({float(tokens) for each in runs for tokens in each.trajectory.tokens})
     data: dict[str, Any] = {"field": MOMENT, "stops": stops, "value": at, "seen": st.session_state.get(SEEN, 0)}
     data |= {"low": look.low, "high": look.high, "log": look.log}
@@ -63,11 +62,11 @@ def slider(runs: Sequence[DrawnRun], look: TokenAxis, at: float) -> None:
         {"label": each.label, "title": each.in_full, "tokens": each.trajectory.tokens.tolist(), "said": at_each(each),
          "window": [each.window.start, each.window.end] if each.window else None} for each in runs
     ]  # fmt: skip
-    _COMPONENT(key=DRAG, data=data, on_hand_change=_let_go)
+    _COMPONENT(key=DRAG, data=data, on_hand_change=_on_release)
 
 
-def _let_go() -> None:
-    """What the hand has let go of becomes the field's."""
+def _on_release() -> None:
+    """Writes the released value into the field."""
     said: Any = (st.session_state.get(DRAG) or {}).get("hand")
     try:
         tokens, number = min(MOST_TOKENS, max(0, round(float(said["tokens"])))), int(said["number"])

@@ -1,4 +1,4 @@
-"""Olsson et al.'s statements on training, and which of them hold over every run that was measured here."""
+"""Olsson et al.'s statements on training, and which of them hold over every run measured here."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Runs as tables, a row for each thing that is drawn, and in words: DataFrames, no streamlit.
+"""Runs as tables, one row per drawn item, and as sentences: DataFrames, no streamlit.
 
-Every row over training says from how many tokens (`since`) to how many (`until`) it is the nearest there is: the marker
-in the charts finds it by that. Tokens are those trained on; losses are nats a token.
+Every row over training has the range of tokens, from `since` to `until`, for which it is the nearest: the marker in the
+charts finds it by that. Tokens are those trained on; losses are nats per token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ IS_ONE = 0.3  # the share of attention, at the end of a run, from which a head i
 
 
 def over_training(runs: Sequence[DrawnRun]) -> pd.DataFrame:
-    """A row a snapshot of each run: loss, in-context score, loss on the first and second copy of random tokens, and
-    d loss / d ln(tokens)."""
+    """Returns one row per snapshot of each run: loss, in-context score, loss on the first and second copy of random
+    tokens, and d loss / d ln(tokens)."""
     frames = []
     for each in runs:
         x = each.trajectory
@@ -30,13 +30,13 @@ def over_training(runs: Sequence[DrawnRun]) -> pd.DataFrame:
 
 
 def windows(runs: Sequence[DrawnRun]) -> pd.DataFrame:
-    """A row for each run that has a phase change: the window from `start` to `end`, and what share forms in it."""
+    """Returns one row per run with a phase change: the window from `start` to `end`, and the share that forms in it."""
     rows = [(each.label, each.window.start, each.window.end, each.window.share) for each in runs if each.window]
     return pd.DataFrame(rows, columns=["run", "start", "end", "share"])
 
 
 def head_scores(run: DrawnRun, score: str) -> pd.DataFrame:
-    """A row a snapshot and head: one of the six scores."""
+    """Returns one row per snapshot and head: one of the six scores."""
     x = run.trajectory
     if score not in x.heads:
         return pd.DataFrame(columns=["run", "tokens", "since", "until", "layer", "head", "name", "value"])
@@ -44,7 +44,7 @@ def head_scores(run: DrawnRun, score: str) -> pd.DataFrame:
 
 
 def slopes(run: DrawnRun) -> pd.DataFrame:
-    """A row a snapshot and stretch of the context: d loss / d ln(index), nats."""
+    """Returns one row per snapshot and stretch of the context: d loss / d ln(index), nats."""
     x = run.trajectory
     found, at = index_slopes(x.by_index), slope_indices(x.by_index.shape[1])
     spans = _spans(x.tokens)
@@ -56,7 +56,7 @@ def slopes(run: DrawnRun) -> pd.DataFrame:
 
 
 def by_index(run: DrawnRun, n_bins: int = 32) -> pd.DataFrame:
-    """A row a snapshot and stretch of the context, even in ln(index): mean loss."""
+    """Returns one row per snapshot and stretch of the context, even in ln(index): mean loss."""
     x = run.trajectory
     n = x.by_index.shape[1]
     edges = np.unique(np.round(np.geomspace(1, n + 1, n_bins + 1)).astype(int))
@@ -70,7 +70,7 @@ def by_index(run: DrawnRun, n_bins: int = 32) -> pd.DataFrame:
 
 
 def paths(runs: Sequence[DrawnRun], found: Sequence[np.ndarray]) -> pd.DataFrame:
-    """A row a snapshot: where it stands on the two components, whether inside the window, and A or B at its ends."""
+    """Returns one row per snapshot: its position on the two components, whether in the window, A or B at its ends."""
     frames = []
     for each, path in zip(runs, found, strict=True):
         x, where = each.trajectory, each.window
@@ -83,8 +83,8 @@ def paths(runs: Sequence[DrawnRun], found: Sequence[np.ndarray]) -> pd.DataFrame
 
 
 def ablations(run: DrawnRun) -> pd.DataFrame:
-    """A row for each snapshot at which heads were ablated, and head: the change of the in-context score without it, the
-    loss change along the before-and-after vector (nan where there is no window), and what kind of head it is."""
+    """Returns a row for each snapshot at which heads were ablated, and head: the change of the in-context score without
+    it, the loss change along the before-and-after vector (nan without a window), and the kind of head."""
     x = run.trajectory
     if not len(x.ablated):
         return pd.DataFrame(
@@ -99,7 +99,7 @@ def ablations(run: DrawnRun) -> pd.DataFrame:
 
 
 def kinds(run: DrawnRun) -> np.ndarray:
-    """(L, H) what each head has become by the end of the run: one of KINDS."""
+    """Returns (L, H) the kind of each head at the end of the run, one of KINDS."""
     x = run.trajectory
     shape = x.ablated_icl.shape[1:]
     found = np.full(shape, KINDS[2], dtype=object)
@@ -110,7 +110,7 @@ def kinds(run: DrawnRun) -> np.ndarray:
 
 
 def two_tokens(runs: Sequence[DrawnRun], passage: str, places: Sequence[int]) -> pd.DataFrame:
-    """A row a snapshot and token: the loss of some tokens of a passage (`places` from 0) in every run that has it."""
+    """Returns one row per snapshot and token: the loss at `places` (from 0) of a passage, in every run with it."""
     frames = []
     for each in runs:
         x = each.trajectory
@@ -125,12 +125,12 @@ def two_tokens(runs: Sequence[DrawnRun], passage: str, places: Sequence[int]) ->
 
 
 def ends_of(run: DrawnRun) -> tuple[int, int]:
-    """The snapshots whose difference tints a passage: the ends of the window, or of the run where it has none."""
+    """Returns the snapshots whose difference tints a passage: the ends of the window, or of a run without one."""
     return (run.window.first, run.window.last) if run.window else (0, len(run.trajectory.steps) - 1)
 
 
 def change(run: DrawnRun, passage: str) -> pd.DataFrame:
-    """A row a token of a passage: its loss at the window's start and end, and the difference."""
+    """Returns one row per token of a passage: its loss at the window's start and end, and the difference."""
     read = run.trajectory.passages[passage]
     first, last = ends_of(run)
     frame = pd.DataFrame({"index": np.arange(1, len(read.pieces) + 1), "piece": list(read.pieces)})
@@ -141,13 +141,13 @@ def change(run: DrawnRun, passage: str) -> pd.DataFrame:
 
 
 def two_that_part(run: DrawnRun, passage: str) -> list[int]:
-    """The tokens (from 0) that the window changes most: the one predicted better, and the one predicted worse."""
+    """Returns the tokens (from 0) that the window improves most and worsens most."""
     found = change(run, passage)["change"].to_numpy(float)
     return [] if np.isnan(found).all() else sorted({int(np.nanargmin(found)), int(np.nanargmax(found))})
 
 
 def at_each(run: DrawnRun) -> list[str]:
-    """What is said of each snapshot of a run, beside its name."""
+    """Returns the text on each snapshot of a run, shown next to its name."""
     x = run.trajectory
     found = []
     for at, tokens in enumerate(x.tokens):
@@ -162,7 +162,7 @@ def at_each(run: DrawnRun) -> list[str]:
 
 
 def in_words(run: DrawnRun) -> str:
-    """What a run shows, in a sentence."""
+    """Describes the result of a run, as a sentence."""
     x = run.trajectory
     if run.window is None:
         fall = f"{number(float(x.icl[-1]), sign=True)} nats after {in_tokens(x.tokens[-1])}"
@@ -173,7 +173,7 @@ def in_words(run: DrawnRun) -> str:
 
 
 def in_tokens(tokens: float) -> str:
-    """Such as "0.82 M tokens"."""
+    """Returns text such as "0.82 M tokens"."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if tokens >= size:
             return f"{tokens / size:.3g} {letter} tokens"
@@ -188,14 +188,14 @@ def _best(heads: Mapping[str, np.ndarray], score: str, at: int) -> str:
 
 
 def _spans(tokens: np.ndarray) -> dict[str, np.ndarray]:
-    """Of snapshots: their tokens, and from and until where each is the nearest."""
+    """Returns the tokens of snapshots, and the range for which each is the nearest."""
     middles = (tokens[1:] + tokens[:-1]) / 2.0
     far = 2.0 * float(tokens[-1]) + 1.0
     return {"tokens": tokens, "since": np.concatenate([[-1.0], middles]), "until": np.concatenate([middles, [far]])}
 
 
 def _by_head(run: DrawnRun, at: np.ndarray, **values: np.ndarray) -> pd.DataFrame:
-    """A row for each of the snapshots `at` and each head; every one of `values` is (A, L, H)."""
+    """Returns a row for each of the snapshots `at` and each head; every one of `values` is (A, L, H)."""
     x = run.trajectory
     n_layers, n_heads = next(iter(values.values())).shape[1:]
     layer, head = (part.ravel() for part in np.indices((n_layers, n_heads)))

@@ -1,5 +1,5 @@
-"""A passage tinted by what training has changed: a component, which holds the losses of all snapshots, so that the
-tint follows the slider in the browser."""
+"""A passage tinted by the change in training: a component that holds the losses of all snapshots, so that the tint
+follows the slider in the browser."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,7 @@
 """Collapsible panels below the figure of Prune.
 
 `questions`: the questions themselves, with both models' answers
-`costs`: what a mask saves, as a panel
+`costs`: savings of a mask, as a panel
 `speeds`: tokens a second, and bytes of weights, keys and values, as a table
 `perplexity`: the second figure: perplexity of a text under the same mask
 `criteria`: criteria compared on the same task, as a panel

@@ -1,4 +1,4 @@
-"""The Prune screen's cost panel: what the layers hold under a mask, and seconds a question, masked and sliced."""
+"""The Prune screen's cost panel: size of the layers under a mask, and seconds a question, masked and sliced."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ from pages.ui.prune.screen import PruneResult
 SLOT = "cost"
 NAMES = {"full": "Full model", "masked": "Masked", "sliced": "Sliced"}
 HELP = (
-    "Masked: everything is computed, and what is pruned is set to 0. Sliced: what is pruned is not computed; this is "
+    "Masked: everything is computed, and pruned components are set to 0. Sliced: they are not computed; this is "
     "how accuracy is measured here. The sidebar counts the embeddings too."
 )
 
@@ -53,7 +53,7 @@ def draw_costs(shown: PruneResult) -> None:
 
 
 def table(found: Cost) -> str:
-    """The cost as a Markdown table; times are medians with the range of the rounds."""
+    """Returns the cost as a Markdown table; times are medians with the range of the rounds."""
     sizes = {"full": (found.n_params_full, found.n_bytes_full), "masked": (found.n_params_full, found.n_bytes_full),
              "sliced": (found.n_params, found.n_bytes)}  # fmt: skip
     rows = ["| | Parameters without embeddings | Bytes of these | ms a question |", "|:--|--:|--:|--:|"]
@@ -63,7 +63,7 @@ def table(found: Cost) -> str:
 
 
 def notes(found: Cost, mask: Mask) -> list[str]:
-    """What one has to know to read the table, in sentences."""
+    """Returns the notes on the table, as sentences."""
     n_sliced = mask.n_heads_pruned - found.n_heads_masked
     same = found.n_params == found.n_params_full
     said = []

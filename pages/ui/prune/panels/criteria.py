@@ -1,4 +1,5 @@
-"""The Prune screen's folded part that compares criteria: the same task and questions, pruned by several rankings."""
+"""The Prune screen's collapsible section that compares criteria: the same task and questions, pruned by several
+rankings."""
 
 from functools import partial
 
@@ -14,11 +15,11 @@ from pages.ui.page.work import live
 from pages.ui.prune.screen import PruneScreen
 
 SLOT = "prune compare"
-ALONE = "Each curve begins with the full model: what is pruned or dropped above does not count here."
+ALONE = "Each curve begins with the full model: the pruning set above does not apply here."
 
 
 def draw_criteria(screen: PruneScreen, setup: Setup, sheet: Sheet) -> CriteriaView | None:
-    """Draws the part where it is unfolded; what is compared, None where that is nothing."""
+    """Draws the section if it is open; returns the comparison, or None."""
     assert screen.shown is not None
     x = screen.shown.x
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")

@@ -1,4 +1,4 @@
-"""Export this model: the pruned model as a folder that others load. Sizes are said before, progress while it runs."""
+"""Export this model: the pruned model as a folder that others load. Shows sizes first, then progress."""
 
 import re
 from functools import partial
@@ -26,16 +26,17 @@ SLOT = "export"
 NAMES = {"masked": "Masked", "small": "Small", "even": "Even"}
 FILL_NAMES = {"zero": "Zero", "mean": "Its mean"}
 FORM_HELP = (
-    "Masked: the stock architecture, in which pruned parts write nothing; as large as before, loads everywhere. Small: "
-    "what is pruned is not stored and not computed; a modelling file goes along, loaded with trust_remote_code. Even: "
-    "smaller and stock, where whole layers go, or every layer of a model of Llama's shape keeps equally many heads."
+    "Masked: the stock architecture, in which pruned components write nothing; as large as before, loads everywhere. "
+    "Small: pruned components are neither stored nor computed; comes with a modeling file, loaded with "
+    "trust_remote_code. Even: smaller and stock, where whole layers go, or every layer of a model of Llama's shape "
+    "keeps equally many heads."
 )
 FILL_HELP = "What a pruned part gives: 0, or its mean over the task's train questions, folded into output biases."
 FOLDER_HELP = "A new folder on the computer that runs this app. One that is there is never written to."
 
 
 def draw_export(shown: PruneResult) -> None:
-    """The part's inside: form, fill, folder, what they will take, the job, and how its result is loaded."""
+    """Draws the panel: form, fill, folder, their sizes, the job, and how its result is loaded."""
     x, mask = shown.x, shown.mask
     if mask is None:
         st.caption("Which heads and FFNs go is not known before importance is measured.")
@@ -52,10 +53,10 @@ def draw_export(shown: PruneResult) -> None:
     if work.line():
         return
     if job is not None and work.found is not None:
-        _draw_made(work.found, command)
+        _draw_exported(work.found, command)
         return
     try:
-        st.markdown(_said(x, mask, form))
+        st.markdown(_describe_sizes(x, mask, form))
         refuse_taken(named_folder(folder))
     except HeadroomError as error:
         st.caption(plain(error))
@@ -65,7 +66,7 @@ def draw_export(shown: PruneResult) -> None:
 
 
 def export_work(x: Experiment, mask: Mask, request: ExportModel) -> Work[Exported]:
-    """What writes the folder."""
+    """Returns the work that writes the folder."""
     return Work(SLOT, "Export", Action(f"{x.base_key} {request}", partial(request.steps, session(), mask)), 1)
 
 
@@ -76,8 +77,8 @@ def _request(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> Ex
     )  # fmt: skip
 
 
-def _said(x: Experiment, mask: Mask, form: str) -> str:
-    """The sizes before and after, in a sentence."""
+def _describe_sizes(x: Experiment, mask: Mask, form: str) -> str:
+    """Returns the sizes before and after, as a sentence."""
     identity = x.target.identity
     before, after = sizes(identity, Mask.full(x.shape), "masked"), sizes(identity, mask, form)
     if before is None or after is None:
@@ -89,15 +90,15 @@ def _said(x: Experiment, mask: Mask, form: str) -> str:
             f"{bytes_before / 1e6:,.1f} MB on disk (**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
 
 
-def _draw_made(made: Exported, command: str) -> None:
+def _draw_exported(made: Exported, command: str) -> None:
     checked = made.checked
     st.markdown(f"Written to **{plain(made.folder)}**: {made.n_params[1]:,} of {made.n_params[0]:,} parameters, "
                 f"{made.n_bytes[1] / 1e6:,.1f} of {made.n_bytes[0] / 1e6:,.1f} MB. Loaded back in {checked.precision}, "
                 f"its logits differ from the masked model's by at most {checked.difference:.2g} on {checked.n_tokens} "
                 f"tokens (the largest is {checked.largest:.3g}).")  # fmt: skip
     if made.judged is not None and made.judged.filled is not None:
-        told = made.judged.fields()
-        full, zeros, means = (percent(told[side]["acc"]) for side in ("full", "pruned", "mean_filled"))
-        st.markdown(f"Accuracy: full {full}, zeros {zeros}, means {means} (n {told['n']}).")
+        judged = made.judged.fields()
+        full, zeros, means = (percent(judged[side]["acc"]) for side in ("full", "pruned", "mean_filled"))
+        st.markdown(f"Accuracy: full {full}, zeros {zeros}, means {means} (n {judged['n']}).")
     st.code(made.to_load, language="python")
     draw_command(command)

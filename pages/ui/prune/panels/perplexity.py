@@ -1,4 +1,4 @@
-"""The Prune screen's second figure: perplexity of a text under the same mask, measured behind the accuracy."""
+"""The Prune screen's second figure: perplexity of a text under the same mask, measured after the accuracy."""
 
 from dataclasses import replace
 
@@ -18,29 +18,29 @@ from pages.ui.prune import dragging
 from pages.ui.prune.screen import PruneResult
 
 SLOT = "perplexity"
-PRIORITY = 4  # behind all that estimates take, before the neighbouring levels
+PRIORITY = 4  # after the estimates' work, before the neighboring levels
 SOON_S = 2.0  # what takes no longer shows no progress: a bar that comes and goes would move what stands below
 TEXT = "The ferry"  # the text at first: written for this app, so that older models were not trained on it
 HELP = (
-    "exp of the mean loss of a token: the text whole, in windows of the model's length without overlap, each without "
+    "exp of the mean loss of a token: the whole text, in windows of the model's length without overlap, each without "
     f"its first token. The change is of the same tokens; its interval is a t interval over blocks of {BLOCK}. "
     "Choose the text below, under “Perplexity of a text”."
 )
 
 
 def perplexities(shown: PruneResult, text: Chosen) -> Measurement[Both]:
-    """The perplexity of the text with nothing pruned and under the current mask."""
+    """Returns the measurement of the perplexity of the text with nothing pruned and under the current mask."""
     return both(shown.x.target, text.text, shown.mask)
 
 
 def perplexity_work(shown: PruneResult, text: Chosen) -> Work[Both]:
-    """What measures both."""
+    """Returns the work that measures both."""
     return Work(SLOT, "Perplexity", perplexities(shown, text), PRIORITY, while_seen=True)
 
 
 def look_ahead(shown: PruneResult, text: Chosen) -> Both:
-    """What is known; the rest is measured once nothing else is and the accuracy stands, where it is forecast to take
-    no longer than what nobody asked for may."""
+    """Returns the results so far; the rest is measured once nothing else is and the accuracy is measured, if its
+    forecast fits the budget of background work."""
     x, found = shown.x, perplexities(shown, text).so_far(session()) or Both()
     is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates"])
     is_due = not found.complete and shown.mask is not None and x.settled(shown.stored)
@@ -50,27 +50,27 @@ def look_ahead(shown: PruneResult, text: Chosen) -> Both:
 
 
 def let_go_of(shown: PruneResult, text: Chosen) -> None:
-    """Abandons the measuring: the hand has moved on."""
+    """Abandons the measurement: the slider has moved on."""
     if perplexity_work(shown, text).under_way:
         jobs().drop(SLOT)
 
 
 def draw_line(shown: PruneResult, text: Chosen) -> None:
-    """The figure in two lines, or how its measuring stands."""
+    """Draws the figure in two lines, or its progress."""
     name, found = f"Perplexity of {plain(text.name)}", shown.second
     if found.complete and not dragging.moving():
         st.markdown("  \n".join(f":small[{line}]" for line in in_words(found, name)), help=HELP)
         mark("perplexity", "measured")
         return
     work = perplexity_work(shown, text)
-    if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _comes(shown, work):
+    if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _is_soon_measured(shown, work):
         st.markdown(f":small[{name}: …]", help=HELP)
     elif not work.line():
         work.offer("Measure perplexity", "text_fields", "Of the full and of the pruned model, in the background.")
 
 
-def _comes(shown: PruneResult, work: Work[Both]) -> bool:
-    """Whether it is measured soon, without a bar that tells of it."""
+def _is_soon_measured(shown: PruneResult, work: Work[Both]) -> bool:
+    """Returns whether it is measured soon, without a progress bar."""
     takes_s, job = work.takes_s(), work.now()
     if job is None:
         return takes_s is not None and takes_s <= budget_s() and in_memory(shown.x.target.spec)
@@ -78,16 +78,16 @@ def _comes(shown: PruneResult, work: Work[Both]) -> bool:
 
 
 def in_words(found: Both, name: str) -> list[str]:
-    """Such as "Perplexity of The ferry: 232.0, the full model's 115.4" and the change, in lines."""
+    """Returns lines such as "Perplexity of The ferry: 232.0, the full model's 115.4" and the change, in lines."""
     assert found.full is not None and found.pruned is not None
     if found.change is None:
-        return [f"{name}: **{_figure(found.full.a_token)}**"]
-    lines = [f"{name}: **{_figure(found.pruned.a_token)}**, full {_figure(found.full.a_token)}"]
+        return [f"{name}: **{_four_digits(found.full.a_token)}**"]
+    lines = [f"{name}: **{_four_digits(found.pruned.a_token)}**, full {_four_digits(found.full.a_token)}"]
     return [*lines, change_in_words(found.change)]
 
 
 def change_in_words(found: Change) -> str:
-    """Such as "+0.698 nats a token (95 %: +0.463 to +0.934)"."""
+    """Returns text such as "+0.698 nats a token (95 %: +0.463 to +0.934)"."""
     nats, low, high = (number(each, 3, sign=True) for each in (found.nats, found.low, found.high))
     if found.low != found.low:
         return f"{nats} nats a token; too few tokens for an interval"
@@ -95,7 +95,7 @@ def change_in_words(found: Change) -> str:
 
 
 def table(found: Both) -> pd.DataFrame:
-    """One row a model: perplexity a token, word and byte, nats a token, and how much was scored."""
+    """Returns one row per model: perplexity per token, word and byte, nats per token, and the tokens scored."""
     sides = {"full": found.full} if found.full is found.pruned else {"full": found.full, "pruned": found.pruned}
     rows = [
         (name, side.a_token, side.a_word, side.a_byte, side.nats, len(side), side.n_tokens, side.window)
@@ -107,12 +107,12 @@ def table(found: Both) -> pd.DataFrame:
 
 
 def draw_details(shown: PruneResult, text: Chosen) -> None:
-    """The panel's inside: both models a token, a word and a byte, and the command."""
+    """Draws the panel: both models per token, word and byte, and the command."""
     frame = table(shown.second)
     if len(frame):
         lines = ["| | a token | a word | a byte | nats a token |", "|:--|--:|--:|--:|--:|"]
         lines += [
-            f"| {row['model'].capitalize()} model | {_figure(row['a_token'])} | {_figure(row['a_word'])} "
+            f"| {row['model'].capitalize()} model | {_four_digits(row['a_token'])} | {_four_digits(row['a_word'])} "
             f"| {number(row['a_byte'], 3)} | {number(row['nats_a_token'], 4)} |"
             for row in frame.to_dict("records")
         ]
@@ -124,7 +124,7 @@ def draw_details(shown: PruneResult, text: Chosen) -> None:
 
 
 def request(shown: PruneResult, text: Chosen) -> MeasurePerplexity:
-    """The request that measures the same and finds what is stored here."""
+    """Returns the equivalent request, which finds the same stored results."""
     x = shown.x
     task = of_task(x.task) if x.pruning.by_level else {}
     of = {**of_model(x.target), **of_pruning(x.pruning), **text.named, **task}
@@ -132,7 +132,7 @@ def request(shown: PruneResult, text: Chosen) -> MeasurePerplexity:
 
 
 def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:
-    """The screen's origin with the perplexity of the text: its measurement, and what the screen says of it."""
+    """Returns the screen's origin with the perplexity of the text: its measurement, and its sentences."""
     found = shown.second
     if found.full is None:
         return of
@@ -141,8 +141,8 @@ def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:
     return replace(of, measurements=measurements, says=[*of.says, *says])
 
 
-def _figure(perplexity: float) -> str:
-    """Four digits or so, such as "27.66", "231.9" or "12,345"."""
+def _four_digits(perplexity: float) -> str:
+    """Returns about four digits, such as "27.66", "231.9" or "12,345"."""
     if perplexity < 100:
         return number(perplexity, 2)
     digits = ",.1f" if perplexity < 10_000 else ",.0f" if perplexity < 1e9 else ".1e"

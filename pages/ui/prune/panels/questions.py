@@ -1,6 +1,6 @@
-"""The questions themselves: one of them beside the figure, all of them as a list, any of them as the model reads it.
+"""The questions themselves: one of them next to the figure, all of them as a list, any of them as the model reads it.
 
-Everything is read from what was measured; nothing is computed.
+Everything is read from measurements; nothing is computed.
 """
 
 import re
@@ -34,20 +34,20 @@ KEY, OPENED = "prune_show", "prune_question"
 
 
 def own_words(question: Question) -> str:
-    """What is asked, without the solved examples in front: the harness parts those by an empty line."""
+    """Returns the question without the examples before it: the harness separates those by an empty line."""
     return question.contexts[question.golds[0]].rstrip().split("\n\n")[-1].strip()
 
 
 def choices(question: Question) -> list[str]:
-    """The answers to choose from; where the contexts differ and not their ends, those."""
+    """Returns the answer choices; if the contexts differ and not their ends, the contexts."""
     if len(set(question.continuations)) == 1 and len(set(question.contexts)) > 1:
         return [context.rstrip().split("\n\n")[-1].strip() for context in question.contexts]
     return [text.strip() for text in question.continuations]
 
 
 def margins(answers: Answers) -> np.ndarray:
-    """(n,) log-likelihood of the best right answer less that of the best wrong one, in nats; nan where there is none
-    to compare with."""
+    """Returns (n,) log-likelihood of the best right answer less that of the best wrong one, in nats; nan if there is
+    none to compare with."""
     found = np.full(len(answers), np.nan)
     for row, question in enumerate(answers.questions):
         scores = answers.log_likelihood_nats[row, : len(question.contexts)]
@@ -61,9 +61,9 @@ Second = tuple[str, Answers | None]  # the second model of a comparison: its nam
 
 
 def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.DataFrame:
-    """One row a question that was answered, in the order in which they are asked; without a pruned model its columns
-    are the full model's. Beside a `second` model also what that says (`second`), its margin, and which of the two is
-    right (`between`: same, first or second); as far as it has answered."""
+    """Returns one row per answered question, in the order in which they are asked; without a pruned model its columns
+    are the full model's. With a `second` model also its answer (`second`), its margin, and which of the two is right
+    (`between`: same, first or second); as far as it has answered."""
     full, pruned = measured.full, measured.pruned or measured.full
     if full is None or pruned is None:
         return pd.DataFrame()
@@ -76,7 +76,7 @@ def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.D
         row = {"number": at + 1, "question": _short(own_words(question)), "choices": " · ".join(map(_short, named))}
         row |= {"gold": _short(named[question.golds[0]]), "change": change}
         for who, answers, right in (("full", full, before), ("pruned", pruned, after)):
-            row[who] = _said(question, answers, at, right)
+            row[who] = _format_answer(question, answers, at, right)
         rows.append(row)
     frame = pd.DataFrame(rows).assign(full_margin=margins(full)[:n], pruned_margin=margins(pruned)[:n])
     return frame if second is None or second[1] is None else _with_second(frame, pruned, second[1])
@@ -90,22 +90,22 @@ def _with_second(frame: pd.DataFrame, first: Answers, second: Answers) -> pd.Dat
             between.append("same")
             continue
         right, other = bool(second.correct[at]), bool(first.correct[at])
-        said.append(_said(first.questions[at], second, at, right))
+        said.append(_format_answer(first.questions[at], second, at, right))
         between.append("same" if right == other else "second" if right else "first")
     margin = np.full(len(frame), np.nan)
     margin[: len(second)] = margins(second)[: len(frame)]
     return frame.assign(second=said, second_margin=margin, between=between)
 
 
-def _said(question: Question, answers: Answers, at: int, right: bool) -> str:
-    """What was answered, behind a mark of whether it is right."""
+def _format_answer(question: Question, answers: Answers, at: int, right: bool) -> str:
+    """Returns the answer, after a mark of whether it is right."""
     named = choices(question)
     said = named[int(answers.predicted[at])] if len(named) > 1 else "the same" if right else "something else"
     return f"{'✓' if right else '✗'} {_short(said)}"
 
 
 def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
-    """The first question with its choices, the right one bold, and what both models say to it; Markdown."""
+    """Returns the first question with its choices, the right one bold, and both models' answers; Markdown."""
     [question] = x.questions.at(x.questions.order[:1])
     prompt = re.sub(r"\s*\n\s*", " / ", question.contexts[question.golds[0]].strip())
     prompt = f"…{prompt[-TAIL:]}" if len(prompt) > TAIL else prompt
@@ -122,7 +122,7 @@ def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
 
 
 def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None = None) -> None:
-    """Draws the list, and the question that is opened; beside a `second` model what that answers."""
+    """Draws the list, and the opened question; with a `second` model also its answers."""
     frame = question_frame(measured, second)
     if frame.empty:
         st.caption("No question is answered yet.")
@@ -154,7 +154,7 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
 
 
 def _list(shown: pd.DataFrame, second: Second | None) -> None:
-    """The table; a row that is clicked is opened."""
+    """Draws the table; a clicked row is opened."""
     numbers = tuple(shown["number"])
     key = f"prune questions {hash(numbers)}"
 
@@ -165,7 +165,7 @@ def _list(shown: pd.DataFrame, second: Second | None) -> None:
     text, nats = st.column_config.TextColumn, st.column_config.NumberColumn
     columns = {
         "number": nats("No.", width=45, help="In the order in which they are asked."),
-        "question": text("Question", width=210, help="Without the solved examples in front; its end, where long."),
+        "question": text("Question", width=210, help="Without the examples in the prompt; its end, if long."),
         "choices": text("Choices", width=150),
         "gold": text("Right", width=65),
         "full": text("Full model", width=80),
@@ -184,12 +184,12 @@ def _list(shown: pd.DataFrame, second: Second | None) -> None:
 
 
 def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
-    """One question as the model reads it, and every choice with its log-likelihoods."""
+    """Draws one question as the model reads it, and every choice with its log-likelihoods."""
     full, pruned = measured.full, measured.pruned or measured.full
     assert full is not None and pruned is not None
     question = full.questions[at]
     gold = question.golds[0]
-    st.markdown(f"**Question {at + 1}**, as the model reads it" + _before(x, full, at))
+    st.markdown(f"**Question {at + 1}**, as the model reads it" + _describe_prefix(x, full, at))
     st.code(question.contexts[gold], language=None, wrap_lines=True, height=min(420, 45 + 20 * _n_lines(question)))
     rows = ["| Choice | | Full model, nats | Pruned model, nats |", "|:--|:--|--:|--:|"]
     for choice, name in enumerate(choices(question)):
@@ -197,13 +197,13 @@ def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
         marked = [f"**{score}**" if answers.predicted[at] == choice else score
                   for score, answers in zip(scores, (full, pruned), strict=True)]  # fmt: skip
         rows.append(f"| {plain(name)} | {'right' if choice in question.golds else ''} | {' | '.join(marked)} |")
-    st.markdown("\n".join(rows), help="Log-likelihoods; each model answers what is bold.")
+    st.markdown("\n".join(rows), help="Log-likelihoods; each model's answer is bold.")
 
 
-def _before(x: Experiment, full: Answers, at: int) -> str:
-    """What stands in front of the text, or is missing there."""
+def _describe_prefix(x: Experiment, full: Answers, at: int) -> str:
+    """Returns what precedes the text, or is missing there."""
     cut = int(full.n_cut[at])
-    words = ", behind a beginning-of-sequence token" if x.target.bos else ""
+    words = ", after a beginning-of-sequence token" if x.target.bos else ""
     return words + (f"; its first {cut:,} tokens do not fit the window and are left out" if cut else "") + ":"
 
 
@@ -212,6 +212,6 @@ def _n_lines(question: Question) -> int:
 
 
 def _short(text: str) -> str:
-    """Its end, in one line."""
+    """Returns its end, in one line."""
     text = " ".join(text.split())
     return text if len(text) <= LONG else f"…{text[-LONG:]}"

@@ -1,4 +1,4 @@
-"""What pruning saves, measured: tokens a second of a prompt and behind it, bytes of weights, keys and values."""
+"""Measured savings of pruning: tokens a second of a prompt and after it, bytes of weights, keys and values."""
 
 import streamlit as st
 
@@ -12,7 +12,7 @@ ABOUT = "Full and pruned in turn, a prompt and what follows it with a cache of k
 
 
 def draw_speed(shown: PruneResult) -> None:
-    """The table where it is stored, and the job that measures it."""
+    """Draws the table if it is stored, and the job that measures it."""
     if shown.mask is None:
         return
     found, work = stored(shown), Work(SLOT, "Speed", speed(shown.x.target, shown.mask, again=True), 1)
@@ -25,12 +25,12 @@ def draw_speed(shown: PruneResult) -> None:
 
 
 def stored(shown: PruneResult) -> Speed | None:
-    """What is stored of the mask that is set."""
+    """Returns the stored speed of the present mask."""
     return None if shown.mask is None else speed(shown.x.target, shown.mask).stored(session())
 
 
 def table(found: Speed) -> str:
-    """The speed as a Markdown table; rates are medians with the range of the turns."""
+    """Returns the speed as a Markdown table; rates are medians with the range of the turns."""
     rows = ["| | Unit | Full model | Pruned | Pruned / full |", "|:--|:--|--:|--:|--:|"]
     for row in found.rows():
         sides = [_cell(row, way) for way in ("full", "pruned")]
@@ -39,9 +39,9 @@ def table(found: Speed) -> str:
 
 
 def note(found: Speed) -> str:
-    """How it was measured, in sentences."""
+    """Returns how it was measured, as sentences."""
     busy = ": it was busy" if found.load > 0.75 * found.n_cpus else ""
-    return (f"A prompt of {found.n_prompt} tokens, and {found.n_new} generated behind it with a cache. Medians (range) "
+    return (f"A prompt of {found.n_prompt} tokens, and {found.n_new} generated after it with a cache. Medians (range) "
             f"of {len(found.prompt['full'])} turns each, full and pruned in turn. Weights are the whole model's. The "
             f"machine's load was {found.load:.1f} on {found.n_cpus} cores{busy}.")  # fmt: skip
 
