@@ -153,7 +153,7 @@ class OfModel(Request):
     )
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     int8_threshold: float = number(6.0, (0, MOST), "outlier threshold of bitsandbytes (default: 6.0)", float)
-    bos: bool | None = switch("put the beginning-of-sequence token first (default: as the tokenizer does; OPT: yes)")
+    bos: bool | None = switch("prepend the beginning-of-sequence token (default: as the tokenizer does; on for OPT)")
     place: str | None = string(None, PLACE_HELP, metavar="PLACES")
     threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: chosen by torch)")
 
@@ -187,7 +187,7 @@ class NamesTask(WithData, OfModel):
 
     task: str = string(MISSING, "task name (see `headroom tasks`), or a .jsonl file with context, choices and gold")
     shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt before each question (default: 0)")
-    same_examples: bool = flag("use the same examples for every question (faster, but not the harness's numbers)")
+    same_examples: bool = flag("use the same examples for every question (faster, but results differ from the harness)")
 
     def task_spec(self, split: str = "validation") -> TaskSpec:
         """Which questions, as the engine names them."""
