@@ -30,9 +30,7 @@ class RemoteFolder(SharedStore):
         fs: Any = self._fs
         protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
         self._is_of_objects = bool(protocols & OF_OBJECTS)
-        self.at_once = (
-            16 if fs.async_impl else 1
-        )  # other file systems may use one connection, which threads cannot share
+        self.at_once = 16 if fs.async_impl else 1  # other file systems may have one connection for all threads
         self._base, self._root = base.rstrip("/"), f"{base.rstrip('/')}/{FOLDER}"
         self._sizes: dict[str, int] = {}  # as they were last listed
         self.check()

@@ -86,9 +86,9 @@ def page(parser: argparse.ArgumentParser) -> str:
     shared = [row for row, by in taken.items() if len(by) >= SHARED_BY and not row.endswith("required |")]
     lines = [OPENING, "| Command | Purpose |", "|---|---|"]
     lines += [f"| [`{name}`](#{name}) | {words} |" for name, (words, _) in commands.items()]
-    for name, (words, each) in commands.items():
+    for name, (_, each) in commands.items():
         rows = [_row(option) for option in _options(each)]
-        lines += ["", f"## {name}", "", f"{words[:1].upper()}{words[1:]}."]
+        lines += ["", f"## {name}", "", each.description or ""]
         if own := [row for row in rows if row not in shared]:
             lines += ["", "| Option | Meaning |", "|---|---|", *own]
         if also := [row for row in rows if row in shared]:

@@ -78,7 +78,7 @@ def parser() -> Parser:
     )
     for request in REQUESTS:
         does = gives(request)
-        each = commands.add_parser(request.command, help=does, description=f"{does[:1].upper()}{does[1:]}.")
+        each = commands.add_parser(request.command, help=does[:1].lower() + does[1:], description=f"{does}.")
         each.add_request(request)
     return whole
 

@@ -231,7 +231,7 @@ def _modules() -> tuple[Any, Any, Any, Any]:
                 hidden_states = norm(hidden_states)
             return hidden_states
 
-    class Anew(torch.nn.Module):
+    class Resliced(torch.nn.Module):
         """A slice that is made in each pass; what it registers is its size alone."""
 
         def __init__(self, linear: Any, **which: Any) -> None:
@@ -243,4 +243,4 @@ def _modules() -> tuple[Any, Any, Any, Any]:
             with onloaded(*self.whole):
                 return _slice(*self.whole, **self.which)(x)
 
-    return Silent, Nothing, Dropped, Anew
+    return Silent, Nothing, Dropped, Resliced

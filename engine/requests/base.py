@@ -91,10 +91,15 @@ class RequestRun:
         return ", from the store" if self.cached else f", {self.seconds:.1f} s"
 
 
+def training_questions(default: int | None = 64, use: str = "that each order is measured on") -> Any:
+    """A field for the number of training questions (None: all), which also has the option's earlier name."""
+    words = f"training questions {use} (default: {'all' if default is None else default})"
+    return number(default, (1, MOST), words, aliases=("--ranking-questions",))
+
+
 def gives(request: type["Request"]) -> str:
-    """What a request gives, in words: the first sentence of its docstring."""
-    words = " ".join((request.__doc__ or "").split()).partition(".")[0]
-    return words[:1].lower() + words[1:]
+    """What a request does: the first sentence of its docstring, without its period."""
+    return " ".join((request.__doc__ or "").split()).partition(".")[0]
 
 
 def silent(done: int, total: int, message: str, left_s: float | None) -> None:
@@ -228,12 +233,7 @@ class WithPruning(Request):
         "order in which layers are dropped: lowest block influence first (default); least accuracy lost "
         "first (oracle), measured again after each step (greedy); deepest first; or random",
     )
-    order_questions: int | None = number(
-        None,
-        (1, MOST),
-        "training questions that the order is measured on (default: all)",
-        aliases=("--ranking-questions",),
-    )
+    order_questions: int | None = training_questions(None, "that the order is measured on")
     seed: int = number(0, (0, MOST_SEED), "seed of random orders")
 
     def pruning(self, task: TaskSpec, target: Target) -> Pruning:

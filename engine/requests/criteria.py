@@ -8,7 +8,7 @@ from engine.importance.criteria import CRITERIA
 from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session
-from engine.requests.base import MOST, NamesTask, RequestRun, Result
+from engine.requests.base import MOST, NamesTask, RequestRun, Result, training_questions
 from engine.requests.fields import choice, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.compare import ALONG, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
@@ -24,12 +24,7 @@ class CompareCriteria(NamesTask):
 
     command: ClassVar[str] = "compare"
     limit: int = number(100, (1, MOST), "validation questions, a stratified sample (default: 100)")
-    order_questions: int = number(
-        64,
-        (1, MOST),
-        "training questions that each order is measured on (default: 64)",
-        aliases=("--ranking-questions",),
-    )
+    order_questions: int = training_questions()
     criteria: str | None = string(
         None, f"orders separated by commas (default: {','.join(CRITERIA)}); any --order of evaluate except random"
     )

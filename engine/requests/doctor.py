@@ -3,11 +3,12 @@
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from engine.checkpoints.hub import in_bytes
 from engine.checkpoints.hub_internals import held_revisions
 from engine.demo import passages, runs_folder
 from engine.errors import HeadroomError
@@ -23,7 +24,6 @@ LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "huggingface-
              "lm-eval", "datasets", "diskcache", "streamlit", "altair")  # fmt: skip
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
 SHOWN = ("HEADROOM_DEVICE", "HEADROOM_IDLE_SECONDS", "HEADROOM_PLACE", PINNED)  # variables without paths or addresses
-SECTIONS = ("versions", "machine", "kernels", "store", "included", "found", "settings")
 Facts = dict[str, Any]
 
 
@@ -37,21 +37,17 @@ class Diagnose(Request):
 
     def measure(self, run: RequestRun) -> Result:
         facts, problems = diagnose(run.session)
-        lines = [f"{name}: {value}" for section in SECTIONS for name, value in facts[section].items()]
+        lines = [f"{name}: {value}" for section in facts.values() for name, value in section.items()]
         lines += [f"problem: {problem}" for problem in problems] or ["no problems found"]
         return Result(facts, {**facts, "problems": problems}, "\n".join(lines), agrees=not problems)
 
 
 def diagnose(session: Session) -> tuple[dict[str, Facts], list[str]]:
     """The facts by section, and one line for each problem."""
-    sections: dict[str, Callable[[Session], Facts]] = {
-        "versions": _versions, "machine": _machine, "kernels": _kernels, "store": _store, "included": _included,
-        "found": _found, "settings": _settings,
-    }  # fmt: skip
     facts, problems = {}, []
-    for name in SECTIONS:
+    for name, section in SECTIONS.items():
         try:
-            facts[name] = sections[name](session)
+            facts[name] = section(session)
         except HeadroomError as error:
             facts[name] = {}
             problems.append(str(error))
@@ -81,8 +77,8 @@ def _machine(session: Session) -> Facts:
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {
         "processor": processor() or "unknown", "instructions": ", ".join(able) or "unknown", "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(), "memory": _size(psutil.virtual_memory().total),
-        "free memory": _size(main_memory_bytes()), "GPUs": ", ".join(gpus) or "none",
+        "threads": torch.get_num_threads(), "memory": in_bytes(psutil.virtual_memory().total),
+        "free memory": in_bytes(main_memory_bytes()), "GPUs": ", ".join(gpus) or "none",
     }  # fmt: skip
 
 
@@ -98,13 +94,12 @@ def _kernels(session: Session) -> Facts:
 
 def _store(session: Session) -> Facts:
     store = session.store
-    found: Facts = {
+    return {
         "store": _without_home(store.directory), "results": len(store.sizes()),
-        "store size": _size(store.size_bytes()), "free disk": _size(free_on_disk(Path(store.directory))),
+        "store size": in_bytes(store.size_bytes()), "free disk": in_bytes(free_on_disk(Path(store.directory))),
         "store is writable": "yes" if store.on_disk else "no",
         "shared store": "used" if os.environ.get("HEADROOM_SHARED") else "none",
     }  # fmt: skip
-    return found
 
 
 def _included(session: Session) -> Facts:
@@ -132,11 +127,13 @@ def _settings(session: Session) -> Facts:
     return {name: os.environ[name] if name in SHOWN else "set" for name in names}
 
 
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.1f} MB"
-
-
 def _without_home(folder: str | Path) -> str:
     """The folder with the user's home folder as `~`."""
     path, home = Path(folder).resolve(), Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+
+
+SECTIONS: Mapping[str, Callable[[Session], Facts]] = {
+    "versions": _versions, "machine": _machine, "kernels": _kernels, "store": _store, "included": _included,
+    "found": _found, "settings": _settings,
+}  # fmt: skip

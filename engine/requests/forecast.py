@@ -12,7 +12,7 @@ from engine.placement.free_memory import main_memory_bytes
 from engine.placement.hardware import GPUS, Machine, machine_of
 from engine.progress import in_time
 from engine.questions.requests import MAX_SHOTS
-from engine.requests.base import MOST, RequestRun, Result
+from engine.requests.base import MOST, RequestRun, Result, training_questions
 from engine.requests.fields import choice, number, string
 from engine.requests.studies import NamesTasks
 from engine.studies.surveys import StudySettings, in_words
@@ -55,9 +55,7 @@ class ForecastStudy(NamesTasks):
         None, (1, MOST_WORKERS), "workers that run at the same time (default: as many as fit on the GPUs)"
     )
     limit: int = number(48, (1, MOST), "questions per task of a study (default: 48)")
-    order_questions: int = number(
-        64, (1, MOST), "training questions per pruning order of a study (default: 64)", aliases=("--ranking-questions",)
-    )
+    order_questions: int = training_questions(use="per pruning order of a study")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.plans.forecast import forecast

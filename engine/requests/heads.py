@@ -14,7 +14,7 @@ from engine.models.masks import parse_heads
 from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 from engine.questions.tasks import task_info
-from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, selected, task_named
+from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, selected, task_named, training_questions
 from engine.requests.fields import flag, names_of, number, string
 from engine.requests.texts import OfTexts
 from engine.studies.surveys import StudySettings, grid
@@ -37,9 +37,7 @@ class ReportHead(WithData, OfModel):
     )
     shots: int = number(5, (0, MAX_SHOTS), "examples in the prompt before each question (default: 5)")
     limit: int = number(100, (1, MOST), "questions per task, a stratified sample (default: 100)")
-    order_questions: int = number(
-        64, (1, MOST), "training questions per task for importance (default: 64)", aliases=("--ranking-questions",)
-    )
+    order_questions: int = training_questions(use="per task for importance")
     token: str = string("", 'your own tokens, such as " fox": which tokens the head raises after them')
     stored: bool = flag("show stored results only; measure nothing")
 

@@ -18,7 +18,7 @@ from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import embedded_tasks, list_tasks
-from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
+from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData, training_questions
 from engine.requests.fields import choice, flag, names_of, number, numbers_of, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.requests.plans import plan_result
@@ -69,12 +69,7 @@ class NamesTasks(WithData):
 class OfManyTasks(NamesTasks, OfModel):
     """A model, and many tasks at several shot counts."""
 
-    order_questions: int = number(
-        64,
-        (1, MOST),
-        "training questions that each order is measured on (default: 64)",
-        aliases=("--ranking-questions",),
-    )
+    order_questions: int = training_questions()
     aggregate: str = choice(
         "scores", AGGREGATES, "how tasks are aggregated: mean of scores or of ranks (default: scores)"
     )

@@ -52,7 +52,7 @@ class _Run:
         return float(self.held.tokens[-1]) / 1e6
 
 
-Judgement = tuple[bool | None, str]  # None: not measured
+Judgment = tuple[bool | None, str]  # None: not measured
 
 
 def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
@@ -91,7 +91,7 @@ def _said(run: _Run, name: str) -> Any:
     return (run.held.recipe or {}).get(name)
 
 
-def _each(runs: Sequence[_Run], judge: Callable[[_Run], Judgement]) -> Judgement:
+def _each(runs: Sequence[_Run], judge: Callable[[_Run], Judgment]) -> Judgment:
     """Whether it holds for every run that it could be judged for."""
     judged = [(run, *judge(run)) for run in runs]
     known = [(run, holds, words) for run, holds, words in judged if holds is not None]
@@ -120,13 +120,13 @@ def _between(where: Window) -> str:
     return f"{where.start / 1e6:.1f} to {where.end / 1e6:.1f} M tokens"
 
 
-def _share(run: _Run) -> Judgement:
+def _share(run: _Run) -> Judgment:
     if run.window is None:
         return None, _none(run)
     return run.window.share >= SHARE, f"{run.window.share:.0%} from {_between(run.window)}"
 
 
-def _never(run: _Run) -> Judgement:
+def _never(run: _Run) -> Judgment:
     best, change = run.held.best("prefix_matching"), float(run.held.icl[-1] - run.held.icl[0])
     if np.isnan(best).all():
         return None, "heads were not measured"
@@ -134,7 +134,7 @@ def _never(run: _Run) -> Judgement:
     return bool(np.nanmax(best) < LITTLE and change > -SMALL), f"{words} by {run.m_tokens:.1f} M tokens"
 
 
-def _does(run: _Run) -> Judgement:
+def _does(run: _Run) -> Judgment:
     best = run.held.best("prefix_matching")
     if np.isnan(best).all():
         return None, "heads were not measured"
@@ -144,7 +144,7 @@ def _does(run: _Run) -> Judgement:
     return bool(np.nanmax(best) >= INDUCTION), f"{words}, {_between(run.window)}"
 
 
-def _sooner(runs: Sequence[_Run]) -> Judgement:
+def _sooner(runs: Sequence[_Run]) -> Judgment:
     """Pairs that differ in the smeared keys alone."""
     judged = []
     for smeared in (run for run in runs if _said(run, "smeared") and _said(run, "n_layers") == 2):
@@ -160,7 +160,7 @@ def _sooner(runs: Sequence[_Run]) -> Judgement:
     return all(holds for holds, _ in judged), "; ".join(words for _, words in judged)
 
 
-def _crosses(run: _Run) -> Judgement:
+def _crosses(run: _Run) -> Judgment:
     best, where = run.held.best("prefix_matching"), run.window
     if where is None or np.isnan(best).all():
         return None, "heads were not measured"
@@ -172,7 +172,7 @@ def _crosses(run: _Run) -> Judgement:
     return where.first < at <= where.last, words
 
 
-def _not_convex(run: _Run) -> Judgement:
+def _not_convex(run: _Run) -> Judgment:
     """Whether the loss falls faster in the window than it did before."""
     where = run.window
     if where is None:
@@ -184,7 +184,7 @@ def _not_convex(run: _Run) -> Judgement:
     return bool(inside < STEEPER * min(before, 0.0)), words
 
 
-def _part(runs: Sequence[_Run]) -> Judgement:
+def _part(runs: Sequence[_Run]) -> Judgment:
     """From where on the loss of 2 layers stays below that of 1 layer."""
     judged = []
     for two in _of(runs, 2, False):
@@ -224,7 +224,7 @@ def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     return found
 
 
-def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Judgement:
+def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Judgment:
     judged = []
     for run in changing:
         kin = [each for each in every if each.about.get("text_digest") == run.held.about.get("text_digest")
@@ -258,7 +258,7 @@ def _after(run: _Run) -> tuple[int, np.ndarray] | None:
     return int(later[0]), scores[held.ablated[later[0]]] >= INDUCTION
 
 
-def _projected(run: _Run) -> Judgement:
+def _projected(run: _Run) -> Judgment:
     if (after := _after(run)) is None or run.window is None:
         return None, "heads were not ablated behind the window"
     number, is_induction = after
@@ -269,7 +269,7 @@ def _projected(run: _Run) -> Judgement:
     return bool((values < 0).all()), f"{words} {values.min():+.2f} to {values.max():+.2f}"
 
 
-def _ablated(run: _Run) -> Judgement:
+def _ablated(run: _Run) -> Judgment:
     if (after := _after(run)) is None:
         return None, "heads were not ablated behind the window"
     number, is_induction = after
@@ -283,7 +283,7 @@ def _ablated(run: _Run) -> Judgement:
     return bool((taken > 0).all() and 2 * raised > len(others)), words
 
 
-def _law(run: _Run) -> Judgement:
+def _law(run: _Run) -> Judgment:
     held, where = run.held, run.window
     if where is None:
         return None, _none(run)
