@@ -166,7 +166,7 @@ class _Nothing:
         return True
 
 
-_EMPTY = SimpleNamespace(store=_Nothing())
+_EMPTY = SimpleNamespace(store=_Nothing(), record=lambda key: None)
 
 
 def with_value(steps: Steps[T]) -> Generator[Progress[T], None, tuple[T | None, Missing]]:
@@ -209,7 +209,7 @@ def of_records(
         ends: list[float] | None = None
 
         def known(piece: Piece) -> Record | None:
-            return None if again else found(session.store, piece)
+            return None if again else found(session, piece)
 
         def placed(step: Progress[Any], is_end: bool = False) -> Progress[Any]:
             """A step of the current piece, or the one that ends it, in its place among all of them."""

@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece, is_sound
 from engine.progress import Progress
 from engine.questions.encoding import pack
 from engine.questions.requests import Questions
-from engine.records import Record, canonical_key, decode, encode
+from engine.records import Key, Record, canonical_key, encode
 from engine.shapes import ModelShape
 from engine.timing.workload import all_characters, gradient_characters
 
@@ -203,7 +203,7 @@ def _store_step(
 
 
 def _stored_step(session: Session, target: Target, questions: Questions, gone: Sequence[Step]) -> Step | None:
-    record, n_left = decode(session.store.get(_key(target, questions, gone))), target.shape.n_layers - len(gone)
+    record, n_left = session.record(_key(target, questions, gone)), target.shape.n_layers - len(gone)
     shapes = {name: (n_left,) for name in ("layers", "accuracy", "gold_nats")}
     return _best(record.arrays) if record is not None and is_sound(record, shapes) else None
 
@@ -213,7 +213,7 @@ def _best(arrays: Any) -> Step:
     return Step(int(arrays["layers"][at]), float(arrays["accuracy"][at]))
 
 
-def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> str:
+def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> Key:
     asked = questions.order[: questions.n]
     golds = [list(question.golds) for question in questions.at(asked)]
     about = {"questions": questions.digest(asked), "golds": golds, "dropped": [step.layer for step in gone]}

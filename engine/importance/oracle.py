@@ -36,9 +36,7 @@ def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> M
         pieces = {mask: chunk_pieces(target, questions, mask) for mask in masks}
         total, done, cached = len(masks) * questions.n, 0, True
         for number, chunk in enumerate(questions.chunks() if measures else ()):
-            missing = {
-                mask: each[number].key for mask, each in pieces.items() if found(session.store, each[number]) is None
-            }
+            missing = {mask: each[number].key for mask, each in pieces.items() if found(session, each[number]) is None}
             if missing:
                 cached = False
                 yield from _measured(session, target, questions, chunk, missing, (done, total))
