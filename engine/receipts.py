@@ -8,11 +8,13 @@ from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import Progress
 from engine.records import noted
+from engine.shipped import MARK
 
 Measurements = Mapping[str, Measurement[Any]]  # by what they are of
 Receipt = Mapping[str, Any]
 Fact = Callable[[Receipt], str]
 FACTS: Mapping[str, Fact] = {
+    "Shipped": lambda receipt: "with Headroom, not measured on this computer" if receipt.get(MARK) else "",
     "Model": lambda receipt: f"{receipt['name']}, files {receipt['model'][:12]}",
     "Precision": lambda receipt: receipt["precision"],
     "Beginning-of-sequence token": lambda receipt: "in front" if receipt["bos"] else "none",
@@ -41,6 +43,11 @@ class ReceiptSummary:
         return len(self.receipts)
 
     @property
+    def n_shipped(self) -> int:
+        """Of the records, how many came with Headroom."""
+        return sum(MARK in each for each in self.receipts)
+
+    @property
     def first(self) -> str:
         return min((each["measured_at"] for each in self.receipts), default="")
 
@@ -67,10 +74,25 @@ def read_receipts(measurements: Measurements, session: Session) -> Iterator[Prog
         yield Progress(number + 1, len(measurements), tuple(parts))
 
 
+def shipped_receipt(measurements: Measurements, session: Session) -> Iterator[Progress[Receipt | None]]:
+    """Yields Progress; the last one's value is the receipt of the first shipped record that is read, or None if none
+    is. Measures nothing."""
+    for number, measurement in enumerate(measurements.values()):
+        notes: dict[bytes, Receipt] = {}
+        steps, is_read = measurement.read(session), False
+        while not is_read:
+            with noted(notes):
+                is_read = next(steps, None) is None
+            if (found := next((each for each in notes.values() if MARK in each), None)) is not None:
+                yield Progress(1, 1, found)
+                return
+            yield Progress(number, len(measurements))
+
+
 def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
     """What the receipts say of model, precision, versions and machine; more than one line where they differ."""
     found = list(receipts)
-    return {name: list(dict.fromkeys(fact(each) for each in found)) for name, fact in FACTS.items()}
+    return {name: list(dict.fromkeys(filter(None, map(fact, found)))) for name, fact in FACTS.items()}
 
 
 def ways_in_words(receipt: Receipt) -> str:

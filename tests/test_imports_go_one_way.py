@@ -20,7 +20,7 @@ FLOORS = [
     "cache engine.errors",
     "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes "
     "engine.statistics",
-    "engine.architecture engine.jobs",
+    "engine.architecture engine.jobs engine.shipped",
     "engine.checkpoints engine.kernels",
     "engine.placement",
     "engine.models",

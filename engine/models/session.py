@@ -19,6 +19,7 @@ from engine.placement.placement import Placement, asked_places, known_rates, pla
 from engine.progress import Progress
 from engine.records import Key, Record, decode, public, version
 from engine.shapes import ModelShape
+from engine.shipped import ShippedRecords
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,25 @@ class Target:
 
 
 class Session:
-    """Where things are measured: a result store, and the one model that is held in memory. `trimming` returns the
-    memory that long work frees."""
+    """Where things are measured: a result store, and the one model that is held in memory. `shipped`: records that are
+    read where the store has none. `trimming` returns the memory that long work frees."""
 
-    def __init__(self, store: Store, models: Models | None = None) -> None:
-        self.store = store
+    def __init__(self, store: Store, models: Models | None = None, shipped: ShippedRecords | None = None) -> None:
+        self.store, self.shipped = store, shipped
         self.models = models or Models(store)
         self.trimming = Trimming()
 
     def record(self, key: str) -> Record | None:
-        """The stored record under a key, or under one of its earlier keys; None if there is none or it is malformed."""
+        """The stored record under a key, or under one of its earlier keys, or else the shipped one; None if there is
+        none or it is malformed."""
         for each in (key, *(key.earlier if isinstance(key, Key) else ())):
             if (found := decode(self.store.get(each))) is not None:
                 return found
-        return None
+        return self.shipped.record(key) if self.shipped is not None else None
+
+    def own(self) -> "Session":
+        """The same store and models without shipped records: what it measures replaces them."""
+        return Session(self.store, self.models)
 
     def target(self, spec: LoadSpec, bos: bool | None = None) -> Target:
         """The Target of a model, from its files alone; `bos` None = as the model's own tokenizer does."""

@@ -1,0 +1,149 @@
+"""Measures the default views of the embedded model and writes engine/demo/shipped.msgpack:
+
+    .venv/bin/python -m tests.write_shipped [--work FOLDER]
+
+Every screen of SCREENS is opened without an address, once for each choice of kernels. What its footer names is measured
+to the end, and all of it is packed. With the same --work folder, an interrupted run resumes.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+# Kernels that processors name themselves: with bf16 and int8 instructions, with int8 ones, with AVX2 alone.
+KERNELS = (
+    "bf16=own,int8=integer,gradient=own,attention=fp32",
+    "bf16=fp32,int8=integer,gradient=fp32,attention=fp32",
+    "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32",
+)
+SCREENS = ("prune", "in_context", "importance", "correlations", "sweeps")
+# not the speed of a machine, which is measured on each
+KINDS = set("activity answers attribution importance induction magnitudes perplexity texts tokenloss".split())
+HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
+N_RUNS = 50
+
+
+def main() -> None:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.write_shipped", description=__doc__)
+    parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
+    parser.add_argument("--screen", choices=SCREENS, help=argparse.SUPPRESS)  # in a process of its own
+    options = parser.parse_args()
+    if options.screen:
+        measure(options.screen)
+        return
+    with TemporaryDirectory() as temporary:
+        folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
+        for folder, kernels in zip(folders, KERNELS, strict=True):
+            own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": "0"}
+            for screen in SCREENS:
+                command = [sys.executable, "-m", "tests.write_shipped", "--screen", screen]
+                subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
+        write(folders)
+
+
+def measure(screen: str) -> None:
+    """Measures what a screen shows by default into the store of the environment, and writes all records that are read
+    for it next to the store."""
+    import msgspec
+
+    from engine.models.session import Session
+    from engine.progress import final
+    from engine.records import Key, encode
+    from engine.shipped import MARK, digest
+    from pages.ui.page import runtime
+
+    found, read = dict[bytes, bytes](), Session.record
+
+    def noted(session: Session, key: str) -> Any:
+        record = read(session, key)
+        if record is not None and isinstance(key, Key) and key.kind in KINDS:
+            found[digest(key)] = encode(replace(record, receipt={**record.receipt, MARK: True}))
+        return record
+
+    Session.record = noted
+    for origin in opened(screen):
+        for name, measurement in origin.measurements.items():
+            print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
+            final(measurement.run(runtime.session()))
+    for key in runtime.store().keys():
+        if key.split("/")[1:2] == ["requests"]:
+            found[bytes.fromhex(key.rpartition("/")[2])] = runtime.store().get(key) or b""
+    runtime.store().close()
+    Path(os.environ["HEADROOM_CACHE"], f"{screen}.msgpack").write_bytes(msgspec.msgpack.encode(found))
+
+
+def opened(screen: str) -> Iterator[Any]:
+    """Yields the origin of what a screen shows, as its footer gets it: when the screen has settled, and again until it
+    stays the same, as scores that are measured may lead to more."""
+    import streamlit as st
+    from streamlit.testing.v1 import AppTest
+    from streamlit.util import calc_hash
+
+    from pages.ui.downloads import footer
+    from pages.ui.page import runtime
+
+    page, shown, closing, known = "" if screen == "prune" else calc_hash(screen), list[Any](), footer.closing, None
+    st.cache_resource.clear()
+    footer.closing = lambda origin, sheet: shown.append(origin) or closing(origin, sheet)
+    try:
+        for _ in range(N_RUNS):
+            at = AppTest.from_file(str(Path(__file__).parent.parent / "app.py"), default_timeout=600)
+            for _ in range(N_RUNS):
+                before = worker_state()
+                at._page_hash, at._finished_page_script_hash = page, ""
+                at.run()
+                assert not at.exception, at.exception
+                if before == worker_state() and all(ended for *_, ended in before):
+                    break
+                for slot, *_ in worker_state():
+                    runtime.jobs().join(slot, 600)
+            if not shown or (keys := {each.key for each in shown[-1].measurements.values()}) == known:
+                return
+            known = keys
+            yield shown[-1]
+    finally:
+        footer.closing = closing
+
+
+def worker_state() -> set[tuple[str, str, float | None]]:
+    """Returns every job of the worker: its slot, its key, and when it ended."""
+    from pages.ui.page import runtime
+
+    return {(slot, job.snapshot.key, job.snapshot.finished_s) for slot, job in runtime.jobs()._slots.items()}
+
+
+def write(folders: Sequence[Path]) -> None:
+    """Packs the records that were read for all screens, and says what the file holds."""
+    import msgspec
+
+    from engine.records import decode
+    from engine.shipped import FILE, ShippedRecords, pack
+
+    blobs = dict[bytes, bytes]()
+    for file in (folder / f"{screen}.msgpack" for folder in folders for screen in SCREENS):
+        blobs |= msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, bytes])
+    receipts = {name: record.receipt for name, blob in blobs.items() if (record := decode(blob)) is not None}
+    kinds = {name: str(receipt["kind"]) for name, receipt in receipts.items()}
+    models = frozenset(str(receipt["model"]) for receipt in receipts.values() if "model" in receipt)
+    examples = {kinds[name]: blobs[name][:HEADER_BYTES] for name in sorted(kinds)}
+    common = b"".join(examples.values())
+    packed = {name: pack(blobs[name], common) for name in sorted(kinds)}
+    FILE.write_bytes(msgspec.msgpack.encode(ShippedRecords(common, models, packed)))
+    n, sizes = Counter(kinds.values()), Counter[str]()
+    for name, each in packed.items():
+        sizes[kinds[name]] += len(each)
+    print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, {len(packed):,} records")
+    for kind in sorted(n):
+        print(f"  {kind}: {n[kind]:,} records, {sizes[kind]:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
