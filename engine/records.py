@@ -65,10 +65,9 @@ class Key(str):
             canonical_key(self.kind, {**self.fields, "versions": {**versions, "torch": build}}) for build in builds
         )
 
-    @property
-    def without_versions(self) -> "Key":
-        """The key of the same fields without the versions of the libraries."""
-        return canonical_key(self.kind, {name: each for name, each in self.fields.items() if name != "versions"})
+    def without(self, *names: str) -> "Key":
+        """The key of the same fields without these."""
+        return canonical_key(self.kind, {name: each for name, each in self.fields.items() if name not in names})
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)

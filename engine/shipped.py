@@ -15,32 +15,35 @@ from engine import demo
 from engine.records import Key, Record, decode
 
 FILE = demo.FOLDER / "shipped.msgpack"  # written by `python -m tests.write_shipped`
+VERSIONS, KERNELS = ("versions",), ("products",)  # fields of keys
 MARK = "shipped"  # the field of a receipt that says so
 ASKED = "HEADROOM_SHIPPED"  # environment variable: 0 leaves them out
 
 
 class ShippedRecords(msgspec.Struct, frozen=True):
-    """Records by the digest of their key without versions, as `packed` with the `common` bytes.
+    """Records of some models, with any versions of the libraries, and preferably with the kernels of a key. Receipts
+    name the versions and the kernels that a record was measured with."""
 
-    Of a record that was measured with other versions of the libraries, the receipt names those.
-    """
-
+    models: frozenset[str]  # digests
     common: bytes  # what many records have in common: zlib's dictionary
-    models: frozenset[str]  # digests of the models that they are of
-    records: dict[bytes, bytes]
+    records: dict[bytes, bytes]  # packed, by the digest of the key without versions
+    of_any_kernels: dict[bytes, bytes]  # one of these digests, by that of the key without versions and kernels
 
     def record(self, key: str) -> Record | None:
-        """Returns the shipped record for a key, whatever versions the key names; None if there is none."""
-        packed = self.records.get(digest(key)) if isinstance(key, Key) else None
+        """Returns the shipped record for a key, whatever versions it names; None if there is none."""
+        if not isinstance(key, Key):
+            return None
+        of_any_kernels = self.of_any_kernels.get(digest(key, *VERSIONS, *KERNELS), b"")
+        packed = self.records.get(digest(key, *VERSIONS)) or self.records.get(of_any_kernels)
         if packed is None:
             return None
         unpacking = zlib.decompressobj(zdict=self.common)
         return decode(unpacking.decompress(packed) + unpacking.flush())
 
 
-def digest(key: Key) -> bytes:
-    """Returns the digest of a key without the versions that it names."""
-    return bytes.fromhex(key.without_versions.rpartition("/")[2])
+def digest(key: Key, *but: str) -> bytes:
+    """Returns the digest of a key without these of its fields."""
+    return bytes.fromhex(key.without(*but).rpartition("/")[2])
 
 
 def pack(blob: bytes, common: bytes) -> bytes:

@@ -10,15 +10,7 @@ from engine.importance.rankings import AGGREGATES
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of
-from pages.ui.controls.many_tasks import (
-    FEW_COUNTS,
-    choose_tasks,
-    importance_work,
-    setting_of,
-    show_failed,
-    so_far,
-    survey_line,
-)
+from pages.ui.controls.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
 from pages.ui.downloads.footer import closing, draw_command
@@ -60,7 +52,7 @@ def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
 
 
 setup = chosen()
-tasks = choose_tasks("correlations", st.container(), setup, FEW_COUNTS, few=True)
+tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 controls_at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
 what = one_of(controls_at, "Importance", TITLES, "correlations_what", WHAT_HELP)

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m tests.write_shipped [--work FOLDER]
 
-Every screen of SCREENS is opened without an address, once for each choice of kernels. What its footer names is measured
-to the end, and all of it is packed. With the same --work folder, an interrupted run resumes.
+Every one of VIEWS is opened, once for each choice of kernels. What the footer names is measured to the end, and all
+that was read is packed. With the same --work folder, an interrupted run resumes.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,9 +23,14 @@ KERNELS = (
     "bf16=fp32,int8=integer,gradient=fp32,attention=fp32",
     "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32",
 )
-SCREENS = ("prune", "in_context", "importance", "correlations", "sweeps")
+STORY = {"prune_story": "Remove induction heads"}
+VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
+    **{name: (name, {}) for name in ("prune", "in_context", "importance", "correlations", "sweeps")},
+    "story": ("prune", STORY),
+}
 # not the speed of a machine, which is measured on each
 KINDS = set("activity answers attribution importance induction magnitudes perplexity texts tokenloss".split())
+ONCE = {"attribution"}  # large, and compared with nothing else: of the last kernels alone
 HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
 N_RUNS = 50
 
@@ -34,54 +39,56 @@ def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.write_shipped", description=__doc__)
     parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
-    parser.add_argument("--screen", choices=SCREENS, help=argparse.SUPPRESS)  # in a process of its own
+    parser.add_argument("--view", choices=VIEWS, help=argparse.SUPPRESS)  # in a process of its own
     options = parser.parse_args()
-    if options.screen:
-        measure(options.screen)
+    if options.view:
+        measure(options.view)
         return
     with TemporaryDirectory() as temporary:
         folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
         for folder, kernels in zip(folders, KERNELS, strict=True):
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": "0"}
-            for screen in SCREENS:
-                command = [sys.executable, "-m", "tests.write_shipped", "--screen", screen]
+            for view in VIEWS:
+                command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
                 subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
         write(folders)
 
 
-def measure(screen: str) -> None:
-    """Measures what a screen shows by default into the store of the environment, and writes all records that are read
-    for it next to the store."""
+def measure(view: str) -> None:
+    """Measures what a view shows into the store of the environment, and writes all records that are read for it next to
+    the store."""
     import msgspec
 
     from engine.models.session import Session
     from engine.progress import final
     from engine.records import Key, encode
-    from engine.shipped import MARK, digest
+    from engine.shipped import KERNELS, MARK, VERSIONS, digest
     from pages.ui.page import runtime
 
-    found, read = dict[bytes, bytes](), Session.record
+    found, read = dict[bytes, tuple[bytes, bytes]](), Session.record
 
     def noted(session: Session, key: str) -> Any:
         record = read(session, key)
         if record is not None and isinstance(key, Key) and key.kind in KINDS:
-            found[digest(key)] = encode(replace(record, receipt={**record.receipt, MARK: True}))
+            blob = encode(replace(record, receipt={**record.receipt, MARK: True}))
+            found[digest(key, *VERSIONS)] = digest(key, *VERSIONS, *KERNELS), blob
         return record
 
     Session.record = noted
-    for origin in opened(screen):
+    for origin in opened(view):
         for name, measurement in origin.measurements.items():
             print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
             final(measurement.run(runtime.session()))
     for key in runtime.store().keys():
         if key.split("/")[1:2] == ["requests"]:
-            found[bytes.fromhex(key.rpartition("/")[2])] = runtime.store().get(key) or b""
+            name = bytes.fromhex(key.rpartition("/")[2])
+            found[name] = name, runtime.store().get(key) or b""
     runtime.store().close()
-    Path(os.environ["HEADROOM_CACHE"], f"{screen}.msgpack").write_bytes(msgspec.msgpack.encode(found))
+    Path(os.environ["HEADROOM_CACHE"], f"{view}.msgpack").write_bytes(msgspec.msgpack.encode(found))
 
 
-def opened(screen: str) -> Iterator[Any]:
-    """Yields the origin of what a screen shows, as its footer gets it: when the screen has settled, and again until it
+def opened(view: str) -> Iterator[Any]:
+    """Yields the origin of what a view shows, as the footer gets it: when the screen has settled, and again until it
     stays the same, as scores that are measured may lead to more."""
     import streamlit as st
     from streamlit.testing.v1 import AppTest
@@ -90,12 +97,15 @@ def opened(screen: str) -> Iterator[Any]:
     from pages.ui.downloads import footer
     from pages.ui.page import runtime
 
+    screen, address = VIEWS[view]
     page, shown, closing, known = "" if screen == "prune" else calc_hash(screen), list[Any](), footer.closing, None
     st.cache_resource.clear()
     footer.closing = lambda origin, sheet: shown.append(origin) or closing(origin, sheet)
     try:
         for _ in range(N_RUNS):
             at = AppTest.from_file(str(Path(__file__).parent.parent / "app.py"), default_timeout=600)
+            for name, value in address.items():
+                at.query_params[name] = value
             for _ in range(N_RUNS):
                 before = worker_state()
                 at._page_hash, at._finished_page_script_hash = page, ""
@@ -121,23 +131,27 @@ def worker_state() -> set[tuple[str, str, float | None]]:
 
 
 def write(folders: Sequence[Path]) -> None:
-    """Packs the records that were read for all screens, and says what the file holds."""
+    """Packs the records that were read for all views, and says what the file holds."""
     import msgspec
 
     from engine.records import decode
     from engine.shipped import FILE, ShippedRecords, pack
 
-    blobs = dict[bytes, bytes]()
-    for file in (folder / f"{screen}.msgpack" for folder in folders for screen in SCREENS):
-        blobs |= msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, bytes])
+    blobs, last = dict[bytes, bytes](), dict[bytes, bytes]()
+    for file in (folder / f"{view}.msgpack" for folder in folders for view in VIEWS):
+        found = msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, tuple[bytes, bytes]])
+        last |= {of_any_kernels: name for name, (of_any_kernels, _) in found.items()}
+        blobs |= {name: blob for name, (_, blob) in found.items()}
     receipts = {name: record.receipt for name, blob in blobs.items() if (record := decode(blob)) is not None}
     kinds = {name: str(receipt["kind"]) for name, receipt in receipts.items()}
     models = frozenset(str(receipt["model"]) for receipt in receipts.values() if "model" in receipt)
     examples = {kinds[name]: blobs[name][:HEADER_BYTES] for name in sorted(kinds)}
     common = b"".join(examples.values())
-    packed = {name: pack(blobs[name], common) for name in sorted(kinds)}
-    FILE.write_bytes(msgspec.msgpack.encode(ShippedRecords(common, models, packed)))
-    n, sizes = Counter(kinds.values()), Counter[str]()
+    once = {*last.values()}
+    shipped = [name for name in sorted(kinds) if kinds[name] not in ONCE or name in once]
+    packed = {name: pack(blobs[name], common) for name in shipped}
+    FILE.write_bytes(msgspec.msgpack.encode(ShippedRecords(models, common, packed, last)))
+    n, sizes = Counter(map(kinds.__getitem__, packed)), Counter[str]()
     for name, each in packed.items():
         sizes[kinds[name]] += len(each)
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, {len(packed):,} records")

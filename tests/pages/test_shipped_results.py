@@ -16,7 +16,7 @@ from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
 from pages.ui.page import runtime
 from tests.conftest import REPOSITORY
-from tests.write_shipped import KERNELS, SCREENS, opened
+from tests.write_shipped import KERNELS, VIEWS, opened
 
 MAX_BYTES = 3_000_000
 
@@ -33,17 +33,18 @@ def empty_store(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "load", lambda *more: pytest.fail("the model was loaded"))
 
 
-def origin_of(screen):
-    """What the footer of a screen's default view names."""
-    with closing(opened(screen)) as found:
+def origin_of(view):
+    """What the footer of a view names."""
+    with closing(opened(view)) as found:
         return next(found)
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
-@pytest.mark.parametrize("screen", SCREENS)
-def test_a_default_view_is_shown_at_once(screen, kernels, empty_store, monkeypatch):
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch):
     monkeypatch.setenv("HEADROOM_PRODUCTS", kernels)
-    measurements = origin_of(screen).measurements
+    measurements = origin_of(view).measurements
+    assert {job.snapshot.state for job in runtime.jobs()._slots.values()} == {"done"}, "nothing is measured"
     incomplete = [name for name, each in measurements.items() if not each.look(runtime.session()).is_complete]
     assert not incomplete, "run python -m tests.write_shipped"
     assert final(shipped_receipt(measurements, runtime.session()))["shipped"] is True

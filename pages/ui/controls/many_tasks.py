@@ -26,8 +26,8 @@ REDRAW_S = 10.0
 # What screens open with: short tasks of different kinds. One of each list is kept out of aggregates
 # (engine.studies.study.OUT_OF_DISTRIBUTION), so that "Unseen tasks" has something to show.
 FIRST_OF_DEMO = ("demo_outfit", "demo_cloze", "demo_yesno", "demo_question")
-FIRST_OF_HARNESS = ("arc_easy", "piqa", "lambada_openai", "copa")
-N_FIRST = 3
+FIRST_OF_HARNESS = ("arc_easy", "piqa", "copa", "lambada_openai")
+N_FIRST = 4
 FEW_COUNTS = (0, SHOTS)
 TASKS_HELP = (
     "All whose rows are on this computer; type part of a name to filter. One from the hub appears here once its folder "

@@ -31,7 +31,8 @@ def draw_shipped(measurements: Measurements, of: str) -> None:
         return
     here = Work(HERE, "Measuring here", Action(of, partial(_measured_here, measurements, session().own())), 2)
     receipt, since_s = _receipt(measurements, of), time.monotonic()
-    ahead = Work(LOAD, "", Action(f"load {targets[0]}", partial(_loaded, session(), targets[0])), 5, while_seen=True)
+    load = Action(f"load {targets[0]}", partial(_loaded, session(), targets[0]))
+    ahead = Work(LOAD, "Loading the model", load, 5, while_seen=True)
 
     def draw() -> None:
         """Draws the caption and the button, or the progress."""
