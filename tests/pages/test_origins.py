@@ -105,7 +105,7 @@ def test_the_program_finds_the_accuracies_of_a_sweep(open_screen):
 
 
 def test_the_program_finds_the_importance_of_heads(open_screen):
-    at = open_screen("importance", ["Measure the 1"])
+    at = open_screen("importance", ["Measure 1 "])
     frame = at.dataframe[0].value
     best = said_by_the_program(at).strip().rpartition(": ")[2].split(", ")
     assert [each.split()[0] for each in best] == frame["Head"].head(5).to_list()
