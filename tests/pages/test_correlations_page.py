@@ -43,7 +43,7 @@ def open_screen(open_app, monkeypatch):
 def measured(open_screen):
     def measured(**parameters):
         at = open_screen(**parameters)
-        press(at, "Measure the")
+        press(at, "Measure ")
         return settled(at)
 
     return measured
@@ -187,7 +187,7 @@ def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, mon
 
     monkeypatch.setattr(surveys, "get_requests", fails)
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
-    press(at, "Measure the")
+    press(at, "Measure ")
     settled(at)
     assert [warning.value for warning in at.warning] == ["demo_lookup: no rows in /gone; choose another folder"]
     assert ("demo_copy", "demo_walk") in matrix_of(at) and ("demo_copy", "demo_lookup") not in matrix_of(at)
@@ -208,7 +208,7 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     at.segmented_control(key="correlations_what").set_value("ffns")
     settled(at)
     assert "0 of 2 measured" in texts(at)
-    press(at, "Measure the")
+    press(at, "Measure ")
     settled(at)
     names = {name for _, name in matrix_of(at)}
     assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--what ffns" in at.code[0].value
