@@ -7,7 +7,7 @@ import streamlit as st
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.controls.controls import choose_level, one_listed, one_of
-from pages.ui.controls.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setting_of, show_failed
+from pages.ui.controls.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
@@ -32,7 +32,7 @@ HELP = (
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
 
 setup = chosen()
-tasks = choose_tasks("sweeps", st.container(), setup, FEW_COUNTS, few=True)
+tasks = choose_tasks("sweeps", st.container(), setup)
 at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 section = one_of(at, "What", {**SECTIONS, criteria.SECTION: criteria.TITLE}, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
