@@ -133,6 +133,13 @@ def keyed(page, key):
     return page.locator(".st-key-" + re.sub("[^a-zA-Z0-9_-]", "-", key))
 
 
+def open_settings(page):
+    """Opens Settings, if the screen has it and it is closed."""
+    closed = page.locator('[class*="settings_menu"] details:not([open]) summary')
+    if closed.count():
+        closed.click()
+
+
 def at_rest(page):
     """Waits until no progress is shown and the page is drawn to its end."""
     page.get_by_test_id("stProgress").first.wait_for(state="detached")

@@ -2,7 +2,7 @@
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
-from tests.browser.conftest import WAIT_MS
+from tests.browser.conftest import WAIT_MS, open_settings
 
 
 def test_a_late_poll_after_a_run_that_ended_early(page, address):
@@ -28,8 +28,8 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
     polls.clear()  # from here on those of the figure and the curve
     while len(polls) < 3:
         page.wait_for_timeout(100)
-    page.get_by_role("button", name="Your own questions").click()
-    path = page.get_by_label("Path of a file on this computer")
+    open_settings(page)
+    path = page.get_by_label("Your own questions: path of a file")
     path.fill("nonsense.jsonl")
     path.press("Enter")
     page.get_by_test_id("stAlert").get_by_text("nonsense").wait_for()

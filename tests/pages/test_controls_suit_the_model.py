@@ -6,6 +6,7 @@ from engine.models.masks import parse_edits
 from engine.shapes import ModelShape
 from pages.ui.controls import controls
 from pages.ui.page.defaults import SAMPLE
+from pages.ui.prune.controls import LIMIT_HELP
 
 
 @pytest.mark.parametrize(("n_layers", "n_heads"), [(1, 1), (2, 4), (4, 8), (30, 9), (64, 72)])
@@ -21,4 +22,4 @@ def test_the_field_shows_the_example_of_the_model_in_the_sidebar(open_app):
 
 
 def test_the_help_says_how_questions_are_drawn():
-    assert SAMPLE in controls.LIMIT_HELP
+    assert SAMPLE in LIMIT_HELP

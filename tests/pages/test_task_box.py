@@ -39,7 +39,7 @@ def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
     box.set_value(ADD)
     settled(at)
     assert at.selectbox(key="prune_task").value == "demo_copy", "nothing else changes"
-    assert at.session_state["prune_own"] is True and not at.warning
+    assert at.session_state["prune_settings"] is True and not at.warning, "which shows the fields for a file"
 
 
 def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):

@@ -16,6 +16,7 @@ from pages.ui.page.work import Work
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, request
 from pages.ui.prune.found import Found
+from pages.ui.prune.provisional import takes_long
 from pages.ui.prune.tables import now_point
 
 SLOT, CURVE = "second model", "curve of the second model"
@@ -35,6 +36,11 @@ class Beside(Found):
                 f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in {self.names[1]}, "
             )
             self.note += "whose parts are others."
+
+    @property
+    def asks(self) -> bool:
+        """Returns whether its own order is missing and takes long, so that it is measured at a click."""
+        return self.mask is None and takes_long(self.x)
 
     def work(self, n: int) -> Work[AnswersSoFar]:
         """Returns the work that measures it on the first n questions."""

@@ -15,8 +15,8 @@ from pages.ui.prune.jobs import ORDERS
 SLOT = "neighbours"
 PRIORITY = 5  # after everything else
 WAIT_S = 1.5  # after the last movement, so as not to disturb the next one
-OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "estimates", "cost", "questions",
-          "train questions", "perplexity", "second model", "curve of the second model")  # fmt: skip
+OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "order of choice", "estimates", "cost",
+          "questions", "train questions", "perplexity", "second model", "curve of the second model")  # fmt: skip
 
 
 @dataclass

@@ -10,7 +10,6 @@ import streamlit as st
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import Axis
 from pages.ui.controls import carried
-from pages.ui.controls.controls import choose_idle, choose_layers_by, one_of, type_mask
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.texts import chosen_text
@@ -20,13 +19,15 @@ from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.work import cost_in_words, live
-from pages.ui.prune import beside, charts, dragging, estimates, head_map, neighbours, tables
+from pages.ui.prune import beside, charts, dragging, estimates, example, head_map, neighbours, provisional, tables
 from pages.ui.prune.beside_figure import draw_curve_of_second, draw_second_model
+from pages.ui.prune.controls import draw_chips
+from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.panels import perplexity
-from pages.ui.prune.panels.questions import example_in_words
+from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
@@ -39,14 +40,18 @@ CLICKS = (
 
 @st.fragment
 def draw_levels(screen: PruneScreen) -> None:
-    """Draws the sliders and the parts that follow them. Only this runs in a drag; nothing is read or measured then."""
-    *places, mask_at = st.columns(4, gap="small")
-    labels = zip(LEVELS.items(), places, strict=True)
-    fields: dict[Axis, Field] = {axis: draw_field(at, f"prune_{axis}", label) for (axis, label), at in labels}
-    head_map.apply_edits()
-    typed, layers_by = type_mask("prune", mask_at), "influence"
-    if fields["layers"].percent:  # at 0 there is nothing to choose
-        layers_by = choose_layers_by("prune", mask_at)
+    """Draws the slider and the parts that follow it. Only this runs in a drag; nothing is read or measured then."""
+    axis = screen.controls.axis
+    row = st.container(key="prune_level", horizontal=True, vertical_alignment="center", gap="small")
+    slider_at, chips_at, hidden_at = row.container(), row.container(width="content"), st.container(key="hidden levels")
+    fields: dict[Axis, Field] = {
+        each: draw_field(slider_at if each == axis else hidden_at, f"prune_{each}", label)
+        for each, label in LEVELS.items()
+    }
+    percent: dict[Axis, int] = {each: field.percent for each, field in fields.items()}
+    draw_chips(chips_at, percent, axis)
+    if not screen.whole:
+        head_map.apply_edits()
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # a control is set: the whole page needs it
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -56,40 +61,39 @@ def draw_levels(screen: PruneScreen) -> None:
     shown = screen.shown
     try:
         if shown is None or screen.whole:
-            percent: dict[Axis, int] = {axis: field.percent for axis, field in fields.items()}
-            shown = screen.shown = screen.look(percent, typed, layers_by)
+            shown = screen.shown = screen.look(percent)
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: otherwise the figure would be queued after other drawings
-            slots = ["accuracy", "train questions"]
+            slots = ["accuracy", "train questions", provisional.SLOT]
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
-            with st.container(key="prune_example"):  # hidden on a slide
-                st.markdown(example_in_words(shown.x, shown.measured))
+            example_at = st.container(key="prune_example")  # hidden on a slide
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
-    finally:  # the sliders are drawn while the rest is waited for
-        for axis, field in fields.items():
-            draw_slider(field, LEVEL_HELP[axis], True, {} if shown is None else shown.texts(axis))
+    finally:  # the slider is drawn while the rest is waited for
+        draw_slider(fields[axis], LEVEL_HELP[axis], True, {} if shown is None else shown.texts(axis))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
     with second_at:  # the second figure never comes before the first
         draw_second(screen, shown)
+    with example_at:
+        draw_example_question(screen, shown)
     with beside_at:
         draw_second_model(screen, shown)
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
-        chart_at, idle = st.container(key="follows_hand_curve"), choose_idle("prune")
         if screen.whole:
-            shown.idle = idle_work(shown, screen.since_s) if idle else neighbours.stop()
+            shown.idle = idle_work(shown, screen.since_s) if screen.controls.precomputes else neighbours.stop()
         goes_on = shown.idle is not None and shown.idle.wanted
         slots = ["curve", beside.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
-        with chart_at:
-            live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
+        with st.container(key="follows_hand_curve"):
+            draw = partial(draw_curve, shown, axis, screen.pictures)
+            live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
     with st.container(key="follows_hand_map"):
         screen.tables.update(draw_components(shown, screen.pictures))
 
@@ -102,6 +106,17 @@ def draw_second(screen: PruneScreen, shown: PruneResult) -> None:
     elif screen.whole and not shown.postponed:
         shown.second = perplexity.look_ahead(shown, text)
     live([perplexity.SLOT], partial(perplexity.draw_line, shown, text), screen.since_s)
+
+
+def draw_example_question(screen: PruneScreen, shown: PruneResult) -> None:
+    """Draws one of the questions; nothing is read while a slider moves."""
+    if screen.whole and not shown.postponed:
+        shown.look = look_ahead(shown.x, shown.measured)
+
+    def draw() -> None:
+        draw_example(shown.x, shown.measured, shown.look)
+
+    live([example.SLOT], draw, screen.since_s)
 
 
 def draw_result(shown: PruneResult) -> None:
@@ -122,15 +137,20 @@ def draw_result(shown: PruneResult) -> None:
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
+    pruned += f", {shown.order_words}" if shown.order_words else ""
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
     if (work := accuracy_work(x, shown.mask)).now() is not None:
         work.line()
+    elif shown.awaits_rows:
+        st.caption("Preparing the train questions …")
     elif not x.settled(shown.stored) and not shown.postponed:
         st.caption("Another tab is using the worker. Change any control to continue here.")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
         draw_stopped(x, measured)
+    if shown.provisional is not None:
+        draw_provisional(shown.provisional, mask)
 
 
 def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
@@ -147,11 +167,9 @@ def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
         st.rerun()
 
 
-def draw_curve(shown: PruneResult, pictures: dict[str, Picture]) -> None:
+def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> None:
     """Draws accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     measured, x, moving = shown.measured, shown.at_hand(), dragging.moving()
-    about = "Which of the levels runs along the chart; the others stay where they are."
-    axis = one_of(st.container(), "Curve over", LEVELS, "prune_axis", about, label_visibility="collapsed")
     if shown.idle is not None and not moving:
         shown.idle.look_in()
     points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE
