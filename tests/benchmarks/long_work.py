@@ -27,6 +27,7 @@ def main(model: str, task: str, data: str) -> int:
     forecasts: dict[str, float | None] = {}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADROOM_CACHE", folder)
+        patch.delenv("HEADROOM_IDLE_SECONDS", raising=False)  # tests allow any work ahead
         real = Work.start
 
         def start(work: Work, again: bool = False):
@@ -49,7 +50,10 @@ def main(model: str, task: str, data: str) -> int:
     for slot, seconds in ran.items():
         forecast = forecasts.get(slot)
         print(f"{slot:22} {seconds:8.1f} {'' if forecast is None else f'{forecast:12.1f}'}")
-    print("figure:", [each.value for each in at.metric], [each.label for each in at.button if "order" in each.label])
+    said = [line for each in at.main.markdown for line in each.value.split("\n") if " heads, " in line]
+    begins = ("Measure", "Order by", "Ask", "Use")
+    print("figure:", [each.value for each in at.metric], said, [each.text for each in at.progress])
+    print("offered:", [each.label for each in at.main.button if each.label.startswith(begins)])
     long = [slot for slot in ran if slot != "accuracy" and (forecasts.get(slot) or 0.0) > LONG_S]
     return int(bool(long) or CLICKED in ran)
 

@@ -29,7 +29,7 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
     while len(polls) < 3:
         page.wait_for_timeout(100)
     open_settings(page)
-    path = page.get_by_label("Your own questions: path of a file")
+    path = page.get_by_label("Your own questions: path of a file", exact=True)
     path.fill("nonsense.jsonl")
     path.press("Enter")
     page.get_by_test_id("stAlert").get_by_text("nonsense").wait_for()

@@ -12,7 +12,7 @@ START = "precision=fp32&prune_limit=16&prune_shots=1&prune_ranking=random&prune_
 
 
 def field(page):
-    return page.get_by_label("Prune these as well")  # on Prune within Settings, which are closed
+    return page.get_by_label("Prune these as well", exact=True)  # on Prune within Settings, which are closed
 
 
 def head(page, name):

@@ -215,7 +215,7 @@ def test_the_curve_says_what_it_starts_from(open_app, address, title):
 
 
 def test_the_curve_is_measured_in_the_background(open_app):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_ranking="random", prune_idle="false")
     button(at, "Measure the curve").click()
     settled(at)
     assert frame.jobs().snapshot("curve").state == "done"
@@ -247,7 +247,7 @@ def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
 @pytest.fixture
 def held(open_app):
     """An app that shows the full model and whose worker is busy with something else, and the word to let it go on."""
-    at, in_hand, go_on = open_app(prune_ranking="random"), threading.Event(), threading.Event()
+    at, in_hand, go_on = open_app(prune_ranking="random", prune_idle="false"), threading.Event(), threading.Event()
 
     def gate():
         in_hand.set()

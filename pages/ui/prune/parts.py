@@ -70,7 +70,6 @@ def draw_levels(screen: PruneScreen) -> None:
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
-            example_at = st.container(key="prune_example")  # hidden on a slide
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the slider is drawn while the rest is waited for
@@ -80,8 +79,6 @@ def draw_levels(screen: PruneScreen) -> None:
     carried.hand_on("prune", shown.x.shape, now, badge_at)
     with second_at:  # the second figure never comes before the first
         draw_second(screen, shown)
-    with example_at:
-        draw_example_question(screen, shown)
     with beside_at:
         draw_second_model(screen, shown)
     with story_at:
@@ -94,6 +91,8 @@ def draw_levels(screen: PruneScreen) -> None:
         with st.container(key="follows_hand_curve"):
             draw = partial(draw_curve, shown, axis, screen.pictures)
             live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
+        with st.container(key="prune_example"):  # hidden on a slide
+            draw_example_question(screen, shown)
     with st.container(key="follows_hand_map"):
         screen.tables.update(draw_components(shown, screen.pictures))
 
@@ -204,7 +203,8 @@ def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> 
         about = "A backward pass for each choice: then the figure follows while a slider moves, as an estimate."
         estimating.offer("Measure estimates", "show_chart", about)
     work = curve_work(shown.x, axis, shown.known)
-    if not work.line() and len(shown.curve(axis)) < len(LEVELS_PERMILLE):
+    is_coming = shown.idle is not None and shown.idle.completes(axis, shown.curve(axis)["level"])
+    if not work.line() and len(shown.curve(axis)) < len(LEVELS_PERMILLE) and not is_coming:
         work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
     draw_curve_of_second(shown, axis)
 
