@@ -401,25 +401,28 @@ def test_estimates_are_the_engines(open_app):
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89 % where 32 % were measured."""
     from engine.importance.calibration import Check
-    from pages.ui.prune.estimates import EstimateLine, Level, hand_frame, in_words, line_frame, short
+    from pages.ui.prune.estimates import EstimateLine, Level, describe_preview, hand_frame, line_frame, short
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
     x = SimpleNamespace(judged=SimpleNamespace(greedy=False))
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
     assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
-    assert in_words(x, line, 450) == (
-        "No preview. The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, "
-        "where 32 % was measured. Measure the curve to know more."
+    assert describe_preview(x, line, 450) == (
+        "No preview: the fast estimate is unreliable.",
+        "The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, where 32 % was measured. "
+        "Measure the curve to know more.",
     )
     known = {
         permille: Level(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500) for permille in levels
     }
     part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
-    assert "; here 30 % ± 1. Expected to be 1.0 points off" in in_words(x, part, 450)
-    assert in_words(x, part, 450).endswith("Hidden at 11 of 21 levels where unreliable.")
-    assert "; none here: expected to be 20.0 points off, more than 5, going" in in_words(x, part, 550)
+    caption, about = describe_preview(x, part, 450)
+    assert caption == "Dashed: fast estimate, calibrated on 11 measured levels; here 30 % ± 1." and len(caption) <= 90
+    assert about.startswith("Expected to be 1.0 points off") and about.endswith("at 11 of 21 levels where unreliable.")
+    caption, about = describe_preview(x, part, 550)
+    assert caption.endswith("; none here.") and "expected to be 20.0 points off, more than 5, going" in about
 
     def draw(line, permille):
         from pages.ui.prune.figure import estimate_figure

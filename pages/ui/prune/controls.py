@@ -23,6 +23,7 @@ from pages.ui.page.address import MOST, flag, number_field, put_right, rename_ch
 from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import level_percent
 from pages.ui.page.widget_writes import hold, write
 
 AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
@@ -114,7 +115,8 @@ def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis) -
     for other in LEVELS:
         if other != axis and percent[other]:
             about: dict[str, Any] = {"key": f"prune chip {other}", "icon": ":material/content_cut:", "help": CHIP_HELP}
-            where.button(f"{AXIS_NAMES[other]} {percent[other]}%", on_click=partial(write, AXIS_KEY, other), **about)
+            label = f"{AXIS_NAMES[other]} {level_percent(10 * percent[other])}"
+            where.button(label, on_click=partial(write, AXIS_KEY, other), **about)
 
 
 def _switch(draw: Callable[..., bool], label: str, key: str, help: str, default: bool = False) -> bool:

@@ -21,7 +21,7 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis, orde
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
-    pruned = pruned_in_words(x, known, mask) + (f", {order}" if order else "")
+    pruned = pruned_in_words(x, known, mask) + (f" · {order}" if order else "")
     of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
     return Origin("Prune", [request(x, found)], measurements, of, figure_in_words(x, found, pruned))
 

@@ -32,9 +32,11 @@ from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 
-CLICKS = (
-    "Click a head or an FFN to prune or restore it, with Shift its layer; or arrow keys and Enter. It is written into "
-    "“Prune these as well”, for you to type as well: `L1H0` prunes, `keep L1H0` restores."
+CLICK = "Click one to prune or restore it."
+MAP_HELP = (
+    "{heads}. Layer 0 is next to the tokens, a cross marks a pruned head. A click prunes or restores, with Shift the "
+    "whole layer; so do arrow keys and Enter. It is written into “Prune these as well” under Settings: `L1H0` prunes, `keep "
+    "L1H0` restores. The bars: {ffns} of each FFN, from the train questions."
 )
 
 
@@ -136,7 +138,7 @@ def draw_result(shown: PruneResult) -> None:
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
-    pruned += f", {shown.order_words}" if shown.order_words else ""
+    pruned += f"  \n{shown.order_words}" if shown.order_words else ""
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
@@ -190,7 +192,9 @@ def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> 
     title = LEVELS[axis] + starting_from
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
     draw_chart(pictures["Curve"], "prune_curve", words)
-    st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis), x.order(axis, shown.known) is not None))
+    is_ranked = x.order(axis, shown.known) is not None
+    caption, help = estimates.describe_preview(shown.x, line, x.pruning.level(axis), is_ranked)
+    st.caption(caption, help=help or None)
     dashed = sum(each.shown for each in line.estimated.values())
     mark("curve", "estimated" if line.estimated else "measured", levels=len(points), dashed=dashed)
     estimating = gradients_work(shown.x)
@@ -216,8 +220,7 @@ def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[st
     heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
     of_heads, of_ffns = tables.score_titles(x)
     pictures["Heads"], pictures["FFNs"] = charts.head_map(heads, of_heads), charts.ffn_bars(ffns, of_ffns)
-    about: dict[Axis, str] = {"heads": f"{of_heads}. Layer 0 is next to the tokens. A cross marks a pruned head."}
-    about["ffns"] = f"{of_ffns}, from the train questions. A cross marks a pruned one."
+    about: dict[Axis, str | None] = {"heads": MAP_HELP.format(heads=of_heads, ffns=of_ffns.lower()), "ffns": None}
     named: dict[Axis, str] = {"heads": of_heads, "ffns": of_ffns}
     titles: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs"}
     head_map.click_on(x.shape, x.by_levels(shown.known))
@@ -228,7 +231,7 @@ def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[st
             words = tables.components_in_words(frame, NOUNS[of])
             draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns
             draw(frame, words, named[of])
-            st.caption(f"{words} {CLICKS}" if of == "heads" else words)
+            st.caption(f"{words} {CLICK}" if of == "heads" else words)
             if of == "heads" and x.pruning.typed.text():  # those that were clicked or typed
                 kept = [kept for row in x.pruning.typed.alone.heads for kept in row]
                 open_heads([name for name, stays in zip(frame["name"], kept, strict=True) if not stays])

@@ -44,12 +44,13 @@ class Provisional:
 
     @property
     def words(self) -> str:
-        """Returns text such as "ordered by weight magnitude, provisional"."""
+        """Returns text such as "Ordered by weight magnitude, provisional"."""
         chosen, instead = self.wanted.pruning.ranking, self.shown.pruning.ranking
         names = [name for name, of in QUICK.items() if (of.name, of.n_questions) == (instead.name, instead.n_questions)]
         parts = [f"ordered by {name}" for name in names] if instead.name != chosen.name else []
         parts += ["layers by depth"] if instead.layers_by != chosen.layers_by else []
-        return ", ".join([*parts, "provisional"])
+        words = ", ".join([*parts, "provisional"])
+        return words[:1].upper() + words[1:]
 
 
 def held_back(x: Experiment) -> Provisional | None:
