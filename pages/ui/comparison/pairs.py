@@ -18,6 +18,7 @@ from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import GREY, UNDEFINED
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
+from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import number, p_in_words, plain, whole_percent
 
 Scale = Literal["root", "straight", "around zero"]
@@ -119,6 +120,18 @@ def draw_maps(
         words = f"{name}: highest in L{best // each.shape[1]}H{best % each.shape[1]}"
         at.markdown(f"**{plain(name)}**")
         sheet.draw(f"{title}, {name}", score_map(each, title, form, scale), f"{key} map of {name}", words, at)
+
+
+def draw_agreement(
+    frame: pd.DataFrame, names: Sequence[str], lines: Sequence[str], form: str, key: str, sheet: Sheet
+) -> DeltaGenerator:
+    """Draws how far the two agree: the `lines` that say so, and one dot per head of `rows`. Returns the place next to
+    the dots."""
+    st.markdown(said := "  \n".join(lines), help=AGREED_HELP)
+    sheet.says.append(said)
+    scatter_at, table_at = st.columns([5, 6], gap="large")
+    sheet.draw("Two models, heads", scatter(frame, names, form), f"{key} second scatter", said, scatter_at)
+    return table_at
 
 
 def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:

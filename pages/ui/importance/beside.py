@@ -107,12 +107,8 @@ def _draw_agreement(
     words = [pairs.in_words(agreed(*means), "Heads")]
     if common["ffns"]:
         words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))
-    st.markdown(said := "  \n".join(words), help=pairs.AGREED_HELP)
-    sheet.says.append(said)
     frame = sheet.tables["Two models, heads"] = pairs.rows(of.target.shape, *means)
-    scatter_at, table_at = st.columns([5, 6], gap="large")
-    picture = pairs.scatter(frame, names, ROUGHLY)
-    sheet.draw("Two models, heads", picture, "importance second scatter", said, scatter_at)
+    table_at = pairs.draw_agreement(frame, names, words, ROUGHLY, "importance", sheet)
     tables = [pairs.agreed_rows(pairs_of(common[kind])).assign(what=KINDS[kind]) for kind in KINDS if common[kind]]
     rows = sheet.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
     with table_at:

@@ -10,10 +10,12 @@ from engine.importance.rankings_of import Axis
 from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
 from engine.studies.two_models import ModelComparison, compared, pruning_of_second, same_parts
+from pages.ui.comparison.second import with_second
 from pages.ui.downloads.origin import Origin
 from pages.ui.page.tables import number, p_in_words, percent, percents, plain
 from pages.ui.page.work import Work
 from pages.ui.prune import dragging
+from pages.ui.prune.charts import SECOND
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, request
 from pages.ui.prune.found import Found
 from pages.ui.prune.provisional import takes_long
@@ -32,10 +34,8 @@ class Beside(Found):
         pruning, self.note = pruning_of_second(first.pruning, first.shape, second.shape), ""
         super().__init__(replace(first, target=second, pruning=pruning, width=0), self.names[1])
         if first.pruning.typed.text() and not same_parts(first.shape, second.shape):
-            self.note = (
-                f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in {self.names[1]}, "
-            )
-            self.note += "whose parts are others."
+            self.note = f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in "
+            self.note += f"{self.names[1]}, whose parts are others."
 
     @property
     def asks(self) -> bool:
@@ -115,35 +115,26 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
     return [*said, in_words(both, names), f"{of}, only {plain(names[1])} **{both.only_second}**"]
 
 
-def with_second(
+def with_points_of_second(
     points: pd.DataFrame, now: pd.DataFrame, compared: Beside, axis: Axis, n: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the first model's points of the curve and its position, and the second's after them, named."""
-    moving = dragging.moving()
+    moving, second = dragging.moving(), compared.answers(n)
     more = compared.curve(axis) if moving in ([], [axis]) else points[:0]
-    second = compared.answers(n)
     here = now[:0] if moving else now_point(compared.x, axis, second, second.mask)
-    named = zip(((points, more), (now, here)), ("measured", "now"), strict=True)
-    found = []
-    for (first, other), series in named:
-        of = (
-            first.assign(series=series, model=compared.names[0]),
-            other.assign(series="second", model=compared.names[1]),
-        )
-        found.append(pd.concat(of, ignore_index=True))
-    return found[0], found[1]
+
+    def joined(first: pd.DataFrame, other: pd.DataFrame, series: str) -> pd.DataFrame:
+        named = first.assign(series=series, model=compared.names[0])
+        return pd.concat([named, other.assign(series=SECOND, model=compared.names[1])], ignore_index=True)
+
+    return joined(points, more, "measured"), joined(now, here, "now")
 
 
 def with_second_model(of: Origin, x: Experiment, compared: Beside, found: AnswersSoFar) -> Origin:
     """Returns the screen's origin with the second model added to its request, measurements and sentences."""
-    n, second = x.n_taken(found), compared.x
-    measurements = {**of.measurements, "Second model": accuracies(second, compared.mask, compared.names[1])}
+    second, (_, name) = compared.x, compared.names
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
-    both = pair(found, compared.answers(n))
-    says = (
-        []
-        if both is None
-        else [f"{plain(compared.names[1])}: {percent(both.second.acc)}", in_words(both, compared.names)]
-    )
-    about = f"{of.about} · compared with {compared.names[1]}"
-    return replace(of, requests=[against], measurements=measurements, says=[*of.says, *says], about=about)
+    both = pair(found, compared.answers(x.n_taken(found)))
+    says = [] if both is None else [f"{plain(name)}: {percent(both.second.acc)}", in_words(both, compared.names)]
+    measurements = {"Second model": accuracies(second, compared.mask, name)}
+    return with_second(of, second.target, measurements, [against], says)

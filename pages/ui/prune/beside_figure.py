@@ -35,9 +35,8 @@ def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
     found, n = shown.measured, shown.x.n_taken(shown.measured)
     if dragging.moving():
         jobs().drop(beside.SLOT)
-    elif shown.x.settled(found) and not beside.is_complete(shown.beside.answers(n), n):
-        if not shown.beside.asks:
-            shown.beside.work(n).start()
+    elif shown.x.settled(found) and not beside.is_complete(shown.beside.answers(n), n) and not shown.beside.asks:
+        shown.beside.work(n).start()
     live([beside.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
 
 

@@ -35,8 +35,8 @@ from pages.ui.prune.story import draw_story
 CLICK = "Click one to prune or restore it."
 MAP_HELP = (
     "{heads}. Layer 0 is next to the tokens, a cross marks a pruned head. A click prunes or restores, with Shift the "
-    "whole layer; so do arrow keys and Enter. It is written into “Prune these as well” under Settings: `L1H0` prunes, `keep "
-    "L1H0` restores. The bars: {ffns} of each FFN, from the train questions."
+    "whole layer; so do arrow keys and Enter. It is written into “Prune these as well” under Settings: `L1H0` prunes, "
+    "`keep L1H0` restores. The bars: {ffns} of each FFN, from the train questions."
 )
 
 
@@ -186,7 +186,7 @@ def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> 
     words += f" The curve is{starting_from[1:]}." if starting_from else ""
     if shown.beside is not None:
         n = shown.x.n_taken(measured)
-        points, now = beside.with_second(points, now, shown.beside, axis, n)
+        points, now = beside.with_points_of_second(points, now, shown.beside, axis, n)
         words += f" {shown.beside.names[1]}: {tables.points_in_words(shown.beside.curve(axis), LEVELS[axis])}"
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
     title = LEVELS[axis] + starting_from
