@@ -91,14 +91,14 @@ def test_every_command_and_option_is_told():
 
 CHOICES = {
     ("evaluate", "--order"): "engine.importance.rankings_of OF_ONE_TASK",
-    ("evaluate", "--layers-by"): "engine.importance.layers LAYERS_BY",
-    ("importance", "--what"): "engine.importance.importance WHAT",
+    ("evaluate", "--layer-order"): "engine.importance.layers LAYERS_BY",
+    ("importance", "--score"): "engine.importance.importance WHAT",
     ("induction", "--variant"): "engine.heads.induction VARIANTS",
     ("attribute", "--kind"): "engine.heads.ablation KINDS",
     ("attribute", "--fill"): "engine.heads.ablation FILLS",
     ("export", "--form"): "engine.export.forms FORMS",
     ("export", "--fill"): "engine.heads.ablation FILLS",
-    ("correlate", "--what"): "engine.importance.importance WHAT",
+    ("correlate", "--score"): "engine.importance.importance WHAT",
     ("sweep", "--order"): "engine.importance.rankings_of OF_MANY_TASKS",
     ("compare", "--axis"): "engine.studies.compare ALONG",
     ("compare", "--criteria"): "engine.importance.criteria CRITERIA",

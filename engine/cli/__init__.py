@@ -28,6 +28,7 @@ from engine.requests import REQUESTS, Request
 from engine.requests.base import apply_settings, gives
 
 Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
+EARLIER_NAMES = {"idealize": "idealise"}
 CANCELLED = "cancelled; finished parts are stored, and the same command resumes from there"
 
 
@@ -80,6 +81,8 @@ def parser() -> Parser:
         does = gives(request)
         each = commands.add_parser(request.command, help=does[:1].lower() + does[1:], description=f"{does}.")
         each.add_request(request)
+        if earlier := EARLIER_NAMES.get(request.command):
+            commands.add_parser(earlier, description=f"{does}.").add_request(request)  # without help: not listed
     return whole
 
 

@@ -190,6 +190,9 @@ class Questions:
         return {"task": asdict(self.task), "source": self.requests.source}
 
 
+SAMPLES = ("first", "stratified")
+
+
 def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Questions:
     """The questions to use: `first` in dataset order (what the harness's limit does), or `stratified`.
 

@@ -20,25 +20,30 @@ LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 @dataclass(frozen=True, kw_only=True)
 class CompareCriteria(NamesTask):
-    """Compare pruning criteria: accuracy over levels, areas, and agreement. The value is ComparedCriteria."""
+    """Compare pruning criteria by accuracy at each level, area under the curve, and agreement of orders. The value is
+    ComparedCriteria."""
 
     command: ClassVar[str] = "compare"
-    limit: int = number(100, (1, MOST), "validation questions, a stratified sample (default: 100)")
+    limit: int = number(100, (1, MOST), "number of validation questions, as a stratified sample (default: 100)")
     order_questions: int = training_questions()
     criteria: str | None = string(
-        None, f"orders separated by commas (default: {','.join(CRITERIA)}); any --order of evaluate except random"
+        None, f"comma-separated criteria: any --order of `evaluate` except random (default: {', '.join(CRITERIA)})"
     )
-    axis: str = choice("heads", ALONG, "components to prune; both prunes the same share of each (default: heads)")
-    levels: str = string(LEVELS, "pruning levels in percent (default: 0,10,..,100)")
-    seeds: int = number(SEEDS, (1, MOST_SEEDS), f"number of random orders to compare with (default: {SEEDS})")
-    out: str | None = path(None, "output file for all accuracies: .csv or .parquet", is_required=True, is_output=True)
+    axis: str = choice(
+        "heads", ALONG, "components to prune; both: the same percentage of heads and of FFNs (default: heads)"
+    )
+    levels: str = string(LEVELS, "comma-separated pruning levels, in percent (default: 0,10,...,100)")
+    random_orders: int = number(
+        SEEDS, (1, MOST_SEEDS), "number of random orders to compare with (default: 5)", aliases=("--seeds",)
+    )
+    out: str | None = path(None, "file to write all accuracies to: .csv or .parquet", is_required=True, is_output=True)
 
     @property
     def comparing(self) -> Comparing:
         """The comparison, as an engine value."""
         levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
         return Comparing(
-            self.task_spec(), tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.seeds
+            self.task_spec(), tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.random_orders
         )
 
     def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
@@ -56,7 +61,7 @@ class CompareCriteria(NamesTask):
         fields: dict[str, Any] = {
             "task": self.task, "shots": self.shots, "axis": self.axis, "n": found.n,
             "ranking_questions": self.order_questions, "levels": [level / 1000 for level in comparing.levels],
-            "seeds": self.seeds, "chance": found.chance,
+            "seeds": self.random_orders, "chance": found.chance,
             "areas": [asdict(each) | {"verdict": each.verdict} for each in ranked],
             "rank_agreement": {axis: {"criteria": list(each.labels), "spearman": each.srcc}
                                for axis, each in agreeing.items() if each is not None},

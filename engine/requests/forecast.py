@@ -30,8 +30,8 @@ NOT_TIMED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastStudy(NamesTasks):
-    """Forecast the memory of a model on given GPUs, and the time of a study if such a device was timed. The value
-    is a Forecast."""
+    """Estimate a model's memory use on given GPUs and, if timings for the device exist, the duration of a study. The
+    value is a Forecast."""
 
     command: ClassVar[str] = "plan"
     is_measured: ClassVar[bool] = False
@@ -42,20 +42,20 @@ class ForecastStudy(NamesTasks):
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     gpus: str = string(
         "cpu",
-        "GPUs, such as 2xA100-80GB, or 2x80GB by memory alone; cpu is this machine (default). "
-        f"Known: {', '.join(GPUS)}",
+        "GPUs as COUNTxNAME (2xA100-80GB) or COUNTxMEMORY (2x80GB), or cpu for this machine (default). "
+        f"Known names: {', '.join(GPUS)}",
     )
     memory: float | None = number(
         None,
         (0, MOST_GB),
-        "gigabytes of main memory for layers that do not fit on GPUs (default: free memory of this machine)",
+        ("gigabytes of main memory for layers that do not fit on the GPUs (default: the free memory of this machine)"),
         float,
     )
     workers: int | None = number(
-        None, (1, MOST_WORKERS), "workers that run at the same time (default: as many as fit on the GPUs)"
+        None, (1, MOST_WORKERS), "number of workers that run at the same time (default: as many as fit on the GPUs)"
     )
-    limit: int = number(48, (1, MOST), "questions per task of a study (default: 48)")
-    order_questions: int = training_questions(use="per pruning order of a study")
+    limit: int = number(48, (1, MOST), "number of questions per task of the study (default: 48)")
+    order_questions: int = training_questions(help="number of training questions per pruning order (default: 64)")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.plans.forecast import forecast

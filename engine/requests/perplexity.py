@@ -16,18 +16,19 @@ BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurePerplexity(PrunedModel):
-    """Measure the perplexity of a text, full and pruned, by the recipe of published tables. The value is Perplexity
-    by side."""
+    """Measure the perplexity of a text with the full and the pruned model, as published tables do. The value is
+    Perplexity by side."""
 
     command: ClassVar[str] = "perplexity"
-    text: str | None = path(None, 'UTF-8 text file, or a .jsonl file whose "text" fields are joined by two newlines')
+    text: str | None = path(None, 'UTF-8 text file, or a .jsonl file whose "text" fields are joined by blank lines')
     passage: str | None = string(None, "title of an included passage")
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
     task: str | None = string(
-        None, "task that the order is measured on, for --prune-heads, --prune-ffns and --prune-layers"
+        None,
+        ("task for which the pruning order is computed; required with --prune-heads, --prune-ffns and --prune-layers"),
     )
-    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
-    same_examples: bool = flag("the same ones for every question")
+    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of that task (default: 0)")
+    same_examples: bool = flag("use the same examples for every question")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.texts.perplexity import change, perplexity

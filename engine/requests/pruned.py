@@ -24,19 +24,22 @@ class ExportModel(PrunedModel):
     """Write a pruned model to a folder that transformers can load. The value is Exported."""
 
     command: ClassVar[str] = "export"
-    out: str = path("", "output folder; must not exist", is_required=True)
+    out: str = path("", "folder to create; it must not exist", is_required=True, metavar="DIR")
     form: str = choice(
         "masked",
         FORMS,
-        "masked (default): stock model with zeros; small: pruned components removed, with a modeling "
-        "file; even: whole layers or equal heads removed, stock model",
+        "masked (default): stock architecture with zeros in place of pruned components; small: pruned "
+        "components removed, with a modeling file; even: whole layers, or the same number of heads in "
+        "every layer, removed; stock architecture",
     )
     fill: str = choice(
-        "zero", FILLS, "output of pruned components: zero (default), or their mean, folded into output biases"
+        "zero",
+        FILLS,
+        ("what replaces the output of pruned components: zero (default), or its mean, folded into output biases"),
     )
-    task: str | None = string(None, "task to measure accuracy on; --prune-heads and --prune-ffns use its order")
-    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
-    same_examples: bool = flag("the same ones for every question")
+    task: str | None = string(None, "task to evaluate; --prune-heads and --prune-ffns use its pruning order")
+    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of that task (default: 0)")
+    same_examples: bool = flag("use the same examples for every question")
     limit: int | None = number(None, (1, MOST), "number of questions of the task (default: all)")
     sample: str = string(
         "first", "which questions --limit selects: the first, as the harness does, or a stratified sample"
@@ -76,13 +79,16 @@ class ExportModel(PrunedModel):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSpeed(PrunedModel):
-    """Measure what pruning saves: tokens per second, bytes of weights, keys and values. The value is Speed."""
+    """Measure the effect of pruning on tokens per second and on the memory of weights and KV cache. The value is
+    Speed."""
 
     command: ClassVar[str] = "speed"
-    task: str | None = string(None, "task that the order is measured on, for --prune-heads and --prune-ffns")
-    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
-    same_examples: bool = flag("the same ones for every question")
-    again: bool = flag("measure again even if results are stored")
+    task: str | None = string(
+        None, ("task for which the pruning order is computed; required with --prune-heads and --prune-ffns")
+    )
+    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of that task (default: 0)")
+    same_examples: bool = flag("use the same examples for every question")
+    remeasure: bool = flag("measure again, even if results are stored", aliases=("--again",))
     out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -91,7 +97,7 @@ class MeasureSpeed(PrunedModel):
         check_out(self.out, TABLES)
         target = self.target(run.session)
         mask = self.mask_in(run, target, task_named(self.task, self.shots, self.same_examples))
-        found = run.value(speed(target, mask, self.again))
+        found = run.value(speed(target, mask, self.remeasure))
         rows, rounds = found.rows(), len(found.prompt[WAYS[0]])
         fields = {
             "rows": rows, "n_prompt": found.n_prompt, "n_new": found.n_new, "load": found.load,

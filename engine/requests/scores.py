@@ -26,12 +26,12 @@ class ScoreImportance(OfTask):
     """Score heads or FFNs for one task. The value is Scores."""
 
     command: ClassVar[str] = "importance"
-    split: str = choice("train", SPLITS, "split of the questions (default: train)")
-    what: str = choice("heads", WHAT, "score (default: heads)")
+    split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
+    score: str = choice("heads", WHAT, "score to compute (default: heads)", aliases=("--what",))
     out: str | None = path(None, OUT, is_required=True, is_output=True)
 
     def measurement(self, session: Session) -> Measurement[Scores]:
-        return importance(self.target(session), self.questions(session, self.split), self.what)
+        return importance(self.target(session), self.questions(session, self.split), self.score)
 
     def measure(self, run: RequestRun) -> Result:
         check_out(self.out, ARRAYS)
@@ -39,10 +39,10 @@ class ScoreImportance(OfTask):
         found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
                  "gate_ffns": scores.gate_ffns}  # fmt: skip
         columns = {"score": scores.scores, "gold_log_likelihood_drop_nats": scores.tie_break}
-        fields = {"task": self.task, "shots": self.shots, "what": self.what, "n": scores.n,
+        fields = {"task": self.task, "shots": self.shots, "what": self.score, "n": scores.n,
                   "examples_per_second": scores.n / run.seconds, "out": self.out,
                   "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero}  # fmt: skip
-        line = f"{self.what} importance of {self.task} from {scores.n} questions{run.taken}"
+        line = f"{self.score} importance of {self.task} from {scores.n} questions{run.taken}"
         return Result(scores, fields, line, file_of(self.out, lambda suffix: scores_file(suffix, found, columns)))
 
 
@@ -52,7 +52,7 @@ class ScoreInduction(OfModel):
 
     command: ClassVar[str] = "induction"
     variant: str = choice(
-        "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal, which is llm-interpret's and slower"
+        "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal (as in llm-interpret; slower)"
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens (default: 0)")
     out: str | None = path(None, OUT, is_required=True, is_output=True)
@@ -84,12 +84,12 @@ class ScoreLayers(OfTask):
     every layer."""
 
     command: ClassVar[str] = "layers"
-    split: str = choice("train", SPLITS, "split of the questions (default: train)")
+    split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
     greedy: int = number(
         0,
         (0, MOST),
-        "number of layers to drop one after another, each time the one that costs least; each step reads "
-        "all questions once per remaining layer (default: 0)",
+        "number of layers to drop greedily, the cheapest first; each step evaluates all questions once "
+        "per remaining layer (default: 0)",
     )
 
     def measure(self, run: RequestRun) -> Result:

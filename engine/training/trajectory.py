@@ -96,7 +96,7 @@ def decode(blob: bytes) -> Trajectory:
     """The Trajectory that `encode` wrote. HeadroomError: these are other bytes, or of another version."""
     record = decode_record(blob)
     if record is None or record.receipt.get("kind") != "trajectory":
-        raise HeadroomError("this is not a trajectory file; write one with `headroom trajectory RUN --save FILE`")
+        raise HeadroomError("this is not a trajectory file; write one with `headroom trajectory RUN --record FILE`")
     arrays = record.arrays
     try:
         said = convert(record.receipt, _Said, "receipt")

@@ -158,7 +158,7 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     slider.focus()
     slider.press("End")
     await_mark(page, "losses", "measured", heads=n_at(100), ffns=1)
-    await_command(page, "--mask-a L0H3")
+    await_command(page, "--base-mask L0H3")
     ready(page)
     before, text = tints(page), page.locator(".text").inner_text()
     for part in ("text=Privet", "heads=100", "mask=F1", "a_mask=L0H3", "ranking=random"):

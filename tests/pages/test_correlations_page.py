@@ -211,7 +211,7 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     press(at, "Measure ")
     settled(at)
     names = {name for _, name in matrix_of(at)}
-    assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--what ffns" in at.code[0].value
+    assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--score ffns" in at.code[0].value
 
 
 def test_no_task_or_an_unknown_option_in_the_address(open_screen):

@@ -117,7 +117,7 @@ def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_app, wi
     assert at.segmented_control(key="incontext_around").value == 10
     found, _ = on_the_command_line(at, 0, tmp_path, capsys)
     assert found["cached"] and values(at)[0] == tables.number(found["icl_score"]["full"]["nats"])
-    assert all("--around 10" in line for line in at.code[0].value.splitlines())
+    assert all("--average-tokens 10" in line for line in at.code[0].value.splitlines())
 
 
 def tasks_asked_for(at):

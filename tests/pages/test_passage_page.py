@@ -104,7 +104,7 @@ def test_a_repeated_question_needs_no_model(open_screen):
 @pytest.mark.parametrize(
     "parameters, expected",
     [
-        ({"passage_a": "another mask", "passage_a_mask": "L1H*"}, ["--mask-a 'L1H*'", "--mask L0H0"]),
+        ({"passage_a": "another mask", "passage_a_mask": "L1H*"}, ["--base-mask 'L1H*'", "--mask L0H0"]),
         ({"passage_a": "another precision", "passage_a_precision": "bf16"}, ["--other-precision fp32"]),
     ],
 )

@@ -153,9 +153,9 @@ def test_a_section_without_tasks_asks_nothing():
 
 def test_the_level_of_transfer_is_dragged(open_screen):
     at = open_screen(sweeps_what="Transfer")
-    assert level(at, "sweeps_level") == 50 and "--heads 50 --order task" in at.code[0].value
+    assert level(at, "sweeps_level") == 50 and "--head-levels 50 --order task" in at.code[0].value
     measure(settled(slide(at, "sweeps_level", 25)))
-    assert "--heads 25 --order task" in at.code[0].value and at.get("vega_lite_chart")
+    assert "--head-levels 25 --order task" in at.code[0].value and at.get("vega_lite_chart")
     assert level(settled(slide(at, "sweeps_level", 0)), "sweeps_level") == 0
     assert not [button for button in at.button if button.label.startswith("Measure")]
 
@@ -323,7 +323,7 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
     np.testing.assert_allclose(list(lines["random"].values()), random)
     table = at.dataframe[0].value
     assert table["Verdict"].tolist() == [each.verdict for each in areas(found)]
-    assert "--levels 0,25,50,75,100 --seeds 2" in at.code[0].value
+    assert "--levels 0,25,50,75,100 --random-orders 2" in at.code[0].value
     assert axis == "Heads" or f"--axis {axis.lower()}" in at.code[0].value
     again = open_screen(**COMPARE, sweeps_along=axis)
     assert compared(again) == lines, "stored, so drawn at once"
