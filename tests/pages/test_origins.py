@@ -112,7 +112,7 @@ def test_the_program_finds_the_importance_of_heads(open_screen):
 
 
 def test_the_program_finds_how_much_rankings_agree(open_screen):
-    at = open_screen("correlations", ["Measure the"])
+    at = open_screen("correlations", ["Measure "])
     [matrix] = [frame for frame in frames_of(at)[0].values() if "value" in frame]
     shown = matrix.set_index(["a", "b"])["value"]["demo_copy", "demo_walk"]
     said = said_by_the_program(at)
