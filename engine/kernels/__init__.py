@@ -1,4 +1,4 @@
-"""Matrix products on this CPU, and which are fastest.
+"""CPU kernels for matrix products, and the choice of the fastest.
 
 `kinds`: the kinds of matrix products
 `cpu_kernels`: bf16 and int8 layers by the products that this processor is fastest at
