@@ -11,7 +11,7 @@ from engine.heads.ablation import KINDS
 from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.texts.incontext import MIN_TOKENS
-from engine.texts.sources import texts_of
+from engine.texts.passages import texts_of
 from pages.ui.controls import carried
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import OWN_FILE

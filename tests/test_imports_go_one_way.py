@@ -52,7 +52,7 @@ FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.s
 DRAWING = {"streamlit", "altair", "vl_convert"}
 OF_TORCH = {  # classes and functions of torch itself, imported where they are first needed
     "engine/export/modeling_pruned.py",  # written beside exported weights, for transformers to run
-    "engine/architecture/modeling_headroom.py", "engine/training/model.py", "engine/training/watching.py",
+    "engine/architecture/modeling_headroom.py", "engine/training/model.py",
 }  # fmt: skip
 HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accelerate", "datasets", "ray"}
 

@@ -1,7 +1,8 @@
-"""Statistics of heads and FFNs on questions, without a gradient: the norm of their output in the residual stream, the
-size of its features, and the attention of heads to the first token.
+"""Statistics of heads and FFNs without a gradient: on questions, the norm of their output in the residual stream, the
+size of its features, and the attention of heads to the first token; of the model alone, the norms of their weights.
 
-One forward pass per question, over its context and its right choice, gives all of them.
+One forward pass per question, over its context and its right choice, gives all of the former. Weights are those that
+the model multiplies by: int8 weights after scaling. Gains of norms and biases are left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from engine.accuracy.evaluation import encoded_chunk
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Target
-from engine.models.weights import output_weights
+from engine.models.weights import attention_weights, linear, output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import Row, batches, pack
@@ -136,3 +138,48 @@ def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
 
 def _sum(values: Tensor) -> float:
     return float(values.double().sum())
+
+
+def magnitude_piece(target: Target) -> Piece:
+    """Returns the piece with the norms of a model's weights, fp32: `heads` (L, H) the Frobenius norm of W_V W_O, `ffns`
+    (L,) the product of the norms of the input matrices (Llama: gate and up as one matrix) and of the output matrix; for
+    Wanda `head_outputs` (L, H * d_head) and `ffn_outputs` (L, d_mlp): the sum of |w| by input of the output matrix."""
+    shape = target.shape
+    key = canonical_key("magnitudes", target.as_usual.key())
+    n = shape.n_layers
+    shapes: dict[str, tuple[int | str, ...]] = {"heads": (n, shape.n_heads), "ffns": (n,)}
+    shapes |= {"head_outputs": (n, shape.n_heads * shape.d_head), "ffn_outputs": (n, shape.d_mlp)}
+    return Piece(key, 1, shapes, _weighed)
+
+
+def _weighed(loaded: Loaded) -> Measuring:
+    import torch
+
+    found: dict[str, list[np.ndarray]] = {name: [] for name in ("heads", "ffns", "head_outputs", "ffn_outputs")}
+    n = loaded.identity.shape.n_layers
+    for layer in range(n):
+        yield Progress(0, 1, message="weights", share=layer / n)
+        with torch.inference_mode():
+            for name, each in _of_layer(loaded, layer).items():
+                found[name].append(each.float().cpu().numpy())
+    return {name: np.stack(each) for name, each in found.items()}, {"kind": "magnitudes"}
+
+
+def _of_layer(loaded: Loaded, layer: int) -> dict[str, Tensor]:
+    import torch
+
+    shape, family = loaded.identity.shape, loaded.family
+    values = attention_weights(loaded, layer)[2].double()  # (H, d_model, d_head)
+    outputs = output_weights(loaded, layer).double()  # (H, d_head, d_model)
+    # |W_V W_O|^2 = trace of W_V' W_V W_O W_O', a product of (d_head, d_head) matrices
+    squared = ((values.transpose(1, 2) @ values) * (outputs @ outputs.transpose(1, 2))).sum((1, 2))
+    module = family.layer_list(loaded.model)[layer]
+    readers = [linear(loaded, attrgetter(name)(module), shape.d_model)[0].double() for name in family.ffn_read]
+    writer = linear(loaded, attrgetter(family.ffn_write)(module), shape.d_mlp)[0].double()  # (d_mlp, d_model)
+    read = torch.stack([matrix.square().sum() for matrix in readers]).sum().sqrt()
+    return {
+        "heads": squared.clamp_min(0).sqrt(),
+        "ffns": read * writer.norm(),
+        "head_outputs": outputs.abs().sum(-1).flatten(),
+        "ffn_outputs": writer.abs().sum(-1),
+    }

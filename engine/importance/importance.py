@@ -1,5 +1,5 @@
 """Scores of each head and FFN for a task: by gradients, with one backward pass per choice, by ablating each
-(engine.importance.oracle), by activity (engine.importance.activity) or by weights (engine.importance.magnitudes).
+(engine.accuracy.restarts), by activity or by weights (engine.importance.activity).
 
 The choices of a question share one packed forward pass where that is cheaper.
 """
@@ -13,12 +13,11 @@ from itertools import accumulate
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
+from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
 from engine.heads.induction import InductionScores, induction
-from engine.importance.activity import activity_pieces, summed
+from engine.importance.activity import activity_pieces, magnitude_piece, summed
 from engine.importance.gradients import gate_gradients
-from engine.importance.magnitudes import magnitude_piece
-from engine.importance.oracle import lost, oracle
 from engine.measurement import Measurement, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded

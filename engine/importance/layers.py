@@ -13,8 +13,8 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.passes import hidden_states, passes, tokens_computed
+from engine.accuracy.restarts import lost, oracle, under_each
 from engine.composed import ComposedRun, composed
-from engine.importance.oracle import lost, oracle, under_each
 from engine.importance.rankings import order, random_order
 from engine.measurement import Measurement, Workload, known_value, of_records
 from engine.models.loading import Loaded

@@ -37,7 +37,7 @@ from engine.studies.surveys import (
 )
 
 if TYPE_CHECKING:
-    from engine.studies.break_points import BreakPoint
+    from engine.studies.statements import BreakPoint
     from engine.studies.sweeps import Point, Swept
 
 TENTHS = ",".join(map(str, range(0, 101, 10)))
@@ -173,7 +173,7 @@ class Sweep(OfManyTasks):
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        from engine.studies.break_points import break_points
+        from engine.studies.statements import break_points
 
         if self.plan:
             return self._planned(run, self.plan)
@@ -207,8 +207,8 @@ class Sweep(OfManyTasks):
         """The whole study, with its tables in the folder `out` if that is given."""
         import pandas as pd
 
-        from engine.studies.statements import statements
-        from engine.studies.study import paper_study, tables, with_short_names
+        from engine.studies.statements import statements, tables
+        from engine.studies.study import paper_study, with_short_names
 
         folder = writable_folder(self.out) if self.out else None
         study = run.value(paper_study(self.target(run.session), self.settings(self.limit), self.grid()))

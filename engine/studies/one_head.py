@@ -16,11 +16,10 @@ from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import Head
-from engine.heads.composition import feeding
+from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, induction
-from engine.heads.ov_tokens import ov_tokens
 from engine.importance.criteria import CRITERIA as TABLE
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.measurement import Measurement, Workload, known_value
@@ -31,7 +30,7 @@ from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import StudySettings, Survey, survey
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
-from engine.texts.sources import N_TEXTS, Source, texts_of
+from engine.texts.passages import N_TEXTS, Source, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
 from engine.timing.workload import CHARACTERS_A_TOKEN
 

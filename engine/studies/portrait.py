@@ -9,11 +9,10 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.composed import Gathered
 from engine.heads.attention import Head
-from engine.heads.composition import Feeding
+from engine.heads.circuits import Feeding, OvTokens
 from engine.heads.idealised import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
 from engine.heads.induction import VARIANTS, InductionScores
-from engine.heads.ov_tokens import OvTokens
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_FROM

@@ -28,9 +28,8 @@ from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from engine.texts.passages import text_digest
 from engine.texts.tokenloss import TokenLosses, token_losses
 from engine.training.phase_change import Window, window
-from engine.training.series import Series
 from engine.training.snapshot_losses import Texts, held_out, of_text, snapshot_ablations, snapshot_losses
-from engine.training.trajectory import PassageTrajectory, Trajectory
+from engine.training.trajectory import PassageTrajectory, Series, Trajectory
 
 T = TypeVar("T")
 QUANTITIES = ("loss", "icl", "index", "induction", "copies", "passages", "tokens", "ablations")

@@ -41,9 +41,9 @@ from engine.texts import passages
 from engine.training.folders import opened
 from engine.training.locking import trainer
 from engine.training.running import best
-from engine.training.series import series_of
 from engine.training.trajectory import decode as decode_trajectory
 from engine.training.trajectory import encode as encode_trajectory
+from engine.training.trajectory import series_of
 from pages.ui.page import saved_views as views
 from pages.ui.page.saved_views import SavedView
 from pages.ui.training import live_charts, runs

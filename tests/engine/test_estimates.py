@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, evaluation
 from engine.errors import UsageError
-from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, check
 from engine.importance.estimates import (
+    TRUSTED_ERROR,
+    Calibration,
+    Check,
     Estimate,
     Gradients,
+    check,
     estimate,
     estimated_correct,
     gradients,

@@ -8,11 +8,10 @@ import torch
 
 from engine.errors import UsageError
 from engine.heads.attention import overview
-from engine.heads.composition import feeding
+from engine.heads.circuits import circuit_rows, feeding, ov_tokens
 from engine.heads.idealised import PATTERNS, Ideal, ideal_losses, recovered_in_texts
 from engine.heads.in_text import head_in_texts, head_on_probe, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
-from engine.heads.ov_tokens import circuit_rows, ov_tokens
 from engine.heads.probes import prefix_matching
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores

@@ -9,7 +9,7 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.demo import passages
-from engine.heads.composition import Feeding
+from engine.heads.circuits import Feeding
 from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores

@@ -368,8 +368,7 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
 
 def test_estimates_are_the_engines(open_app):
     from engine.accuracy.evaluation import evaluation
-    from engine.importance.calibration import Calibration, check
-    from engine.importance.estimates import estimate, gradients
+    from engine.importance.estimates import Calibration, check, estimate, gradients
     from engine.importance.rankings import mask_at, random_order
 
     at = open_app(prune_ranking="random", prune_heads="20")  # measured without the typed mask: says nothing with it
@@ -400,7 +399,7 @@ def test_estimates_are_the_engines(open_app):
 
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89 % where 32 % were measured."""
-    from engine.importance.calibration import Check
+    from engine.importance.estimates import Check
     from pages.ui.prune.estimates import EstimateLine, Level, hand_frame, in_words, line_frame, short
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)

@@ -18,7 +18,7 @@ from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.requests import argv, program
-from engine.studies.break_points import break_points
+from engine.studies.statements import break_points
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep

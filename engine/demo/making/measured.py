@@ -19,8 +19,8 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.studies.removal import AccuracyWithout, draw, induction_heads, line_of, without
 from engine.studies.surveys import StudySettings, survey, together
 from engine.texts.continuation import How, continuation
+from engine.texts.passages import slices
 from engine.texts.perplexity import Perplexity, perplexity
-from engine.texts.sources import slices
 from engine.texts.tokenloss import token_losses
 
 RANKING_QUESTIONS = 64  # of the train split, as on the screens

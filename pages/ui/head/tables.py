@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from engine.heads.circuits import OvTokens
 from engine.heads.in_text import HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import SCORES, VARIANTS
-from engine.heads.ov_tokens import OvTokens
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
