@@ -1,5 +1,8 @@
-"""How numbers were measured: the receipts of the stored records that they are read from."""
+"""How numbers were measured: the receipts of the stored records that they are read from. Whether a stored result can be
+decoded: the store asks it of results that others have shared, and `verify` of all.
+"""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +10,8 @@ from typing import Any
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import Progress
-from engine.records import noted
+from engine.questions.requests import questions_in
+from engine.records import SCHEMA, Record, decode, made_of, noted
 
 Measurements = Mapping[str, Measurement[Any]]  # by what they are of
 Receipt = Mapping[str, Any]
@@ -81,3 +85,16 @@ def ways_in_words(receipt: Receipt) -> str:
 def cores_in_words(receipt: Receipt) -> str:
     """Such as "2 cores"; "" in a receipt that does not say."""
     return f"{receipt['cores']} cores" if receipt.get("cores") else ""
+
+
+def is_readable(key: str, blob: bytes) -> bool:
+    """Whether the blob under a key can be decoded. Results of other versions are never decoded."""
+    if not key.startswith(f"{SCHEMA}/"):
+        return True
+    reads = questions_in if key.startswith(f"{SCHEMA}/requests/") else _json_in
+    return made_of(decode(blob), reads) is not None
+
+
+def _json_in(record: Record) -> list[Any]:
+    """What the arrays of a record hold that are JSON."""
+    return [json.loads(record.arrays[name].tobytes()) for name in ("json", "strings") if name in record.arrays]

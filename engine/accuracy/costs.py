@@ -28,8 +28,8 @@ from engine.models.session import Target
 from engine.models.slicing import applied, sliced
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
+from engine.questions.encoding import read
 from engine.questions.requests import Questions
-from engine.questions.tokens import read
 from engine.records import Record, canonical_key
 from engine.timing.workload import CHARACTERS_A_TOKEN, all_characters
 

@@ -27,9 +27,8 @@ from engine.heads.ablation import mean_outputs
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
 from engine.progress import Progress, may_stop
-from engine.questions.encoding import encode_questions
+from engine.questions.encoding import encode_questions, read
 from engine.questions.requests import Questions
-from engine.questions.tokens import read
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -25,7 +25,7 @@ from engine.models.patterns import Patterns, visited
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import TokenizedText, read
+from engine.questions.encoding import TokenizedText, read
 from engine.records import Record, canonical_key
 from engine.statistics import over_texts
 from engine.texts.incontext import MIN_TOKENS, scores, too_short

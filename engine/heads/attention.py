@@ -23,7 +23,7 @@ from engine.models.session import Session, Target
 from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import TokenizedText, pieces_at, read
+from engine.questions.encoding import TokenizedText, pieces_at, read
 from engine.records import Record, canonical_key, decode, encode, made_of
 from engine.texts.passages import checked, text_digest
 

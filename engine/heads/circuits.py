@@ -30,7 +30,7 @@ from engine.models.weights import (
 )
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import tokenized
+from engine.questions.encoding import tokenized
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN

@@ -23,7 +23,7 @@ from engine.models.session import Target
 from engine.models.weights import output_weights, unembedding
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import pieces_at, read
+from engine.questions.encoding import pieces_at, read
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 from engine.texts.passages import checked, text_digest

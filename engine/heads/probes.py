@@ -19,7 +19,7 @@ from engine.errors import HeadroomError
 from engine.models.loading import Loaded
 from engine.models.patterns import Visit, visited
 from engine.models.weights import output_bias, output_weights, unembedding
-from engine.questions.tokens import beginning
+from engine.questions.encoding import beginning
 
 if TYPE_CHECKING:
     from torch import Tensor

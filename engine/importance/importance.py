@@ -16,8 +16,7 @@ from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
 from engine.heads.induction import InductionScores, induction
-from engine.importance.activity import activity_pieces, magnitude_piece, summed
-from engine.importance.gradients import gate_gradients
+from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
 from engine.measurement import Measurement, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded

@@ -12,10 +12,9 @@ import numpy as np
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.induction import induction
-from engine.importance.criteria import CRITERIA, Part, passes
 from engine.importance.importance import PREFIX_SEED, Scores, importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
-from engine.importance.rankings import mask_at, n_pruned, order, random_order, random_order_within_layers
+from engine.importance.rankings import CRITERIA, Part, mask_at, n_pruned, order, passes, random_order
 from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, without_layers
 from engine.models.session import Target
@@ -55,7 +54,7 @@ RANKED = {
 class Ranking:
     """How components are ordered.
 
-    name: a criterion (engine.importance.criteria.CRITERIA), lowest score first, such as `importance` (in studies `own`)
+    name: a criterion (engine.importance.rankings.CRITERIA), lowest score first, such as `importance` (in studies `own`)
         = this task's scores; `reversed` = the most important first; `random`; `within-layers` = each layer loses the
         same number of heads as by importance, chosen at random; `induction-first` = highest prefix matching (Olsson)
         first; `induction-protected` = importance, but heads that match prefixes last. FFNs go by importance in the last
@@ -253,6 +252,13 @@ def orders_of(
     return known.map(
         lambda known: None if pruning.missing(known) else orders_from(target.shape, pruning.ranking, known)
     )
+
+
+def random_order_within_layers(shape: ModelShape, like: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Returns a head order that visits the layers in the sequence of `like` but takes a random head of each."""
+    generator = np.random.default_rng(seed)
+    waiting = [list(layer * shape.n_heads + generator.permutation(shape.n_heads)) for layer in range(shape.n_layers)]
+    return np.array([waiting[index // shape.n_heads].pop() for index in like])
 
 
 def _by(scores: Scores | None, n: int) -> np.ndarray:

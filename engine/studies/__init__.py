@@ -3,7 +3,7 @@
 `surveys`: importance of many tasks
 `sweeps`: accuracy over many masks, in one run that resumes where it stopped
 `compare`: one task by several criteria: areas, intervals and agreement
-`removal`: all induction heads ablated together, compared with equally many random heads
+`removal`: induction heads ablated together, compared with equally many random heads
 `one_head`: the measurements of one head, read from the store or measured
 `portrait`: results for one head: ranks, effects, and a one-sentence verdict
 `two_models`: two models on the same questions, and their heads paired by position

@@ -20,7 +20,7 @@ from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, induction
-from engine.importance.criteria import CRITERIA as TABLE
+from engine.importance.rankings import CRITERIA as TABLE
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask

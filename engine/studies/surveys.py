@@ -13,9 +13,8 @@ import numpy as np
 
 from cache import Store
 from engine.composed import every
-from engine.importance.criteria import passes
 from engine.importance.importance import Scores, importance
-from engine.importance.rankings import aggregate, agreement, as_published, random_order
+from engine.importance.rankings import aggregate, agreement, as_published, passes, random_order
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
 from engine.models.session import Session, Target

@@ -19,7 +19,7 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import read
+from engine.questions.encoding import read
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN

@@ -22,8 +22,8 @@ from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
+from engine.questions.encoding import tokenized
 from engine.questions.requests import Requests, TaskSpec, get_requests
-from engine.questions.tokens import tokenized
 from engine.records import Record, canonical_key
 from engine.texts.incontext import MIN_TOKENS, too_short
 

@@ -23,8 +23,7 @@ from engine.models.session import Target
 from engine.models.slicing import Sliced, applied, sliced
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
-from engine.questions.encoding import BATCH_TOKENS
-from engine.questions.tokens import beginning, tokenized
+from engine.questions.encoding import BATCH_TOKENS, beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.statistics import exponential, over_texts
 from engine.texts.passages import checked, text_digest

@@ -21,8 +21,7 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import BATCH_TOKENS
-from engine.questions.tokens import beginning, pieces_at, tokenized
+from engine.questions.encoding import BATCH_TOKENS, beginning, pieces_at, tokenized
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 

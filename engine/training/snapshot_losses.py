@@ -23,7 +23,7 @@ from engine.models.patterns import visited
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import beginning, tokenized
+from engine.questions.encoding import beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.texts.passages import text_digest
 

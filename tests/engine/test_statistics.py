@@ -12,8 +12,8 @@ from scipy import stats
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import UsageError
 from engine.importance.importance import Scores
-from engine.importance.rankings import mask_at, n_pruned, order, permille, random_order, random_order_within_layers
-from engine.importance.rankings_of import NEEDS, Evidence, Ranking, orders_from
+from engine.importance.rankings import mask_at, n_pruned, order, permille, random_order
+from engine.importance.rankings_of import NEEDS, Evidence, Ranking, orders_from, random_order_within_layers
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape

@@ -13,7 +13,7 @@ from engine.heads.circuits import Feeding
 from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape

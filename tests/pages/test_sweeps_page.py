@@ -330,7 +330,7 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
 
 
 def test_the_command_and_the_program_of_a_comparison_ask_for_the_same(open_screen):
-    from engine.importance.criteria import CRITERIA
+    from engine.importance.rankings import CRITERIA
 
     at = open_screen(**COMPARE)
     words = at.code[0].value.split()

@@ -12,7 +12,8 @@ from cache import open_store
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.importance import Scores, importance
-from engine.importance.rankings import mask_at, random_order, random_order_within_layers
+from engine.importance.rankings import mask_at, random_order
+from engine.importance.rankings_of import random_order_within_layers
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session
