@@ -2,7 +2,6 @@
 decoded: the store asks it of results that others have shared, and `verify` of all.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import Progress
 from engine.questions.requests import questions_in
-from engine.records import SCHEMA, Record, decode, made_of, noted
+from engine.records import SCHEMA, Record, decode, made_of, noted, unpack_json
 
 Measurements = Mapping[str, Measurement[Any]]  # by what they are of
 Receipt = Mapping[str, Any]
@@ -97,4 +96,4 @@ def is_readable(key: str, blob: bytes) -> bool:
 
 def _json_in(record: Record) -> list[Any]:
     """What the arrays of a record hold that are JSON."""
-    return [json.loads(record.arrays[name].tobytes()) for name in ("json", "strings") if name in record.arrays]
+    return [unpack_json(record.arrays[name]) for name in ("json", "strings") if name in record.arrays]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.accuracy.evaluation import encoded_chunk
-from engine.accuracy.scoring import score
+from engine.accuracy.scoring import next_logits, score
 from engine.architecture.transformers_internals import keys_and_values
 from engine.demo import story
 from engine.measurement import Measurement, Workload, single
@@ -221,27 +221,16 @@ def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int
     kept = DynamicCache()
     with torch.inference_mode():
         began = time.perf_counter()
-        token = _next(loaded, ids, kept, 0)
+        token = int(next_logits(loaded, ids, kept).argmax())
         read_s = time.perf_counter() - began
         began = time.perf_counter()
         for step in range(n_new):
             may_stop()
-            token = _next(loaded, [token], kept, len(ids) + step)
+            token = int(next_logits(loaded, [token], kept, len(ids) + step).argmax())
         written_s = time.perf_counter() - began
     held = [each for pair in keys_and_values(kept).values() for each in pair]
     n_bytes = sum(each.numel() * each.element_size() for each in held)
     return read_s, written_s, round(n_bytes / (len(ids) + n_new))
-
-
-def _next(loaded: Loaded, ids: list[int], kept: Any, first: int) -> int:
-    """Returns the likeliest token after `ids`, which follow the `first` tokens in the cache."""
-    import torch
-
-    device = loaded.model.get_input_embeddings().weight.device
-    where = torch.arange(first, first + len(ids), device=device)[None]
-    hidden = loaded.model.base_model(input_ids=torch.tensor([ids], device=device), position_ids=where, use_cache=True,
-                                     past_key_values=kept).last_hidden_state  # fmt: skip
-    return int(loaded.model.get_output_embeddings()(hidden[0, -1:]).argmax())
 
 
 def _prompt(loaded: Loaded, bos: bool) -> list[int]:

@@ -7,7 +7,6 @@ are folded in; rotary positions are left out.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +29,7 @@ from engine.models.weights import (
 )
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import tokenized
+from engine.questions.encoding import pack_strings, tokenized, unpack_strings
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
@@ -234,16 +233,12 @@ def _tokens_measured(loaded: Loaded, text: str, head: Head) -> Measuring:
             for part, value in zip(parts.values(), values, strict=True):
                 part.append(value.cpu().numpy())
     arrays = {name: np.concatenate(part) for name, part in parts.items()}
-    shown = sorted(
-        {*distinct.tolist(), *arrays["raised_ids"].ravel().tolist(), *arrays["lowered_ids"].ravel().tolist()}
-    )
-    strings = dict(zip(shown, loaded.tokenizer.batch_decode([[each] for each in shown]), strict=True))
-    arrays["strings"] = np.frombuffer(json.dumps(strings).encode(), np.uint8)
+    shown = np.concatenate([distinct, arrays["raised_ids"].ravel(), arrays["lowered_ids"].ravel()])
+    arrays["strings"] = pack_strings(shown, loaded.tokenizer)
     layer, number = head
     return arrays | {"token_ids": distinct}, {"kind": "head ov", "head": f"L{layer}H{number}"}
 
 
 def _as_tokens(record: Record) -> OvTokens:
     arrays = dict(record.arrays)
-    strings = json.loads(arrays.pop("strings").tobytes())
-    return OvTokens(**arrays, strings={int(token): words for token, words in strings.items()})
+    return OvTokens(strings=unpack_strings(arrays.pop("strings")), **arrays)

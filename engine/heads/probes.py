@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.accuracy.scoring import hidden_of
 from engine.demo import story
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded
@@ -198,6 +199,5 @@ def _run(loaded: Loaded, inputs: np.ndarray, visit: Visit, embeddings_everywhere
         if layer == loaded.identity.shape.n_layers - 1:
             raise _SeenAll
 
-    device = loaded.model.get_input_embeddings().weight.device
     with suppress(_SeenAll), torch.inference_mode(), visited(loaded, visit_until_last, embeddings_everywhere):
-        loaded.model.base_model(input_ids=torch.from_numpy(inputs).to(device), use_cache=False)
+        hidden_of(loaded, inputs)

@@ -22,6 +22,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import encoded_chunk
 from engine.accuracy.passes import gradient_pass, read_places, tokens_computed
+from engine.accuracy.scoring import hidden_of
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Target
@@ -95,9 +96,8 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
     """Returns the sums over rows that share a padded pass."""
     import torch
 
-    device = loaded.model.get_input_embeddings().weight.device
     lengths = [len(row.tokens) for row in rows]
-    inputs = torch.zeros(len(rows), max(lengths), dtype=torch.long, device=device)
+    inputs = torch.zeros(len(rows), max(lengths), dtype=torch.long)
     for at, row in enumerate(rows):
         inputs[at, : lengths[at]] = torch.tensor(row.tokens)
     # padding comes last: causal attention hides it, and it is not counted
@@ -116,7 +116,7 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
         found["first_token"][layer] = first.sum((0, 2), dtype=torch.float64).cpu().numpy()
 
     with torch.inference_mode(), visited(loaded, visit), _ffns_watched(loaded, real.flatten(), found):
-        loaded.model.base_model(input_ids=inputs, use_cache=False)
+        hidden_of(loaded, inputs)
     return found
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.errors import HeadroomError
 from engine.questions.requests import Question
+from engine.records import pack_json, unpack_json
 
 BATCH_TOKENS = 2048  # padded tokens a forward pass; part of the numbers in int8 and bf16, see records.SCHEMA
 PASS_TOKENS = 256  # padded tokens that are worth a forward pass of their own
@@ -192,6 +193,17 @@ def with_beginning(ids: np.ndarray, ends: np.ndarray, tokenizer: Any, bos: bool)
     """Tokens of a text that end there, with its beginning in front where `bos` is on."""
     front = np.array([beginning(tokenizer)] if bos else [], np.int32)
     return TokenizedText(np.concatenate([front, ids]), len(front), ends, 0)
+
+
+def pack_strings(ids: np.ndarray, tokenizer: Any) -> np.ndarray:
+    """(bytes,) the text of each distinct token id, as an array of a record."""
+    shown = np.unique(ids).tolist()
+    return pack_json(dict(zip(shown, tokenizer.batch_decode([[each] for each in shown]), strict=True)))
+
+
+def unpack_strings(array: np.ndarray) -> dict[int, str]:
+    """The texts that `pack_strings` packed, by token id."""
+    return {int(token): text for token, text in unpack_json(array).items()}
 
 
 def pieces_at(text: str, ends: np.ndarray) -> list[str]:

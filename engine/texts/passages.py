@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import tokenized
 from engine.questions.requests import Requests, TaskSpec, get_requests
-from engine.records import Record, canonical_key
+from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.texts.incontext import MIN_TOKENS, too_short
 
 MAX_BYTES = 1_000_000
@@ -187,7 +187,7 @@ def texts_of(target: Target, source: Source, data_dir: str | None = None) -> Mea
 
 
 def _texts(record: Record) -> tuple[str, ...]:
-    found = json.loads(record.arrays["json"].tobytes())
+    found = unpack_json(record.arrays["json"])
     if not (isinstance(found, list) and all(isinstance(text, str) for text in found)):
         raise ValueError("not a list of texts")
     return tuple(found)
@@ -201,8 +201,7 @@ def _cut(loaded: Loaded, source: Source, material: Sequence[str]) -> Measuring:
         texts = slices(material[0], loaded.tokenizer, limit=source.n_texts)
         if not texts:
             raise too_short(count_tokens(material[0], loaded.tokenizer))
-    blob = np.frombuffer(json.dumps(texts).encode(), np.uint8)
-    return {"json": blob}, {"kind": "texts", "from": source.kind, "text": source.name}
+    return {"json": pack_json(texts)}, {"kind": "texts", "from": source.kind, "text": source.name}
 
 
 def _material(source: Source, data_dir: str | None, store: Store) -> tuple[list[str], str]:

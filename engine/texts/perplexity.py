@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.scoring import log_probabilities
+from engine.accuracy.scoring import hidden_of, nats_of
 from engine.composed import all_of
 from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, of_records
@@ -22,7 +22,7 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.models.slicing import Sliced, applied, sliced
 from engine.pieces import Measuring, Piece
-from engine.progress import Progress, may_stop
+from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS, beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.statistics import exponential, over_texts
@@ -179,18 +179,10 @@ def _losses(loaded: Loaded, rows: np.ndarray, parts: Sliced) -> np.ndarray:
     """Returns (n,): -log p in nats of all tokens but the first of each window, from one forward pass."""
     import torch
 
-    device = loaded.model.get_input_embeddings().weight.device
-    tokens = torch.from_numpy(rows.astype(np.int64)).to(device)
     with torch.inference_mode():
-        where = torch.arange(tokens.shape[1], device=device).expand_as(tokens)
         with applied(loaded, parts):
-            read = loaded.model.base_model(input_ids=tokens, position_ids=where, use_cache=False).last_hidden_state
-        targets = tokens[:, 1:].reshape(-1).to(read.device)
-        hidden, loss = read[:, :-1].reshape(len(targets), -1), np.empty(len(targets), np.float32)
-        for which, _, log_p in log_probabilities(loaded, hidden, targets):
-            loss[which] = -log_p.cpu().numpy()
-            may_stop()  # the unembedding of a window takes a second in a larger model
-    return loss
+            hidden = hidden_of(loaded, rows, positions=True)
+        return nats_of(loaded, hidden[:, :-1].flatten(0, 1), rows[:, 1:].ravel())
 
 
 def _joined(bos: bool, parts: Sequence[Record]) -> Perplexity:

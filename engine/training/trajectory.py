@@ -2,7 +2,6 @@
 `Trajectory`, and how it is a file. All without torch, and without asking the hub.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from engine.checkpoints.names import models_of
 from engine.checkpoints.runs import run_of
 from engine.errors import HeadroomError, UsageError
 from engine.pieces import is_sound
-from engine.records import Record
+from engine.records import Record, pack_json
 from engine.records import decode as decode_record
 from engine.records import encode as encode_record
 from engine.training.folders import Foreign, Run, opened
@@ -95,7 +94,7 @@ def encode(trajectory: Trajectory) -> bytes:
     arrays |= {f"heads/{name}": scores for name, scores in trajectory.heads.items()}
     arrays |= {f"passages/{name}": passage.losses for name, passage in trajectory.passages.items()}
     words = {name: passage.pieces for name, passage in trajectory.passages.items()}
-    arrays["pieces"] = np.frombuffer(json.dumps(words).encode(), np.uint8)
+    arrays["pieces"] = pack_json(words)
     said = {"kind": "trajectory", "version": VERSION, "name": trajectory.name, "label": trajectory.label}
     said |= {"recipe": trajectory.recipe and dict(trajectory.recipe), "about": dict(trajectory.about)}
     return encode_record(Record(arrays, said))
