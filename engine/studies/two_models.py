@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from engine.importance.rankings import agreement, n_top
 from engine.importance.rankings_of import Pruning
 from engine.models.masks import parse_edits
 from engine.shapes import ModelShape
-from engine.statistics import Paired, change_interval, paired
+from engine.statistics import Paired, paired
 
 
 @dataclass(frozen=True)
@@ -24,31 +23,6 @@ class ModelComparison:
     first: Accuracy
     second: Accuracy
     change: Paired
-
-    @property
-    def only_first(self) -> int:
-        return self.change.lost
-
-    @property
-    def only_second(self) -> int:
-        return self.change.gained
-
-    @property
-    def difference(self) -> float:
-        """The accuracy of the second minus that of the first, -1 to 1; nan without questions."""
-        return (self.only_second - self.only_first) / self.change.n if self.change.n else math.nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the difference."""
-        return change_interval(self.change)
-
-    def row(self) -> dict[str, Any]:
-        """Returns the numbers by name, shares 0-1."""
-        low, high = self.interval
-        return {"n": self.change.n, "acc_first": self.first.acc, "acc_second": self.second.acc,
-                "difference": self.difference, "low": low, "high": high, "only_first": self.only_first,
-                "only_second": self.only_second, "p_mcnemar": self.change.p_mcnemar}  # fmt: skip
 
 
 def compared(first: Answers, second: Answers) -> ModelComparison:
@@ -91,10 +65,6 @@ class Agreed:
     p: float
     overlap: float
     n_top: int
-
-    def row(self) -> dict[str, Any]:
-        """Returns the numbers by name."""
-        return asdict(self)
 
 
 def agreed(first: np.ndarray, second: np.ndarray) -> Agreed:

@@ -17,17 +17,7 @@ from engine.importance.rankings_of import NEEDS, Evidence, Ranking, orders_from,
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
-from engine.statistics import (
-    MIN_QUESTIONS,
-    Paired,
-    change_interval,
-    detectable,
-    holm,
-    paired,
-    parted,
-    smallest_clear,
-    wilson,
-)
+from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, parted, smallest_clear, wilson
 from pages.ui.prune.figure import change_in_words
 from tests.engine.fixtures import refused_by
 
@@ -43,14 +33,14 @@ def test_the_interval_and_the_test_never_contradict_each_other():
     for gained in range(41):
         for lost in range(41 - gained):
             each = change(40, gained, lost)
-            low, high = change_interval(each)
+            low, high = each.interval
             assert -1 <= low <= (gained - lost) / 40 <= high <= 1
             assert (low > 0 or high < 0) == (each.p_mcnemar < 0.05) == each.is_clear
 
 
 def test_the_published_example():
     """Bonett & Price 2012: adjusted Wald of (1, 8) discordant of 50 is (p12 - p21) of (2, 9) in 52."""
-    low, high = change_interval(Paired(50, 8, 1, 0.039))
+    low, high = Paired(50, 8, 1, 0.039).interval
     half = 1.959964 * math.sqrt((11 / 52 - (7 / 52) ** 2) / 52)
     assert (low, high) == pytest.approx((7 / 52 - half, 7 / 52 + half), abs=1e-6)
 
@@ -62,7 +52,7 @@ def test_the_interval_covers_what_is_true_nearly_always(p_gain, p_lose):
         for lost in range(n + 1 - gained):
             chance = math.comb(n, gained) * math.comb(n - gained, lost) * p_gain**gained * p_lose**lost
             chance *= stay ** (n - gained - lost)
-            low, high = change_interval(change(n, gained, lost))
+            low, high = change(n, gained, lost).interval
             covered += chance * (low - 1e-12 <= p_gain - p_lose <= high + 1e-12)
     assert covered >= 0.94
 
@@ -73,10 +63,10 @@ def test_the_words_follow_the_test():
     assert "**No detectable change**: anything from −1.4 to +1.4 points fits" in change_in_words(change(200, 0, 0))
     assert "**Lost 39.0 points**, 95 % interval" in change_in_words(change(200, 22, 100))
     gained = change_in_words(change(200, 30, 5))
-    low, high = change_interval(change(200, 30, 5))
+    low, high = change(200, 30, 5).interval
     assert f"**Gained 12.5 points**, 95 % interval {100 * low:.1f} to {100 * high:.1f}" in gained
     assert "No detectable change" in change_in_words(change(200, 5, 0)), "p = 0.06"
-    assert math.isnan(change_interval(change(0, 0, 0))[0])
+    assert math.isnan(change(0, 0, 0).interval[0])
 
 
 @pytest.mark.parametrize("looks", [1, 10])
