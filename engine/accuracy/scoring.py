@@ -19,12 +19,8 @@ from engine.questions.encoding import Encoded, Row, pack
 if TYPE_CHECKING:
     from torch import Tensor
 
-MIN_PREFIX, MIN_PREFIX_SHARE = (
-    32,
-    0.25,
-)  # tokens, and share of all rows' tokens, from which a prefix is computed separately
-
-
+# tokens, and share of all rows' tokens, from which a prefix is computed separately
+MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25
 Scored = tuple[np.ndarray, np.ndarray]
 
 

@@ -87,13 +87,28 @@ class Looked:
 def head_in_texts(target: Target, texts: Mapping[str, str], head: Head) -> Measurement[dict[str, HeadInText]]:
     """Returns the head's HeadInText on each text, by name. HeadroomError: a text is empty."""
     texts = {name: checked(text) for name, text in texts.items()}
-    wanted = {name: _text_piece(target, text, head) for name, text in texts.items()}
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "strings": ("bytes",)}
+    shapes |= {"pattern": ("T", "k"), "pattern_at": ("T", "k")}
+    shapes |= dict.fromkeys(("to_first", "to_previous", "raised_next"), ("T",))
+    shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
+    wanted = {}
+    for name, text in texts.items():
+        key = canonical_key("head in text", target.key() | {"text": text_digest(text), "head": list(head)})
+        measure, value = partial(_in_text, text=text, head=head, bos=target.bos), partial(_as_text, text)
+        wanted[name] = Piece(key, 1, shapes, measure, partial(len, text), "patterns", value)
     return by_name(target, wanted, lambda name, record: _as_text(texts[name], record))
 
 
 def head_on_probe(target: Target, head: Head) -> Measurement[HeadOnProbe]:
     """Returns the HeadOnProbe of `head`. HeadroomError: the window is too short."""
-    return single(target.as_usual, _probe_piece(target, head), _as_probe)
+    n_tokens = _probe_tokens(target.shape)
+    n = 1 + probes.N_COPIES * n_tokens
+    about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
+    key = canonical_key("head on probe", target.as_usual.key() | about)
+    shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
+    measure = partial(_on_probe, head=head)
+    piece = Piece(key, 1, shapes, measure, lambda: CHARACTERS_A_TOKEN * n, "patterns", _as_probe)
+    return single(target.as_usual, piece, _as_probe)
 
 
 def most_looked_at(seen: HeadInText, count: int) -> list[Looked]:
@@ -124,16 +139,6 @@ def most_raised(seen: HeadInText, count: int) -> list[int]:
             taken.add(what)
             listed.append(int(position))
     return listed
-
-
-def _text_piece(target: Target, text: str, head: Head) -> Piece:
-    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "strings": ("bytes",)}
-    shapes |= {"pattern": ("T", "k"), "pattern_at": ("T", "k")}
-    shapes |= dict.fromkeys(("to_first", "to_previous", "raised_next"), ("T",))
-    shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
-    key = canonical_key("head in text", target.key() | {"text": text_digest(text), "head": list(head)})
-    measure = partial(_in_text, text=text, head=head, bos=target.bos)
-    return Piece(key, 1, shapes, measure, lambda: len(text), "patterns", partial(_as_text, text))
 
 
 def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
@@ -181,16 +186,6 @@ def _as_text(text: str, record: Record) -> HeadInText:
     arrays = dict(record.arrays) | {"pattern": whole_rows(record, "pattern")}
     del arrays["pattern_at"]
     return HeadInText(text, strings=unpack_strings(arrays.pop("strings")), **arrays)
-
-
-def _probe_piece(target: Target, head: Head) -> Piece:
-    n_tokens = _probe_tokens(target.shape)
-    n = 1 + probes.N_COPIES * n_tokens
-    about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
-    key = canonical_key("head on probe", target.as_usual.key() | about)
-    shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
-    return Piece(key, 1, shapes, partial(_on_probe, head=head), lambda: CHARACTERS_A_TOKEN * n, "patterns",
-                 _as_probe)  # fmt: skip
 
 
 def _probe_tokens(shape: ModelShape) -> int:

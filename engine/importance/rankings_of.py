@@ -42,12 +42,8 @@ OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there i
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
 INDUCTION_SEED = PREFIX_SEED
 PARTS: tuple[Part, ...] = ("heads", "ffns")
-RANKED = {
-    "heads": "heads",
-    "prefix_matching": "heads",
-    "ffns": "FFNs",
-    "layers": "layers",
-}  # component names by evidence
+# component names by evidence
+RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}
 
 
 @dataclass(frozen=True)

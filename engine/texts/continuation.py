@@ -76,14 +76,22 @@ def continuation(target: Target, prompt: str, mask: Mask, how: How) -> Measureme
     or one that does not fit the model's window."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": len(prompt) + CHARACTERS_A_TOKEN * how.n_tokens})
-    return single(target, _piece(target, prompt, mask, how), _joined, expected)
+    fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
+    key = canonical_key("continuation", target.key() | fields)
+    shapes = {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}
+    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how)
+    return single(target, Piece(key, how.n_tokens, shapes, measure, reads=_joined), _joined, expected)
 
 
 def next_tokens(target: Target, prompt: str, masks: Sequence[Mask]) -> Measurement[NextTokens]:
     """Returns the N_LIKELIEST next tokens under each mask. HeadroomError: as for `continuation`."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": float(len(prompt) * len(masks))})
-    return single(target, _next_piece(target, prompt, masks), _likeliest, expected)
+    fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
+    key = canonical_key("nexttokens", target.key() | fields | {"likeliest": N_LIKELIEST})
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
+    measure = partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks))
+    return single(target, Piece(key, len(masks), shapes, measure, reads=_likeliest), _likeliest, expected)
 
 
 def chosen(log_p: np.ndarray, how: How, step: int) -> int:
@@ -92,22 +100,6 @@ def chosen(log_p: np.ndarray, how: How, step: int) -> int:
         return int(log_p.argmax())
     noise = np.random.default_rng((how.seed, step)).gumbel(size=len(log_p))
     return int((log_p * (1000 / how.temperature_permille) + noise).argmax())
-
-
-def _piece(target: Target, prompt: str, mask: Mask, how: How) -> Piece:
-    fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
-    key = canonical_key("continuation", target.key() | fields)
-    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how)
-    return Piece(key, how.n_tokens, {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}, measure,
-                 reads=_joined)  # fmt: skip
-
-
-def _next_piece(target: Target, prompt: str, masks: Sequence[Mask]) -> Piece:
-    fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
-    key = canonical_key("nexttokens", target.key() | fields | {"likeliest": N_LIKELIEST})
-    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
-    return Piece(key, len(masks), shapes, partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks)),
-                 reads=_likeliest)  # fmt: skip
 
 
 def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How) -> Measuring:

@@ -12,17 +12,13 @@ from engine.errors import HeadroomError
 from engine.texts.incontext import ByIndex, slope, slopes
 from engine.training.trajectory import Trajectory
 
-LEAST_FALL, NOISES = (
-    0.1,
-    4,
-)  # fewer nats, or standard deviations of the noise, do not count as a fall: 3 of 1,000 noises have one
+# fewer nats, or standard deviations of the noise, do not count as a fall: 3 of 1,000 noises have one
+LEAST_FALL, NOISES = 0.1, 4
 SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by that
 WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
-CLOSE, NEXT = (
-    0.4,
-    5,
-)  # of the median of the next five distances: a snapshot so near the one before says nothing of slopes
+# of the median of the next five distances: a snapshot so near the one before says nothing of slopes
+CLOSE, NEXT = 0.4, 5
 INDEX_BINS = 12  # of a context, even in ln(index)
 
 
