@@ -35,7 +35,7 @@ OF_THE_SAME_PASSES = ("heads-one-divisor", "heads-taylor", "ffns-taylor")  # as 
 GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSES, "heads")}  # the stored score of each
 OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
-PREFIX, PREFIX_SEED = "heads-prefix", 0
+PREFIX = "heads-prefix"
 GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
 SMALL_WIDTH = 4096
@@ -104,7 +104,7 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     if what in ORACLES:
         return oracle(target, questions, what).map(partial(_drops, what, target.shape))
     if what == PREFIX:
-        return induction(target, "olsson", PREFIX_SEED).map(_prefix)
+        return induction(target).map(_prefix)
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)

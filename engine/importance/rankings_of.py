@@ -12,7 +12,7 @@ import numpy as np
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.induction import induction
-from engine.importance.importance import PREFIX_SEED, Scores, importance
+from engine.importance.importance import Scores, importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
 from engine.importance.rankings import CRITERIA, Part, mask_at, n_pruned, order, passes, random_order
 from engine.measurement import Measurement
@@ -40,7 +40,6 @@ OF_OTHERS = ("task", "aggregate", "others")  # scores of tasks other than the pr
 OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
 OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", as opposed to other tasks'
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
-INDUCTION_SEED = PREFIX_SEED
 PARTS: tuple[Part, ...] = ("heads", "ffns")
 # component names by evidence
 RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}
@@ -227,7 +226,7 @@ def evidence(
             yield Progress(0, size, None, label, True, share=run.done / run.total)  # the first step may take long
             part: Measurement[Any]
             if name == "prefix_matching":
-                part = induction(target, "olsson", INDUCTION_SEED).map(lambda scores: scores.mean["prefix_matching"])
+                part = induction(target).map(lambda scores: scores.mean["prefix_matching"])
             elif name == "layers":
                 part = layer_order(target, questions, ranking.layers_by, n_layers, ranking.seed)
             else:

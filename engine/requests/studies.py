@@ -13,7 +13,7 @@ from engine.files import named
 from engine.heads.induction import best_heads, induction
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES, permille
-from engine.importance.rankings_of import INDUCTION_SEED, OF_MANY_TASKS
+from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec
@@ -100,7 +100,7 @@ class Correlate(OfManyTasks):
         check_out(self.out, TABLES)
         found, others = run.value(self.measurement(run.session)), dict[str, Any]()
         if self.induction:
-            mean = run.value(induction(run.session.target(self.spec), "olsson", INDUCTION_SEED)).mean
+            mean = run.value(induction(run.session.target(self.spec))).mean
             others = {name: mean[name] for name in ("prefix_matching", "copying")}
         rows = agreement_rows(found, self.aggregate, others)
         table = [written_row(row) for row in rows]

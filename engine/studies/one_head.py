@@ -21,7 +21,6 @@ from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, induction
 from engine.importance.rankings import CRITERIA as TABLE
-from engine.importance.rankings_of import INDUCTION_SEED
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Session, Target
@@ -100,9 +99,9 @@ def _scores(target: Target, asked: HeadRequest, session: Session) -> Measurement
     olsson, bansal = VARIANTS
     stored = None
     with suppress(HeadroomError):  # the window is too short for Bansal's
-        stored = induction(target, bansal, INDUCTION_SEED).stored(session)
+        stored = induction(target, bansal).stored(session)
     known = {} if stored is None else {bansal: stored}
-    return induction(target, olsson, INDUCTION_SEED).map(lambda scores: {"scores": known | {olsson: scores}})
+    return induction(target).map(lambda scores: {"scores": known | {olsson: scores}})
 
 
 def _tokens(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:

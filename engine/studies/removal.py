@@ -16,7 +16,7 @@ from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import ComposedRun, composed
 from engine.heads.induction import InductionScores, induction
 from engine.importance.rankings import order
-from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
+from engine.importance.rankings_of import INDUCTION_FROM
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
@@ -106,7 +106,7 @@ def found_heads(target: Target) -> Measurement[Removal]:
         partner = int(np.nan_to_num(scores.mean["previous_token"]).argmax())
         return Removal(induction_heads(scores.mean["prefix_matching"]), partner)
 
-    return induction(target, "olsson", INDUCTION_SEED).map(found)
+    return induction(target).map(found)
 
 
 def removal(
@@ -211,7 +211,7 @@ def set_losses(target: Target, texts: Sequence[str]) -> Measurement[dict[HeadSet
 
 def _over_sets(target: Target, n: int, of: Callable[[Mask], Measurement[T]]) -> Measurement[dict[HeadSet, T]]:
     """Returns the value of each set so far, with `n` steps of progress each."""
-    scores, full = induction(target, "olsson", INDUCTION_SEED), of(Mask.full(target.shape))
+    scores, full = induction(target), of(Mask.full(target.shape))
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, dict[HeadSet, T]]:
         values: dict[HeadSet, T] = {}

@@ -114,7 +114,7 @@ def trajectory(first: Target, series: Series, plan: TrajectoryPlan = TrajectoryP
             targets.append(target := target_at(run.session, series, at))
             yield from measured(snapshot_losses(target, texts), LOSSES, at, found.losses)
             if scored:
-                yield from measured(induction(target, "olsson"), INDUCTION, at, found.scores)
+                yield from measured(induction(target), INDUCTION, at, found.scores)
             if "passages" in plan.what:
                 losses = [token_losses(target, passage.text, Mask.full(target.shape)) for passage in built_in()]
                 yield from measured(all_of(losses), PASSAGES, at, found.passages)

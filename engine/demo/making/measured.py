@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import Answers, evaluation
 from engine.demo import passages
 from engine.demo.making.bars import Removed
 from engine.heads.induction import InductionScores, induction
-from engine.importance.rankings_of import INDUCTION_SEED, Pruning, Ranking, orders_of
+from engine.importance.rankings_of import Pruning, Ranking, orders_of
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
@@ -59,7 +59,7 @@ class Measured:
 
     def induction(self) -> InductionScores:
         """Olsson's scores, as every screen has them."""
-        return final(induction(self.target(), "olsson", INDUCTION_SEED).run(self.session))
+        return final(induction(self.target()).run(self.session))
 
     def heads(self) -> tuple[int, ...]:
         """The induction heads that the story on Prune removes, by flat index."""
