@@ -16,7 +16,6 @@ import numpy as np
 
 from engine.errors import UsageError
 from engine.importance.importance import GRADIENTS, OF_ACTIVITY, OF_WEIGHTS, PREFIX
-from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 
@@ -62,17 +61,6 @@ def permille(percent: float | str) -> int:
     if abs(value * 10 - round(value * 10)) > 1e-6:
         raise UsageError(f"pruning level is {value:g} %; choose steps of 0.1 %")
     return round(value * 10)
-
-
-def mask_at(
-    shape: ModelShape, head_order: np.ndarray, ffn_order: np.ndarray, heads_permille: int, ffns_permille: int
-) -> Mask:
-    """Returns the mask at two levels: the first floor(p * N / 1000) heads of `head_order` and FFNs of `ffn_order` are
-    pruned."""
-    heads, ffns = np.ones(shape.n_heads_total, bool), np.ones(shape.n_layers, bool)
-    heads[np.asarray(head_order, int)[: n_pruned(heads_permille, heads.size)]] = False
-    ffns[np.asarray(ffn_order, int)[: n_pruned(ffns_permille, ffns.size)]] = False
-    return Mask.from_arrays(heads.reshape(shape.n_layers, shape.n_heads), ffns)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from engine.errors import UsageError
 from engine.heads.induction import induction
 from engine.importance.importance import Scores, importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
-from engine.importance.rankings import CRITERIA, Part, mask_at, n_pruned, order, passes, random_order
+from engine.importance.rankings import CRITERIA, Part, n_pruned, order, passes, random_order
 from engine.measurement import Measurement
-from engine.models.masks import Edits, Mask, without_layers
+from engine.models.masks import Edits, Mask, parse_edits, without_layers
 from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
@@ -108,8 +108,12 @@ class Orders:
     layers: np.ndarray | None = None
 
     def mask(self, heads_permille: int, ffns_permille: int, layers_permille: int = 0) -> Mask:
-        """Returns the mask at these levels: everything that any of the orders prunes."""
-        mask = mask_at(self.shape, self.heads, self.ffns, heads_permille, ffns_permille)
+        """Returns the mask at these levels, everything that any of the orders prunes: of each the first
+        floor(p * N / 1000)."""
+        heads, ffns = np.ones(self.shape.n_heads_total, bool), np.ones(self.shape.n_layers, bool)
+        heads[np.asarray(self.heads, int)[: n_pruned(heads_permille, heads.size)]] = False
+        ffns[np.asarray(self.ffns, int)[: n_pruned(ffns_permille, ffns.size)]] = False
+        mask = Mask.from_arrays(heads.reshape(self.shape.n_layers, self.shape.n_heads), ffns)
         n = n_pruned(layers_permille, self.shape.n_layers)
         return mask if self.layers is None or not n else without_layers(mask, {*self.layers[:n].tolist()})
 
@@ -172,6 +176,18 @@ class Pruning:
     def known_mask(self, shape: ModelShape, known: Evidence) -> Mask | None:
         """Returns the mask, or None if evidence is missing."""
         return None if self.missing(known) else self.mask(orders_from(shape, self.ranking, known))
+
+
+def same_parts(first: ModelShape, second: ModelShape) -> bool:
+    """Returns whether the heads and FFNs of two models can be paired by position."""
+    return (first.n_layers, first.n_heads) == (second.n_layers, second.n_heads)
+
+
+def pruning_of_second(pruning: Pruning, first: ModelShape, second: ModelShape) -> Pruning:
+    """Returns the Pruning of the second model for that of the first: the same levels of its own order, and the typed
+    edits if both have equally many heads and FFNs."""
+    typed = pruning.typed if same_parts(first, second) else parse_edits("", second)
+    return replace(pruning, typed=typed)
 
 
 def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:

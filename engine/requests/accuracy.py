@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine.accuracy.evaluation import Answers, accuracy, evaluation
+from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.errors import UsageError
-from engine.importance.rankings_of import Pruning
+from engine.importance.rankings_of import Pruning, pruning_of_second
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
@@ -70,8 +70,6 @@ class Evaluate(WithPruning, OfTask):
     ) -> tuple[dict[str, Any], str]:
         """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its
         pruning, `answers` are its."""
-        from engine.studies.two_models import compared, pruning_of_second
-
         part = RequestRun(run.session, run.report)
         pruning = pruning_of_second(first[1], first[0].shape, second.shape)
         mask = mask_of(part, second, pruning, self.data_dir)

@@ -1,12 +1,11 @@
 """Measurements over many tasks, shot counts, levels and orders.
 
-`surveys`: importance of many tasks
+`surveys`: importance of many tasks, and agreement of two rankings or models
 `sweeps`: accuracy over many masks, in one run that resumes where it stopped
 `compare`: one task by several criteria: areas, intervals and agreement
 `removal`: induction heads ablated together, compared with equally many random heads
 `one_head`: the measurements of one head, read from the store or measured
 `portrait`: results for one head: ranks, effects, and a one-sentence verdict
-`two_models`: two models on the same questions, and their heads paired by position
 `study`: the first paper's whole study of one model
 `statements`: the paper's statements and which of them hold, how much a task can lose, tables
 """

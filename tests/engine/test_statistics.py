@@ -12,8 +12,8 @@ from scipy import stats
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import UsageError
 from engine.importance.importance import Scores
-from engine.importance.rankings import mask_at, n_pruned, order, permille, random_order
-from engine.importance.rankings_of import NEEDS, Evidence, Ranking, orders_from, random_order_within_layers
+from engine.importance.rankings import n_pruned, order, permille, random_order
+from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, orders_from, random_order_within_layers
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
@@ -155,13 +155,13 @@ def test_order_is_ascending_with_the_tie_break_first_then_position():
 @given(st.integers(0, 1000))
 def test_a_level_prunes_the_floor_of_its_share(level):
     head_order, ffn_order = random_order(20, 3), random_order(5, 3)
-    mask = mask_at(SHAPE, head_order, ffn_order, level, level)
+    mask = Orders(SHAPE, head_order, ffn_order).mask(level, level)
     assert mask.n_heads_pruned == n_pruned(level, 20) == level * 20 // 1000
     assert mask.n_ffns_pruned == level * 5 // 1000
     gone = [index for index in range(20) if not mask.heads[index // 4][index % 4]]
     assert set(gone) == set(head_order[: len(gone)])
     if level >= 10:
-        before = mask_at(SHAPE, head_order, ffn_order, level - 10, level - 10)
+        before = Orders(SHAPE, head_order, ffn_order).mask(level - 10, level - 10)
         assert Edits(mask, Mask.full(SHAPE)).on(before) == mask, "levels are nested"
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, spearmanr
 
-from engine.accuracy.evaluation import Answers
+from engine.accuracy.evaluation import Answers, compared
 from engine.errors import HeadroomError, UsageError
-from engine.importance.rankings_of import Pruning, Ranking
+from engine.importance.rankings_of import Pruning, Ranking, pruning_of_second
 from engine.models import loading
 from engine.models.loading import LoadSpec, Models
 from engine.models.masks import parse_edits
 from engine.questions.requests import Question, TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.two_models import agreed, compared, farthest, pruning_of_second
+from engine.studies.surveys import agreed, farthest
 from tests.engine.fixtures import refused_by
 
 N = 120

@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.shapes import ModelShape
-from engine.studies.two_models import Agreed, agreed, farthest
+from engine.studies.surveys import Agreed, agreed, farthest
 from pages.ui.figures import charts
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import GREY, UNDEFINED

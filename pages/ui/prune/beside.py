@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from engine.accuracy.evaluation import accuracy
-from engine.importance.rankings_of import Axis
+from engine.accuracy.evaluation import ModelComparison, accuracy, compared
+from engine.importance.rankings_of import Axis, pruning_of_second, same_parts
 from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
-from engine.studies.two_models import ModelComparison, compared, pruning_of_second, same_parts
 from pages.ui.downloads.origin import Origin
 from pages.ui.page.tables import number, p_in_words, percent, percents, plain
 from pages.ui.page.work import Work
