@@ -77,7 +77,7 @@ def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.n
 def repeated_tokens(loaded: Loaded, n_tokens: int, n_copies: int, generators: Generators) -> np.ndarray:
     """Returns (example, 1 + n_tokens * n_copies): a beginning token, then the same random tokens `n_copies` times."""
     tokens = np.tile(random_tokens(loaded, n_tokens, generators), n_copies)
-    return np.concatenate([np.full((len(tokens), 1), beginning(loaded.tokenizer, default=0)), tokens], axis=1)
+    return np.insert(tokens, 0, beginning(loaded.tokenizer, default=0), 1)
 
 
 def prefix_matching(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
@@ -105,7 +105,7 @@ def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
     ids = np.array(loaded.tokenizer(story(), add_special_tokens=False).input_ids)
     firsts = [generator.integers(0, max(1, len(ids) - n_tokens)) for generator in generators]
     stretches = np.stack([ids[first : first + n_tokens] for first in firsts])
-    inputs = np.concatenate([np.full((len(firsts), 1), beginning(loaded.tokenizer, default=0)), stretches], axis=1)
+    inputs = np.insert(stretches, 0, beginning(loaded.tokenizer, default=0), 1)
     destination, source = np.indices((inputs.shape[1], inputs.shape[1]))
     wanted = {"previous_token": (destination - source == 1) & (source > 0)}
     return _attention_to(loaded, inputs, wanted, inputs.shape[1] - 2)

@@ -155,8 +155,7 @@ def _copies(loaded: Loaded, texts: Texts) -> np.ndarray:
 
 
 def _behind_beginning(loaded: Loaded, rows: np.ndarray) -> np.ndarray:
-    front = np.full((len(rows), 1), beginning(loaded.tokenizer, default=0))
-    return np.concatenate([front, rows], 1)
+    return np.insert(rows, 0, beginning(loaded.tokenizer, default=0), 1)
 
 
 def _batches(inputs: np.ndarray) -> list[np.ndarray]:
