@@ -137,16 +137,34 @@ def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> M
     Each chunk under each mask is stored as by `evaluation`, so each finds the records of the other.
     """
 
+    total = len(masks) * questions.n
+
+    def measured(session: Session, chunk: Sequence[int], keys: Mapping[Mask, str], done: int) -> Steps[Any]:
+        """Measures and stores one chunk under each mask whose record is missing."""
+        loaded = yield from session.loaded(target, done, total)
+        started, n_done = time.perf_counter(), 0
+        encoded = encoded_chunk(loaded, target, questions, chunk)
+
+        def progress(n_more: int) -> Progress[Any]:
+            nonlocal n_done
+            n_done += n_more
+            return Progress(min(total, done + n_done), total, message="without one at a time")
+
+        all_scored = yield from driven(score_each(loaded, encoded, list(keys)), progress)
+        seconds = (time.perf_counter() - started) / len(keys)
+        for (mask, key), scored in zip(keys.items(), all_scored, strict=True):
+            arrays, about = answers_measured(questions, mask, encoded, scored)
+            session.store.put(key, encode(Record(arrays, target.receipt(seconds, **about))))
+        return {}
+
     def steps(session: Session, measures: bool) -> Steps[list[Answers]]:
-        pieces = {mask: chunk_pieces(target, questions, mask) for mask in masks}
-        total, done, cached = len(masks) * questions.n, 0, True
+        pieces, done, cached = {mask: chunk_pieces(target, questions, mask) for mask in masks}, 0, True
         for number, chunk in enumerate(questions.chunks() if measures else ()):
-            missing = {
-                mask: each[number].key for mask, each in pieces.items() if found(session.store, each[number]) is None
-            }
+            wanted = {mask: each[number] for mask, each in pieces.items()}
+            missing = {mask: piece.key for mask, piece in wanted.items() if found(session.store, piece) is None}
             if missing:
                 cached = False
-                yield from _chunk_measured(session, target, questions, chunk, missing, (done, total))
+                yield from measured(session, chunk, missing, done)
             done = min(total, done + len(masks) * len(chunk))
             yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=cached)
         answers: list[Answers] = []
@@ -163,32 +181,6 @@ def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> M
         return Workload({"forward": all_characters(questions) * (1 + len(masks)) / 2})
 
     return Measurement(target, ("under each", questions, *(mask.key() for mask in masks)), steps)
-
-
-def _chunk_measured(
-    session: Session,
-    target: Target,
-    questions: Questions,
-    chunk: Sequence[int],
-    keys: Mapping[Mask, str],
-    so_far: tuple[int, int],
-) -> Generator[Progress[Any], None, None]:
-    """Measures and stores one chunk under each mask whose record is missing."""
-    done, total = so_far
-    loaded = yield from session.loaded(target, done, total)
-    started, n_done = time.perf_counter(), 0
-    encoded = encoded_chunk(loaded, target, questions, chunk)
-
-    def progress(n_more: int) -> Progress[Any]:
-        nonlocal n_done
-        n_done += n_more
-        return Progress(min(total, done + n_done), total, message="without one at a time")
-
-    all_scored = yield from driven(score_each(loaded, encoded, list(keys)), progress)
-    seconds = (time.perf_counter() - started) / len(keys)
-    for (mask, key), scored in zip(keys.items(), all_scored, strict=True):
-        arrays, about = answers_measured(questions, mask, encoded, scored)
-        session.store.put(key, encode(Record(arrays, target.receipt(seconds, **about))))
 
 
 def lost(full: Answers, ablated: Sequence[Answers]) -> tuple[np.ndarray, np.ndarray]:

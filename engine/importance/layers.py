@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, encoded_chunk
+from engine.accuracy.evaluation import encoded_chunk
 from engine.accuracy.passes import hidden_states, passes, tokens_computed
 from engine.accuracy.restarts import lost, oracle, under_each
 from engine.composed import ComposedRun, composed
@@ -19,7 +19,7 @@ from engine.importance.rankings import order, random_order
 from engine.measurement import Measurement, Workload, known_value, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, without_layers
-from engine.models.session import Session, Target
+from engine.models.session import Target
 from engine.pieces import Measuring, Piece, is_sound
 from engine.progress import Progress
 from engine.questions.encoding import pack
@@ -160,57 +160,35 @@ def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Ste
         found: list[Step] = []
         run.total = max(1, n_passes(target.shape, "greedy", n) * questions.n)
         for number in range(n if run.measures else n_layers):
-            step, dropped = _stored_step(run.session, target, questions, found), [each.layer for each in found]
+            key, dropped = _key(target, questions, found), [each.layer for each in found]
             left = [layer for layer in range(n_layers) if layer not in dropped]
-            size = len(left) * questions.n
-            if step is None and not run.measures:
+            size, record = len(left) * questions.n, decode(run.session.store.get(key))
+            if record is not None and is_sound(
+                record, dict.fromkeys(("layers", "accuracy", "gold_nats"), (len(left),))
+            ):
+                run.done += size
+            elif not run.measures:
                 if number < n:
-                    run.expect(_key(target, questions, found), partial(expected, number))
+                    run.expect(key, partial(expected, number))
                 break
-            if step is None:
+            else:
                 run.cached = False
                 masks = [without_layers(Mask.full(target.shape), [*dropped, layer]) for layer in left]
                 label = f"layer {number + 1} of {n} to go"
                 answers = yield from run.part(under_each(target, questions, masks), size, label)
                 assert answers is not None
-                step = _store_step(run.session, target, questions, found, left, answers)
-            else:
-                run.done += size
-            found = [*found, step]
+                accuracy = [each.correct.mean() for each in answers]
+                nats = [each.gold_log_likelihood_nats.mean() for each in answers]
+                arrays = {"layers": np.array(left), "accuracy": np.array(accuracy), "gold_nats": np.array(nats)}
+                about = questions.receipt() | {"kind": "greedy-layers", "dropped": dropped}
+                record = Record(arrays, target.receipt(0.0, **about))
+                run.session.store.put(key, encode(record))
+            best = order(-record.arrays["accuracy"], -record.arrays["gold_nats"])[0]
+            found = [*found, Step(int(record.arrays["layers"][best]), float(record.arrays["accuracy"][best]))]
             yield run.so_far(found)
         return found
 
     return composed(target, ("greedy", questions, n), body)
-
-
-def _store_step(
-    session: Session,
-    target: Target,
-    questions: Questions,
-    gone: Sequence[Step],
-    left: Sequence[int],
-    answers: list[Answers],
-) -> Step:
-    """Stores and returns the next step, given the answers without each of the `left` layers."""
-    arrays = {
-        "layers": np.array(left),
-        "accuracy": np.array([each.correct.mean() for each in answers]),
-        "gold_nats": np.array([each.gold_log_likelihood_nats.mean() for each in answers]),
-    }
-    about = questions.receipt() | {"kind": "greedy-layers", "dropped": [step.layer for step in gone]}
-    session.store.put(_key(target, questions, gone), encode(Record(arrays, target.receipt(0.0, **about))))
-    return _best(arrays)
-
-
-def _stored_step(session: Session, target: Target, questions: Questions, gone: Sequence[Step]) -> Step | None:
-    record, n_left = decode(session.store.get(_key(target, questions, gone))), target.shape.n_layers - len(gone)
-    shapes = {name: (n_left,) for name in ("layers", "accuracy", "gold_nats")}
-    return _best(record.arrays) if record is not None and is_sound(record, shapes) else None
-
-
-def _best(arrays: Any) -> Step:
-    at = order(-arrays["accuracy"], -arrays["gold_nats"])[0]
-    return Step(int(arrays["layers"][at]), float(arrays["accuracy"][at]))
 
 
 def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> str:

@@ -43,6 +43,7 @@ AROUND = 10  # tokens averaged on either side in an in-context score, the defaul
 STEPS = 1000  # of a part, on the progress bar
 Fields = dict[str, Any]  # of a Portrait
 K = TypeVar("K")
+Build = Callable[[K, Session], Measurement[Any]]  # of one entry, by its name
 
 
 @dataclass(frozen=True)
@@ -177,12 +178,7 @@ def _context(target: Target, asked: HeadRequest, session: Session) -> Measuremen
 
 
 def _each(
-    target: Target,
-    asked: HeadRequest,
-    part: str,
-    field: str,
-    names: Iterable[K],
-    build: Callable[[K, Session], Measurement[Any]],
+    target: Target, asked: HeadRequest, part: str, field: str, names: Iterable[K], build: Build[K]
 ) -> Measurement[Fields]:
     """Measures a field of the Portrait entry by entry."""
     parts = {name: partial(build, name) for name in names}

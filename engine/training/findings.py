@@ -9,15 +9,7 @@ import numpy as np
 
 from engine.errors import HeadroomError
 from engine.statistics import Judgment, Statement, all_hold
-from engine.training.phase_change import (
-    Window,
-    apart,
-    before_and_after,
-    gain_by_tokens,
-    joint_components,
-    projections,
-    window,
-)
+from engine.training.phase_change import Window, apart, gain_by_tokens, joint_components, projections, window
 from engine.training.recipe import law_tokens
 from engine.training.trajectory import Trajectory
 
@@ -34,10 +26,6 @@ class _Run:
 
     held: Trajectory
     window: Window | None
-
-    @property
-    def words(self) -> str:
-        return self.held.label
 
     @property
     def m_tokens(self) -> float:
@@ -89,9 +77,9 @@ def _each(runs: Sequence[_Run], judge: Callable[[_Run], Judgment]) -> Judgment:
 
 def _named(run: _Run, among: Sequence[_Run]) -> str:
     """Its label, and its seed and batch where another one has the same."""
-    if sum(each.words == run.words for each in among) < 2:
-        return run.words
-    return f"{run.words} (seed {_said(run, 'seed')}, batch {_said(run, 'batch')})"
+    if sum(each.held.label == run.held.label for each in among) < 2:
+        return run.held.label
+    return f"{run.held.label} (seed {_said(run, 'seed')}, batch {_said(run, 'batch')})"
 
 
 def _setting(run: _Run) -> tuple[object, ...]:
@@ -240,7 +228,7 @@ def _ablations(judge: Callable[[_Run, Window, int, np.ndarray], Judgment], run: 
 
 
 def _projected(run: _Run, where: Window, number: int, is_induction: np.ndarray) -> Judgment:
-    values = projections(run.held, before_and_after(run.held, where))[number][is_induction]
+    values = projections(run.held, where)[number][is_induction]
     words = f"{len(values)} induction heads, {(values < 0).sum()} of them below 0, projections"
     return bool((values < 0).all()), f"{words} {values.min():+.2f} to {values.max():+.2f}"
 

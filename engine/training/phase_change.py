@@ -74,12 +74,13 @@ def before_and_after(trajectory: Trajectory, where: Window) -> np.ndarray:
     return _unit(trajectory.token_losses[where.last] - trajectory.token_losses[where.first])
 
 
-def projections(trajectory: Trajectory, vector: np.ndarray) -> np.ndarray:
-    """(A, L, H) what each head's ablation adds to the losses, along the before-and-after vector, nats: below 0, without
-    the head the change is undone.
+def projections(trajectory: Trajectory, where: Window) -> np.ndarray:
+    """(A, L, H) what each head's ablation adds to the losses, along the before-and-after vector of the window, nats:
+    below 0, without the head the change is undone.
 
     The ablations are of the first texts only: the vector is cut to those, and scaled to length 1 again.
     """
+    vector = before_and_after(trajectory, where)
     return trajectory.ablated_losses @ _unit(vector[: trajectory.ablated_losses.shape[-1]])
 
 
