@@ -194,8 +194,10 @@ def speed(target: Target, mask: Mask, again: bool = False) -> Measurement[Speed]
 
 def _speeds_measured(loaded: Loaded, bos: bool, mask: Mask) -> Measuring:
     load, parts = os.getloadavg()[0], sliced(loaded, mask, as_exported=True)
-    ids = _prompt(loaded, bos)
-    n_new = min(NEW_TOKENS, loaded.identity.shape.n_ctx - len(ids))
+    n_ctx = loaded.identity.shape.n_ctx
+    n_prompt = max(1, min(PROMPT_TOKENS, n_ctx - NEW_TOKENS))
+    ids = read(story(), loaded.tokenizer, bos, n_prompt).inputs[:n_prompt].tolist()
+    n_new = min(NEW_TOKENS, n_ctx - len(ids))
     seconds: dict[str, list[float]] = {f"{what}_{way}": [] for what in ("prompt", "generated") for way in SIDES}
     cache_bytes, done = dict.fromkeys(SIDES, 0), 0
     for number in range(-1, N_ROUNDS):  # the first one warms up
@@ -231,12 +233,6 @@ def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int
     held = [each for pair in keys_and_values(kept).values() for each in pair]
     n_bytes = sum(each.numel() * each.element_size() for each in held)
     return read_s, written_s, round(n_bytes / (len(ids) + n_new))
-
-
-def _prompt(loaded: Loaded, bos: bool) -> list[int]:
-    n_ctx = loaded.identity.shape.n_ctx
-    n = max(1, min(PROMPT_TOKENS, n_ctx - NEW_TOKENS))
-    return read(story(), loaded.tokenizer, bos, n).inputs[:n].tolist()
 
 
 def _speed(record: Record) -> Speed:

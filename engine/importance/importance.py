@@ -15,7 +15,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
-from engine.heads.induction import InductionScores, induction
+from engine.heads.induction import induction
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
 from engine.measurement import Measurement, of_records
 from engine.memory import freed_at_once
@@ -100,11 +100,16 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
     score, or not available under a mask.
     """
-    _check(what, mask)
+    if what not in WHAT:
+        raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
+    if mask is not None and not mask.is_full and what not in GRADIENTS:
+        raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
     if what in ORACLES:
         return oracle(target, questions, what).map(partial(_drops, what, target.shape))
     if what == PREFIX:
-        return induction(target).map(_prefix)
+        return induction(target).map(
+            lambda found: Scores(PREFIX, found.n["prefix_matching"], found.mean["prefix_matching"])
+        )
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)
@@ -120,13 +125,6 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
 
     about = (what, questions, "" if mask is None else mask.key())
     return of_records(target, about, gradients if what in GRADIENTS else forward, value)
-
-
-def _check(what: str, mask: Mask | None) -> None:
-    if what not in WHAT:
-        raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
-    if mask is not None and not mask.is_full and what not in GRADIENTS:
-        raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
 
 
 def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
@@ -279,10 +277,6 @@ def _of_forward(what: str, n: int, shape: ModelShape, records: Sequence[Record])
     weighted = records[0].arrays[f"{of}_outputs"] * np.sqrt(sums[f"{of}_squares"] / n_positions)
     parts = (shape.n_layers, shape.n_heads, shape.d_head) if axis == "heads" else (shape.n_layers, shape.d_mlp)
     return Scores(what, n, weighted.reshape(parts).sum(-1))
-
-
-def _prefix(found: InductionScores) -> Scores:
-    return Scores(PREFIX, found.n["prefix_matching"], found.mean["prefix_matching"])
 
 
 def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:

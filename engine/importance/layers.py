@@ -19,7 +19,7 @@ from engine.importance.rankings import order, random_order
 from engine.measurement import Measurement, Workload, known_value, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, without_layers
-from engine.models.session import Target
+from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece, is_sound
 from engine.progress import Progress
 from engine.questions.encoding import pack
@@ -71,34 +71,29 @@ def block_influence(target: Target, questions: Questions) -> Measurement[np.ndar
     The tokens are those of each question with its gold choice, as the model reads them. Cosines are computed in fp64,
     because a layer may rotate the stream by less than fp32 resolves.
     """
-    value, about = partial(_influence, questions), ("influence", questions)
-    return of_records(target, about, lambda session, records: _influence_pieces(target, questions), value)
 
+    def pieces(session: Session, records: list[Record]) -> list[Piece]:
+        wanted, n_layers = [], target.shape.n_layers
+        measure = partial(_measured, target=target, questions=questions)
+        for chunk, size in questions.sized_chunks():
+            golds = [question.golds[0] for question in questions.at(chunk)]
+            fields = target.key() | {"questions": questions.digest(chunk), "golds": golds}
+            shapes = {"sums": (len(chunk), n_layers), "lengths": (len(chunk),)}
+            key, measured = canonical_key("block-influence", fields), partial(measure, chunk=chunk)
+            wanted.append(Piece(key, size, shapes, measured, partial(reads, chunk)))
+        return wanted
 
-def _influence(questions: Questions, records: Sequence[Record]) -> np.ndarray | None:
-    if not records:
-        return None
-    sums, lengths = (np.concatenate([each.arrays[name] for each in records])[: questions.n]
-                     for name in ("sums", "lengths"))  # fmt: skip
-    return sums.sum(0) / lengths.sum()
+    def reads(chunk: Sequence[int]) -> float:
+        return gradient_characters(questions.at(chunk), every_choice=False) / 2  # half of a forward and a backward pass
 
+    def value(records: list[Record]) -> np.ndarray | None:
+        if not records:
+            return None
+        sums, lengths = (np.concatenate([each.arrays[name] for each in records])[: questions.n]
+                         for name in ("sums", "lengths"))  # fmt: skip
+        return sums.sum(0) / lengths.sum()
 
-def _influence_pieces(target: Target, questions: Questions) -> list[Piece]:
-    wanted = []
-    for chunk, size in questions.sized_chunks():
-        golds = [question.golds[0] for question in questions.at(chunk)]
-        key = canonical_key("block-influence", target.key() | {"questions": questions.digest(chunk), "golds": golds})
-        shapes: dict[str, tuple[int | str, ...]] = {"sums": (len(chunk), target.shape.n_layers)}
-        shapes["lengths"] = (len(chunk),)
-        measure = partial(_measured, target=target, questions=questions, chunk=chunk)
-        # half of a forward and a backward pass
-        reads = partial(_reads, questions, chunk)
-        wanted.append(Piece(key, size, shapes, measure, reads))
-    return wanted
-
-
-def _reads(questions: Questions, chunk: Sequence[int]) -> float:
-    return gradient_characters(questions.at(chunk), every_choice=False) / 2
+    return of_records(target, ("influence", questions), pieces, value)
 
 
 def _measured(loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int]) -> Measuring:

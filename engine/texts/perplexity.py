@@ -126,13 +126,17 @@ def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measur
     if window and not 2 <= window <= n_ctx:
         raise UsageError(f"a window of {window} tokens cannot be read; choose 2 to {n_ctx:,} for this model")
     length = window or n_ctx
+
+    def counted(records: list[Record]) -> tuple[int, int]:
+        return sum(len(record.arrays["loss_nats"]) for record in records), int(records[0].receipt["n_total"])
+
     return of_records(
         target,
         ("perplexity", text_digest(text), mask.key(), length),
         lambda session, records: _parts(target, text, mask, length, records),
         lambda records: _joined(target.bos, records) if records else None,
         expected=partial(Workload, {"forward": len(text) * kept_share(mask)}),
-        counted=lambda records: (_n_done(records), int(records[0].receipt["n_total"])),
+        counted=counted,
     )
 
 
@@ -189,7 +193,3 @@ def _joined(bos: bool, parts: Sequence[Record]) -> Perplexity:
     receipt: Any = parts[0].receipt
     numbers = {name: int(receipt[name]) for name in ("n_total", "n_tokens", "n_words", "n_bytes", "window")}
     return Perplexity(np.concatenate([part.arrays["loss_nats"] for part in parts]), **numbers, bos=bos)
-
-
-def _n_done(parts: Sequence[Record]) -> int:
-    return sum(len(part.arrays["loss_nats"]) for part in parts)

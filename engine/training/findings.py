@@ -82,11 +82,6 @@ def _named(run: _Run, among: Sequence[_Run]) -> str:
     return f"{run.held.label} (seed {_said(run, 'seed')}, batch {_said(run, 'batch')})"
 
 
-def _setting(run: _Run) -> tuple[object, ...]:
-    """The fields, besides the text, that a run and its counterpart must share."""
-    return tuple(_said(run, name) for name in ("batch", "repeats", "repeats_until", "rate"))
-
-
 def _none(run: _Run) -> str:
     return f"no phase change by {run.m_tokens:.1f} M tokens"
 
@@ -162,7 +157,8 @@ def _part(runs: Sequence[_Run]) -> Judgment:
     judged = list[Judgment]()
     for two in _of(runs, 2, False):
         for one in _of(runs, 1, False):
-            alike = [(each.held.about.get("text_digest"), *_setting(each)) for each in (one, two)]
+            same = ("batch", "repeats", "repeats_until", "rate")  # besides the text
+            alike = [(each.held.about.get("text_digest"), *(_said(each, name) for name in same)) for each in (one, two)]
             if two.window is None or alike[0] != alike[1]:
                 continue
             tokens = two.held.tokens[two.held.tokens <= one.held.tokens[-1]]
