@@ -54,7 +54,7 @@ def test_the_paired_numbers_are_those_of_a_plain_computation(seed, share):
 def test_questions_that_only_one_has_reached_do_not_count_and_others_are_refused():
     found = compared(answers([True] * 10), answers([False] * 6))
     assert found.change.n == found.first.n == found.second.n == 6 and found.change.lost == 6
-    assert np.isnan(compared(answers([]), answers([True])).difference)
+    assert np.isnan(compared(answers([]), answers([True])).change.difference)
     refused_by(HeadroomError, "different questions", lambda: compared(answers([True]), answers([True], "other")))
 
 
