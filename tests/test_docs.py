@@ -101,7 +101,7 @@ CHOICES = {
     ("correlate", "--score"): "engine.importance.importance WHAT",
     ("sweep", "--order"): "engine.importance.rankings_of OF_MANY_TASKS",
     ("compare", "--axis"): "engine.studies.compare ALONG",
-    ("compare", "--criteria"): "engine.importance.criteria CRITERIA",
+    ("compare", "--criteria"): "engine.importance.rankings CRITERIA",
     ("sweep", "--aggregate"): "engine.importance.rankings AGGREGATES",
     ("evaluate", "--precision"): "engine.models.loading PRECISIONS",
     ("importance", "--split"): "engine.questions.tasks SPLITS",

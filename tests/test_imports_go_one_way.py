@@ -18,8 +18,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
     "cache engine.errors",
-    "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes "
-    "engine.statistics",
+    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes engine.statistics",
     "engine.architecture engine.jobs",
     "engine.checkpoints engine.kernels",
     "engine.placement",
@@ -29,7 +28,7 @@ FLOORS = [
     "engine.pieces",
     "engine.measurement",
     "engine.composed engine.receipts",
-    "engine.accuracy engine.readable",
+    "engine.accuracy",
     "engine.texts",
     "engine.heads",
     "engine.importance",
@@ -52,7 +51,7 @@ FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.s
 DRAWING = {"streamlit", "altair", "vl_convert"}
 OF_TORCH = {  # classes and functions of torch itself, imported where they are first needed
     "engine/export/modeling_pruned.py",  # written beside exported weights, for transformers to run
-    "engine/architecture/modeling_headroom.py", "engine/training/model.py", "engine/training/watching.py",
+    "engine/architecture/modeling_headroom.py", "engine/training/model.py",
 }  # fmt: skip
 HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accelerate", "datasets", "ray"}
 

@@ -96,7 +96,7 @@ def _run(draw: Draw, options: Namespace) -> int:
             stream.reconfigure(errors="backslashreplace")
     from cache import open_store
     from engine.models.session import Session
-    from engine.readable import is_readable
+    from engine.receipts import is_readable
 
     results, report = open_store(request.cache, is_readable), report_to_terminal()
     session = Session(results)

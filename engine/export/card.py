@@ -18,7 +18,7 @@ from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import REPO
 from engine.errors import HeadroomError
 from engine.export.verifying import Checked
-from engine.statistics import change_interval, paired
+from engine.statistics import paired
 
 CARD_BYTES = 65_536  # read of a card for its header
 CARDS = ("README.md", "MODEL_CARD.md")
@@ -49,7 +49,7 @@ class Judged:
         for name, answers in (("pruned", self.pruned), ("mean_filled", self.filled)):
             if answers is not None:
                 change = paired(self.full.correct, answers.correct)
-                low, high = change_interval(change)
+                low, high = change.interval
                 found[name] = _accuracy(accuracy(answers)) | {
                     "difference": (change.gained - change.lost) / change.n, "difference_ci95": [low, high],
                     "gained": change.gained, "lost": change.lost, "p_mcnemar": change.p_mcnemar}  # fmt: skip

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from cache.files import replacing
 from engine.errors import HeadroomError, UsageError
-from engine.files import named
-from engine.process_marks import running_process, this_process
+from engine.files import named, running_process, this_process
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,7 +15,7 @@ from engine.models.loading import Loaded, LoadSpec, load
 from engine.models.masks import Mask, Means, pruned
 from engine.models.session import Session, Target
 from engine.placement.needs import memory_estimate
-from engine.questions.tokens import read
+from engine.questions.encoding import read
 
 TOKENS = 256
 MOST = 0.01  # of the largest logit: an export that differs by more is discarded

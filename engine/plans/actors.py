@@ -23,7 +23,7 @@ from engine.plans.sharing import share, trouble_teller
 from engine.plans.worker import Outcome, work
 from engine.progress import tell
 from engine.questions.tasks import agree_to_fetch
-from engine.readable import is_readable
+from engine.receipts import is_readable
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine.accuracy.evaluation import Answers, accuracy, evaluation
+from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.errors import UsageError
-from engine.importance.rankings_of import Pruning
+from engine.importance.rankings_of import Pruning, pruning_of_second
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
@@ -76,24 +76,22 @@ class Evaluate(WithPruning, OfTask):
     ) -> tuple[dict[str, Any], str]:
         """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its
         pruning, `answers` are its."""
-        from engine.studies.two_models import compared, pruning_of_second
-
         part = RequestRun(run.session, run.report)
         pruning = pruning_of_second(first[1], first[0].shape, second.shape)
         mask = mask_of(part, second, pruning, self.data_dir)
         both = compared(answers, part.value(evaluation(second, self.questions(run.session, self.split), mask)))
-        low, high = both.interval
+        change, (low, high) = both.change, both.change.interval
         found = {
             "model": second.identity.name, "precision": second.spec.precision, "bos": second.bos,
             "acc": both.second.acc, "acc_ci95": [both.second.ci_low, both.second.ci_high], "mask": mask.text(),
-            "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": both.difference,
-            "difference_ci95": [low, high], "only_first": both.only_first, "only_second": both.only_second,
-            "layers_dropped": list(mask.layers_dropped), "p_mcnemar": both.change.p_mcnemar, "cached": part.cached,
+            "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": change.difference,
+            "difference_ci95": [low, high], "only_first": change.lost, "only_second": change.gained,
+            "layers_dropped": list(mask.layers_dropped), "p_mcnemar": change.p_mcnemar, "cached": part.cached,
             "seconds": part.seconds,
         }  # fmt: skip
-        line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * both.difference:+.1f} points "
-        line += f"(95 % {100 * low:.1f} to {100 * high:.1f}, McNemar p {both.change.p_mcnemar:.3f}), right by it alone "
-        line += f"{both.only_second}, by the first alone {both.only_first}, {mask.n_heads_pruned} heads and "
+        line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * change.difference:+.1f} points "
+        line += f"(95 % {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
+        line += f"{change.gained}, by the first alone {change.lost}, {mask.n_heads_pruned} heads and "
         return found, f"{line}{mask.n_ffns_pruned} FFNs pruned"
 
 

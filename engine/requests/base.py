@@ -128,7 +128,7 @@ class Request:
     def run(self, session: Session | None = None, report: Report = silent) -> Result:
         """The result; missing records are measured. Without a session, the store is opened and closed again."""
         if session is None:
-            from engine.readable import is_readable
+            from engine.receipts import is_readable
 
             apply_settings(self)
             with closing(open_store(self.cache, is_readable)) as store:

@@ -4,8 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from engine.errors import HeadroomError
-from engine.importance.criteria import CRITERIA
-from engine.importance.rankings import permille
+from engine.importance.rankings import CRITERIA, permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.requests.base import MOST, NamesTask, RequestRun, Result, training_questions

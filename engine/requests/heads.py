@@ -90,7 +90,7 @@ def told(found: Any) -> dict[str, Any]:
         "scores": {variant: _scores(found, variant) for variant in found.scores},
         "attention_to_first_token": found.rests,
         "fed_by": _partners(found),
-        "tasks": [_effect(each) for each in found.effects],
+        "tasks": [_effect(task, each) for task, each in found.effects.items()],
         "importance": [
             {"what": each.what, "task": each.task.name, "shots": each.task.shots, "score": each.score,
              "rank": each.rank, "n_heads": each.n_heads}
@@ -131,11 +131,11 @@ def _partners(found: Any) -> list[dict[str, Any]]:
     return listed
 
 
-def _effect(each: Any) -> dict[str, Any]:
-    change = each.paired
-    accuracies = {"acc": each.acc, "acc_without": each.acc_without, "change": each.change}
+def _effect(task: Any, found: Any) -> dict[str, Any]:
+    change = found.change
+    accuracies = {"acc": found.full, "acc_without": found.pruned, "change": found.pruned - found.full}
     counts = {"n": change.n, "gained": change.gained, "lost": change.lost, "p": change.p_mcnemar}
-    return {"task": each.task.name, "shots": each.task.shots, **accuracies, "ci95": [each.low, each.high], **counts}
+    return {"task": task.name, "shots": task.shots, **accuracies, "ci95": list(change.interval), **counts}
 
 
 def _text(found: Any, name: str) -> dict[str, Any]:

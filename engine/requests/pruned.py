@@ -92,13 +92,13 @@ class MeasureSpeed(PrunedModel):
     out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.accuracy.speed import WAYS, speed
+        from engine.accuracy.costs import speed
 
         check_out(self.out, TABLES)
         target = self.target(run.session)
         mask = self.mask_in(run, target, task_named(self.task, self.shots, self.same_examples))
         found = run.value(speed(target, mask, self.remeasure))
-        rows, rounds = found.rows(), len(found.prompt[WAYS[0]])
+        rows, rounds = found.rows(), len(found.prompt["full"])
         fields = {
             "rows": rows, "n_prompt": found.n_prompt, "n_new": found.n_new, "load": found.load,
             "n_cpus": found.n_cpus, "rounds": rounds, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
 from engine.importance.importance import WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
-from engine.importance.oracle import lost, oracle
 from engine.importance.rankings import agreement, order
 from engine.measurement import Measurement
 from engine.models.session import Session

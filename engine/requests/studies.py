@@ -13,7 +13,7 @@ from engine.files import named
 from engine.heads.induction import best_heads, induction
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES, permille
-from engine.importance.rankings_of import INDUCTION_SEED, OF_MANY_TASKS
+from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec
@@ -37,7 +37,7 @@ from engine.studies.surveys import (
 )
 
 if TYPE_CHECKING:
-    from engine.studies.break_points import BreakPoint
+    from engine.studies.statements import BreakPoint
     from engine.studies.sweeps import Point, Swept
 
 TENTHS = ",".join(map(str, range(0, 101, 10)))
@@ -104,7 +104,7 @@ class Correlate(OfManyTasks):
         check_out(self.out, TABLES)
         found, others = run.value(self.measurement(run.session)), dict[str, Any]()
         if self.induction:
-            mean = run.value(induction(run.session.target(self.spec), "olsson", INDUCTION_SEED)).mean
+            mean = run.value(induction(run.session.target(self.spec))).mean
             others = {name: mean[name] for name in ("prefix_matching", "copying")}
         rows = agreement_rows(found, self.aggregate, others)
         table = [written_row(row) for row in rows]
@@ -184,7 +184,7 @@ class Sweep(OfManyTasks):
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        from engine.studies.break_points import break_points
+        from engine.studies.statements import break_points
 
         if self.plan:
             return self._planned(run, self.plan)
@@ -218,8 +218,8 @@ class Sweep(OfManyTasks):
         """The whole study, with its tables in the folder `out` if that is given."""
         import pandas as pd
 
-        from engine.studies.statements import statements
-        from engine.studies.study import paper_study, tables, with_short_names
+        from engine.studies.statements import statements, tables
+        from engine.studies.study import paper_study, with_short_names
 
         folder = writable_folder(self.out) if self.out else None
         study = run.value(paper_study(self.target(run.session), self.settings(self.limit), self.grid()))

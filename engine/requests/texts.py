@@ -20,8 +20,7 @@ from engine.requests.fields import choice, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
-from engine.texts.passages import MAX_BYTES, decoded
-from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source, texts_of
+from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, decoded, texts_of
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
 
 if TYPE_CHECKING:

@@ -27,10 +27,8 @@ from engine.training.measuring import (
     trajectory,
 )
 from engine.training.phase_change import window
-from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, Recipe
-from engine.training.recipes import RECIPES
-from engine.training.series import series_of
-from engine.training.trajectory import Trajectory, decode, encode
+from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, RECIPES, Recipe
+from engine.training.trajectory import Trajectory, decode, encode, series_of
 
 POSITIONS = ("rotary", "shortformer")
 RENAMED = {

@@ -109,7 +109,7 @@ def _taken(loaded: Loaded, target: Target, questions: Questions) -> dict[str, An
     """(characters, seconds) of passes over some questions by kind; then they are scored with half the heads as well."""
     from engine.accuracy.evaluation import encoded_chunk
     from engine.accuracy.scoring import score
-    from engine.importance.gradients import gate_gradients
+    from engine.importance.activity import gate_gradients
     from engine.importance.importance import GRADIENT_TOKENS, _groups
     from engine.models.slicing import applied, sliced
     from engine.questions.encoding import pack

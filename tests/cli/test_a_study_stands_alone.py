@@ -12,8 +12,8 @@ import pytest
 from engine.importance.importance import Scores
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
-from engine.studies.statements import mean_accuracy, statements
-from engine.studies.study import Study, tables, with_short_names
+from engine.studies.statements import mean_accuracy, statements, tables
+from engine.studies.study import Study, with_short_names
 from engine.studies.surveys import StudySettings, Survey
 from engine.studies.sweeps import Point, SweepRow, Swept
 from pages.ui.study_report import TIMES, figures, write_report

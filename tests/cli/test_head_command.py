@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.models.loading import Models
 from tests.cli.conftest import refused
 from tests.engine.fixtures import write_questions

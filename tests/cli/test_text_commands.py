@@ -13,7 +13,7 @@ from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import final
 from engine.texts.continuation import How, continuation
-from engine.texts.sources import N_TEXTS
+from engine.texts.passages import N_TEXTS
 from engine.texts.tokenloss import token_losses
 from tests.cli.conftest import refused
 from tests.conftest import TEXT

@@ -15,8 +15,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.training import model, running, snapshots
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.locking import LOCK, sole_trainer, trainer
-from engine.training.recipe import Recipe
-from engine.training.recipes import RECIPES
+from engine.training.recipe import RECIPES, Recipe
 from engine.training.running import begin, train
 from engine.training.text import text_for
 from tests.cli.conftest import refused

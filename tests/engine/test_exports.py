@@ -18,7 +18,7 @@ from engine.export.card import copied
 from engine.export.exporting import Export, export, sizes
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
-from engine.questions.tokens import read
+from engine.questions.encoding import read
 from tests.conftest import HANG_S
 from tests.engine.fixtures import (
     DISTINCT,

@@ -13,8 +13,8 @@ from engine.architecture.model_config import ModelConfig
 from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, opt_config
 from engine.checkpoints.config_lookup import read_model_config
 from engine.errors import UsageError
-from engine.importance import gradients
-from engine.importance.gradients import gate_gradients
+from engine.importance import activity
+from engine.importance.activity import gate_gradients
 from engine.kernels.kernel_choice import processor
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
@@ -144,7 +144,7 @@ def kept_for_gradients(of_model, rows, monkeypatch) -> int:
         kept.append(tensor)
         return tensor
 
-    watched = gradients._watched
+    watched = activity._gated
 
     @contextmanager
     def seen(loaded):
@@ -153,7 +153,7 @@ def kept_for_gradients(of_model, rows, monkeypatch) -> int:
             kept.extend(branches)
 
     with monkeypatch.context() as patch, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        patch.setattr(gradients, "_watched", seen)
+        patch.setattr(activity, "_gated", seen)
         gate_gradients(of_model, rows)
     storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}
     return sum(n for where, n in storages.items() if where not in weights)

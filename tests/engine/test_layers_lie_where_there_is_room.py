@@ -18,7 +18,7 @@ from engine.architecture.opt_sizes import opt_config
 from engine.architecture.sizes import n_parameters_of
 from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, head_ablations
-from engine.importance.gradients import gate_gradients
+from engine.importance.activity import gate_gradients
 from engine.models.loading import LoadSpec, Models, aside_folder, identify, load
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.session import Session

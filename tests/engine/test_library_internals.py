@@ -25,7 +25,7 @@ from engine.checkpoints import tensor_index as headers
 from engine.kernels import bitsandbytes_internals
 from engine.placement import accelerate_internals
 from engine.plans import ray_internals
-from engine.questions import lm_eval_internals, squad
+from engine.questions import lm_eval_internals
 from tests.conftest import REPOSITORY
 
 ADAPTERS = {
@@ -324,10 +324,11 @@ def dropped_metrics(tmp_path, monkeypatch):
     assert not (Path(transformers.__file__).parent / "data" / "metrics").exists(), "it is back: take its own functions"
     record = source("lm_eval.tasks", "super_glue/record/util.py")
     assert "import transformers.data.metrics.squad_metrics" in record, "the harness needs it no longer"
-    transformers_internals.supply_squad_metrics(squad.compute_exact, squad.compute_f1)
+    transformers_internals.supply_squad_metrics(lm_eval_internals.compute_exact, lm_eval_internals.compute_f1)
     from transformers.data.metrics import squad_metrics
 
-    assert (squad_metrics.compute_exact, squad_metrics.compute_f1) == (squad.compute_exact, squad.compute_f1)
+    assert squad_metrics.compute_exact is lm_eval_internals.compute_exact
+    assert squad_metrics.compute_f1 is lm_eval_internals.compute_f1
 
 
 @uses("accelerate", "_hf_hook")

@@ -11,8 +11,7 @@ from engine.progress import final
 from engine.requests.training import table
 from engine.training.folders import Foreign, open_run, runs_in
 from engine.training.measuring import TrajectoryPlan, target_at, trajectory
-from engine.training.series import series_of
-from engine.training.trajectory import decode, encode
+from engine.training.trajectory import decode, encode, series_of
 from tests import hub_stand_in as stand_in
 from tests.engine.fixtures import foreign_run, refused_by, small_run, target_in
 

@@ -57,7 +57,7 @@ def an_overview(pieces, layers=2, heads=4, seed=0):
     rng, n = np.random.default_rng(seed), len(pieces)
     ends = np.cumsum([len(piece) for piece in pieces[1:]])
     return Overview(
-        "".join(pieces[1:]), np.arange(n), ends, 1, 0, rng.integers(0, 255, (layers, heads, n, n)).astype(np.uint8),
+        "".join(pieces[1:]), np.arange(n), ends, 0, rng.integers(0, 255, (layers, heads, n, n)).astype(np.uint8),
         rng.normal(size=(layers, heads, n)).astype(np.float16), rng.random((layers, n)), rng.random(n), rng.random(n),
         rng.random(n),
     )  # fmt: skip

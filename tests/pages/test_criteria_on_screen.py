@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.studies.compare import RANDOM, ComparedCriteria, Comparing, Curve, areas
 from pages.ui.comparison import criteria_charts, criteria_tables
 from pages.ui.figures.colours import PLACES

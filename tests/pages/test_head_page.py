@@ -9,11 +9,11 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.demo import passages
-from engine.heads.composition import Feeding
+from engine.heads.circuits import Feeding
 from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape

@@ -5,9 +5,9 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.heads.induction import SCORES, InductionScores
-from engine.importance.head_sets import HeadSet
 from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
+from engine.studies.removal import HeadSet
 from pages.ui.figures import head_sets
 from pages.ui.figures.charts import to_svg
 from pages.ui.figures.head_sets import RANDOM, STRONGEST

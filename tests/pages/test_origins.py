@@ -13,7 +13,7 @@ from streamlit.util import calc_hash
 
 from engine.demo import passages
 from engine.heads.attention import head_views, overview
-from engine.heads.composition import feeding
+from engine.heads.circuits import feeding
 from engine.heads.induction import induction
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask

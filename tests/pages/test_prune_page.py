@@ -368,9 +368,9 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
 
 def test_estimates_are_the_engines(open_app):
     from engine.accuracy.evaluation import evaluation
-    from engine.importance.calibration import Calibration, check
-    from engine.importance.estimates import estimate, gradients
-    from engine.importance.rankings import mask_at, random_order
+    from engine.importance.estimates import Calibration, check, estimate, gradients
+    from engine.importance.rankings import random_order
+    from engine.importance.rankings_of import Orders
 
     at = open_app(prune_ranking="random", prune_heads="20")  # measured without the typed mask: says nothing with it
     at.text_input(key="prune_mask").set_value("L1H0")
@@ -380,7 +380,7 @@ def test_estimates_are_the_engines(open_app):
     session, shape = frame.session(), x.shape
     found = gradients(x.target, x.questions).stored(session)
     order = random_order(shape.n_heads_total, 0)
-    masks = {permille: x.pruning.typed.on(mask_at(shape, order, np.arange(shape.n_layers), permille, 0))
+    masks = {permille: x.pruning.typed.on(Orders(shape, order, np.arange(shape.n_layers)).mask(permille, 0))
              for permille in range(0, 1001, 50)}  # fmt: skip
     first = {mask.n_heads_pruned: mask for mask in masks.values()}
     checks = [check(evaluation(x.target, x.questions, mask).so_far(session), found, mask) for mask in first.values()]
@@ -400,7 +400,7 @@ def test_estimates_are_the_engines(open_app):
 
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89 % where 32 % were measured."""
-    from engine.importance.calibration import Check
+    from engine.importance.estimates import Check
     from pages.ui.prune.estimates import EstimateLine, Level, hand_frame, in_words, line_frame, short
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)

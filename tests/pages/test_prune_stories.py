@@ -12,8 +12,8 @@ from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.statistics import paired
-from engine.studies.break_points import break_point, break_points
 from engine.studies.removal import AccuracyWithout, Removal, found_heads, without
+from engine.studies.statements import break_point, break_points
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import whole_percent
 from pages.ui.prune import story

@@ -18,7 +18,7 @@ from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.requests import argv, program
-from engine.studies.break_points import break_points
+from engine.studies.statements import break_points
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
@@ -330,7 +330,7 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
 
 
 def test_the_command_and_the_program_of_a_comparison_ask_for_the_same(open_screen):
-    from engine.importance.criteria import CRITERIA
+    from engine.importance.rankings import CRITERIA
 
     at = open_screen(**COMPARE)
     words = at.code[0].value.split()

@@ -1,6 +1,6 @@
 """Trains and measures the runs that come with the app: `python -m engine.demo.making.runs --work DIR [NAME ...]`.
 
-Each name is a recipe of `engine.training.recipes`: the same as `headroom train --recipe NAME --out DIR/NAME` and then
+Each name is a recipe of `engine.training.recipe`: the same as `headroom train --recipe NAME --out DIR/NAME` and then
 `headroom trajectory`. What a stopped call has done is found again. Of two runs three snapshots come with the app too.
 
 With `--embedded RUN` it is the embedded model's own run, in the folder RUN: a small OPT on prose and Python, repeated
@@ -32,12 +32,10 @@ from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run
 from engine.training.measuring import TrajectoryPlan, target_at, trajectory
-from engine.training.model import Trainable
-from engine.training.recipes import RECIPES
+from engine.training.model import Trainable, look
+from engine.training.recipe import RECIPES
 from engine.training.running import begin, train
-from engine.training.series import series_of
-from engine.training.trajectory import Trajectory, encode
-from engine.training.watching import look
+from engine.training.trajectory import Trajectory, encode, series_of
 
 NAMES = ("plain", "smeared", "smeared-seed-1", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
          "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-4")  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from engine.importance.criteria import CRITERIA
 from engine.importance.layers import LAYERS_BY
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
 from engine.models.masks import parse_edits
 from engine.progress import in_time

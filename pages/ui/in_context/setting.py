@@ -20,7 +20,7 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress, driven
 from engine.requests import AttributeHeads, MeasureLosses, Request
-from engine.texts.sources import Source
+from engine.texts.passages import Source
 from engine.texts.tokenloss import losses_of_texts
 from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
 from pages.ui.page.tables import mask_in_words

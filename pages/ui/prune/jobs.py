@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from engine.composed import deferred
-from engine.importance.criteria import CRITERIA
 from engine.importance.estimates import gradients
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import PARTS, Axis, Evidence
 from engine.models.masks import Mask
 from engine.questions.requests import Requests, TaskSpec, get_requests

@@ -17,8 +17,7 @@ from engine.jobs import Job, Jobs
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
-from engine.training.recipe import Recipe, law_tokens
-from engine.training.recipes import RECIPES
+from engine.training.recipe import RECIPES, Recipe, law_tokens
 from engine.training.running import best
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.marks import mark
