@@ -21,8 +21,16 @@ from cache.behind import Behind
 from cache.checking import IsReadable, Verified, any_blob, folder_bytes, verify_folder
 from cache.disk import HEADER_BYTES, CorruptEntry, key_digest
 from cache.diskcache_internals import DBNAME, cause, counted_bytes, stored_sizes
-from cache.opening import BrokenStore, ResultCache, discard, inode_of, network_file_system, open_cache
-from cache.reading import ReadOnlyCache, open_for_reading
+from cache.opening import (
+    BrokenStore,
+    ReadOnlyCache,
+    ResultCache,
+    discard,
+    inode_of,
+    network_file_system,
+    open_cache,
+    open_for_reading,
+)
 
 CODE = Path(__file__).resolve().parent
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it

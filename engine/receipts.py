@@ -74,7 +74,7 @@ def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
 
 
 def ways_in_words(receipt: Receipt) -> str:
-    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.kernels.kinds.Kernels`."""
+    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.kernels.cpu_kernels.Kernels`."""
     return ", ".join(f"{name} {way}" for name, way in (receipt.get("products") or {}).items()) or "the library's own"
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from cache import Store
 from engine.architecture.family import family_of, is_tied, shape_of
-from engine.architecture.model_config import ModelConfig
-from engine.architecture.sizes import n_parameters, n_parameters_of
+from engine.architecture.model_config import ModelConfig, n_parameters
 from engine.checkpoints.compact_checkpoint import is_small, stock_config
 from engine.checkpoints.tensor_index import Entry, contents
 from engine.checkpoints.validation import refuse_other_layers
@@ -76,15 +75,13 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     weights = weight_files(folder)
     tensors = _tensors(weights, None if is_small(said) else shape)
     if tensors is None:
-        n_params = n_parameters_of(config, shape)[0]
         largest_bytes, stored_as = sum(file.stat().st_size for file in weights), "whole"  # all is read at once
-    elif is_small(said):  # it is spread out when it is loaded
-        n_params = n_parameters_of(config, shape)[0]
-        largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
     else:
-        shapes = [(name, entry.shape) for name, entry in tensors.items()]
-        n_params = n_parameters(shapes, is_tied(config))[0]
         largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
+    if tensors is None or is_small(said):  # which is spread out when it is loaded
+        n_params = ModelConfig(name, config).parts.n_params
+    else:
+        n_params = n_parameters([(name, entry.shape) for name, entry in tensors.items()], is_tied(config))
 
     tokenizer = hashlib.blake2b(digest_size=16)
     for file in TOKENIZER_FILES:

@@ -17,12 +17,22 @@ from engine.checkpoints.hub_internals import blobs_of
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import REPO
 from engine.errors import HeadroomError
-from engine.export.verifying import Checked
 from engine.statistics import change_interval, paired
 
 CARD_BYTES = 65_536  # read of a card for its header
 CARDS = ("README.md", "MODEL_CARD.md")
 LICENCE = re.compile(r"^(license|license_name|license_link):[ \t]*(\S.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The largest difference of a logit between the exported and the masked model on `n_tokens` tokens, and the largest
+    logit; both models in `precision`."""
+
+    difference: float
+    largest: float
+    n_tokens: int
+    precision: str
 
 
 @dataclass(frozen=True)

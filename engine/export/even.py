@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from engine.architecture.family import family_of, is_tied
 from engine.architecture.layer_tensors import head_numbers, key_heads, place_of
+from engine.architecture.model_config import n_parameters
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor
 from engine.errors import UsageError
 from engine.export.folders import PlannedTensor
-from engine.export.forms import ExportForm, bytes_of, made, n_params_of, taken_at
+from engine.export.forms import ExportForm, bytes_of, made, taken_at
 from engine.models.masks import Mask
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def even(
             change = partial(_plus, added[-1])
         planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
         sizes.append((name, tuple(size)))
-    return ExportForm({**config, **changed}, tuple(planned), n_params=n_params_of(sizes, is_tied(config)))
+    return ExportForm({**config, **changed}, tuple(planned), n_params=n_parameters(sizes, is_tied(config)))
 
 
 def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]) -> None:

@@ -9,7 +9,7 @@ last matrix of a pruned FFN and its bias are zero: the same as Headroom's mask, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from engine.architecture.families import FAMILIES
 from engine.architecture.family import family_of, is_tied
 from engine.architecture.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
-from engine.architecture.sizes import UNEMBEDDINGS, n_parameters
+from engine.architecture.model_config import UNEMBEDDINGS, n_parameters
 from engine.checkpoints.compact_checkpoint import PRUNED
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensor_index import TYPES
@@ -70,7 +70,7 @@ def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_
             elif module == family.ffn_write and not mask.ffns[place.layer] and not (is_filled and kind == "bias"):
                 change = _zeroed
         planned.append(PlannedTensor(name, bytes_of(tensor.shape, tensor.dtype), partial(made, tensor, change)))
-    n_params = n_params_of([(name, tensor.shape) for name, tensor in stored.items()], is_tied(identity.config))
+    n_params = n_parameters([(name, tensor.shape) for name, tensor in stored.items()], is_tied(identity.config))
     return ExportForm(identity.config, tuple(planned), n_params=n_params)
 
 
@@ -123,7 +123,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
     code = Path(__file__).with_name(f"{MODELING}.py").read_text(encoding="utf-8")
     parts = "".join(f"    {name}={value!r},\n" for name, value in _parts(kind).items())
     code += f"\n\nPrunedConfig, PrunedForCausalLM = pruned_classes(\n{parts})\n"
-    return ExportForm(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params_of(sizes, is_tied(stock)))
+    return ExportForm(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_parameters(sizes, is_tied(stock)))
 
 
 def _parts(kind: str) -> dict[str, Any]:
@@ -137,11 +137,6 @@ def _parts(kind: str) -> dict[str, Any]:
 def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
     """Returns the bytes of a tensor of this shape and type (torch's name)."""
     return TYPES[dtype][0] * math.prod(shape)
-
-
-def n_params_of(sizes: Sequence[tuple[str, tuple[int, ...]]], tied: bool) -> int:
-    """Returns the number of parameters of tensors with these names and shapes."""
-    return n_parameters(sizes, tied)[0]
 
 
 def made(tensor: LazyTensor, change: Callable[[Tensor], Tensor] | None) -> Tensor:

@@ -22,14 +22,13 @@ from engine.checkpoints.validation import refuse_unknown_tokens, refuse_unless_l
 from engine.errors import HeadroomError, UsageError
 from engine.kernels import cpu_kernels as linear
 from engine.kernels.bitsandbytes_internals import bitsandbytes
+from engine.kernels.cpu_kernels import Kernels
 from engine.kernels.kernel_choice import known_products, products, set_threads, tuning
-from engine.kernels.kinds import Kernels
 from engine.memory import freed_at_once, return_freed_memory
-from engine.placement.accelerate_internals import quiet_accelerate
+from engine.placement.accelerate_internals import bytes_per_s_to, quiet_accelerate
 from engine.placement.devices import asked_device, device_class, refuse_other_device
 from engine.placement.disk_offload import FOLDER, DiskOffload, Quantised, clear_leftovers, offload_to_disk, on_disk
 from engine.placement.needs import memory_estimate
-from engine.placement.offload import bytes_per_s_to
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from cache import Store
 from engine.checkpoints.identity import Identity
 from engine.errors import HeadroomError
+from engine.kernels.cpu_kernels import Kernels
 from engine.kernels.kernel_choice import processor
-from engine.kernels.kinds import Kernels
 from engine.memory import Trimming
 from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
 from engine.placement.devices import asked_device

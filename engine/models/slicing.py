@@ -23,7 +23,7 @@ from engine.architecture.transformers_internals import count_tokens, read_by_hea
 from engine.kernels.bitsandbytes_internals import layer_like, quantized
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.placement.offload import is_offloaded, onloaded
+from engine.placement.accelerate_internals import is_offloaded, onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor

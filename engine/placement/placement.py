@@ -20,8 +20,7 @@ from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.hub import Offer
 from engine.errors import HeadroomError, UsageError
 from engine.kernels.kernel_choice import processor
-from engine.placement.devices import device_class
-from engine.placement.free_memory import CPU, DISK, free_memory, free_on_disk
+from engine.placement.devices import CPU, DISK, device_class, free_memory, free_on_disk
 from engine.placement.needs import (
     SPARE_ON_DISK,
     MemoryEstimate,

@@ -19,8 +19,7 @@ from engine.models.session import Session
 from engine.plans.cells import Cell, read_plan
 from engine.plans.claims import Claims
 from engine.plans.measuring import Here, in_line, measured, other_fields
-from engine.plans.sharing import share, trouble_teller
-from engine.plans.worker import Outcome, work
+from engine.plans.worker import Outcome, share, trouble_teller, work
 from engine.progress import tell
 from engine.questions.tasks import agree_to_fetch
 from engine.readable import is_readable

@@ -99,8 +99,7 @@ class WorkOnPlan(WithData):
         """What this worker has done, once no cell is left."""
         from engine.plans.cells import Cell
         from engine.plans.measuring import Here, in_line, measured, other_fields
-        from engine.plans.sharing import share, trouble_teller
-        from engine.plans.worker import Outcome, work
+        from engine.plans.worker import Outcome, share, trouble_teller, work
 
         session, report = run.session, run.report
         here, n = Here(self.model, self.data_dir), len(self.cells.cells)

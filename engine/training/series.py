@@ -5,8 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.checkpoints.names import models_of
-from engine.checkpoints.runs import run_of
+from engine.checkpoints.names import models_of, run_of
 from engine.errors import HeadroomError, UsageError
 from engine.training.folders import Foreign, Run, opened
 

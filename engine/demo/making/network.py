@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.demo.making.recipe import DemoRecipe
-from engine.demo.making.rows import Rows
+from engine.demo.making.recipe import DemoRecipe, Rows
 from engine.training.snapshots import whole_folder
 
 FIRST_POSITION = 2  # OPT's table of positions has two rows that are not used

@@ -21,13 +21,12 @@ import numpy as np
 import torch
 
 from cache import Store
-from engine.checkpoints.runs import RECIPE
+from engine.checkpoints.names import RECIPE
 from engine.demo import RUN as EMBEDDED_RUN
 from engine.demo import runs_folder
 from engine.demo.making.corpus import BEGINNING, training_text
 from engine.demo.making.network import save, start
-from engine.demo.making.recipe import DemoRecipe
-from engine.demo.making.rows import rows_by_step
+from engine.demo.making.recipe import DemoRecipe, rows_by_step
 from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run
