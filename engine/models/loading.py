@@ -7,7 +7,7 @@ import gc
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,7 @@ from engine.placement.placement import Placement, device_map, plan_placement, re
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, or a folder. A
-    `revision` becomes part of the name.
+    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, or a folder.
 
     `int8_threshold` is bitsandbytes' outlier threshold: 6.0 is what OPT needs from 6.7B on; 0.0 makes every row
     independent of its neighbours and is faster.
@@ -44,10 +43,8 @@ class LoadSpec:
     model: str = "demo"
     precision: str = "int8"
     int8_threshold: float = 6.0
-    revision: InitVar[str | None] = None
 
-    def __post_init__(self, revision: str | None) -> None:
-        object.__setattr__(self, "model", with_revision(self.model, revision))
+    def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
 

@@ -1,5 +1,5 @@
-"""A pruned model that is really smaller: what a mask prunes is not computed at all, so the seconds fall with the level. And
-a pass whose last layer is computed only where something is read from it.
+"""A pruned model that is really smaller: what a mask prunes is not computed at all, so the seconds fall with the level.
+And a pass whose last layer is computed only where something is read from it.
 
 A layer that loses all its heads and its FFN is not run: of it the attention output bias is added, and the norms behind
 (OPT-350m), which the stream itself goes through, stay. One that keeps at most three quarters of its heads gets

@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from cache import open_store
+from engine.checkpoints.names import with_revision
 from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings import permille
@@ -165,7 +166,7 @@ class OfModel(Request):
     @property
     def spec(self) -> LoadSpec:
         """Which model, as the engine names it."""
-        return LoadSpec(self.model, self.precision, self.int8_threshold, self.revision)
+        return LoadSpec(with_revision(self.model, self.revision), self.precision, self.int8_threshold)
 
     def target(self, session: Session) -> Target:
         """The model, its precision and its beginning token."""
