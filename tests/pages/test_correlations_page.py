@@ -43,7 +43,7 @@ def open_screen(open_app, monkeypatch):
 def measured(open_screen):
     def measured(**parameters):
         at = open_screen(**parameters)
-        press(at, "Measure the")
+        press(at, "Measure ")
         return settled(at)
 
     return measured
@@ -90,11 +90,11 @@ def texts(at):
 
 def test_missing_importance_is_measured_and_its_spearman_coefficients_are_drawn(open_screen, stored_scores):
     at = open_screen()
-    assert "importance is there for 0 of 2." in texts(at) and not frames_of(at)
+    assert "0 of 2 measured" in texts(at) and not frames_of(at)
     assert "headroom correlate" in at.code[0].value
-    press(at, "Measure the 2")
+    press(at, "Measure 2 ")
     settled(at)
-    assert "importance is there for 2 of 2." in texts(at)
+    assert "2 of 2 measured" in texts(at)
     assert not any(button.label.startswith("Measure") for button in at.button)
     scores = {name: array for (name, _), array in stored_scores().items()}
     assert set(scores) == {"demo_copy", "demo_lookup"}
@@ -114,9 +114,9 @@ def test_missing_importance_is_measured_and_its_spearman_coefficients_are_drawn(
 def test_a_new_session_shows_what_is_stored_at_once_and_measures_only_the_rest(measured, open_screen):
     measured()
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
-    assert "importance is there for 2 of 3." in texts(at)
+    assert "2 of 3 measured" in texts(at)
     assert ("demo_copy", "demo_lookup") in matrix_of(at) and ("demo_copy", "demo_walk") not in matrix_of(at)
-    press(at, "Measure the 1 ")
+    press(at, "Measure 1 ")
     settled(at)
     assert ("demo_copy", "demo_walk") in matrix_of(at)
 
@@ -187,7 +187,7 @@ def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, mon
 
     monkeypatch.setattr(surveys, "get_requests", fails)
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
-    press(at, "Measure the")
+    press(at, "Measure ")
     settled(at)
     assert [warning.value for warning in at.warning] == ["demo_lookup: no rows in /gone; choose another folder"]
     assert ("demo_copy", "demo_walk") in matrix_of(at) and ("demo_copy", "demo_lookup") not in matrix_of(at)
@@ -207,8 +207,8 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     at.segmented_control(key="correlations_method").set_value("srcc")
     at.segmented_control(key="correlations_what").set_value("ffns")
     settled(at)
-    assert "importance is there for 0 of 2." in texts(at)
-    press(at, "Measure the")
+    assert "0 of 2 measured" in texts(at)
+    press(at, "Measure ")
     settled(at)
     names = {name for _, name in matrix_of(at)}
     assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--what ffns" in at.code[0].value
@@ -219,7 +219,7 @@ def test_no_task_or_an_unknown_option_in_the_address(open_screen):
     assert not at.error and at.segmented_control(key="correlations_method").value == "srcc"
     at.multiselect(key="correlations_tasks").set_value([])
     settled(at)
-    assert [line.value for line in at.info] == ["Choose at least one task and one number of solved examples."]
+    assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
 
 
 # the parts without a browser: frames, sentences and charts

@@ -71,12 +71,12 @@ def words_of(at):
 
 def test_what_is_missing_is_measured_drawn_and_kept(open_screen, tiny_opt, store):
     at = open_screen()
-    assert "Heads: importance is there for 0 of 2." in words_of(at) and not drawn_tables(at)
-    assert at.button(key="measure importance heads").label == "Measure the 2 that are missing"
+    assert "Heads: 0 of 2 measured" in words_of(at) and not drawn_tables(at)
+    assert at.button(key="measure importance heads").label == "Measure 2 missing scores"
     measure(at, "heads", "ffns")
     for page in (at, open_screen()):  # and a new session finds what is stored
-        assert "Heads: importance is there for 2 of 2." in words_of(page)
-        assert "FFNs: importance is there for 2 of 2." in words_of(page)
+        assert "Heads: 2 of 2 measured" in words_of(page)
+        assert "FFNs: 2 of 2 measured" in words_of(page)
         assert not [button for button in page.button if button.label.startswith("Measure")]
         found = drawn_tables(page)
         for place, name in enumerate(NAMES):
@@ -130,7 +130,7 @@ def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp
     assert "copa" in line and "row 1" in line and "\n" not in line
     assert drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES), "the others are drawn"
     label = at.button(key="measure importance heads").label
-    assert label == "Measure the 1 that are missing", "once the file is corrected; what that takes is not known"
+    assert label == "Measure 1 missing score", "once the file is corrected; what that takes is not known"
 
 
 def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path):
@@ -145,10 +145,10 @@ def test_no_task_at_all_is_asked_for(open_screen):
     at = open_screen()
     at.multiselect(key="importance_tasks").set_value([])
     settled(at)
-    assert [info.value for info in at.info] == ["Choose at least one task and one number of solved examples."]
+    assert [info.value for info in at.info] == ["Choose at least one task and one number of examples."]
     at.multiselect(key="importance_tasks").set_value(["demo_copy"])
     settled(at)
-    assert "Heads: importance is there for 0 of 1." in words_of(at)
+    assert "Heads: 0 of 1 measured" in words_of(at)
 
 
 def test_a_model_with_one_layer(open_screen, tmp_path):

@@ -105,14 +105,14 @@ def test_the_program_finds_the_accuracies_of_a_sweep(open_screen):
 
 
 def test_the_program_finds_the_importance_of_heads(open_screen):
-    at = open_screen("importance", ["Measure the 1"])
+    at = open_screen("importance", ["Measure 1 "])
     frame = at.dataframe[0].value
     best = said_by_the_program(at).strip().rpartition(": ")[2].split(", ")
     assert [each.split()[0] for each in best] == frame["Head"].head(5).to_list()
 
 
 def test_the_program_finds_how_much_rankings_agree(open_screen):
-    at = open_screen("correlations", ["Measure the"])
+    at = open_screen("correlations", ["Measure "])
     [matrix] = [frame for frame in frames_of(at)[0].values() if "value" in frame]
     shown = matrix.set_index(["a", "b"])["value"]["demo_copy", "demo_walk"]
     said = said_by_the_program(at)
