@@ -5,15 +5,13 @@
 `words`: a request as the words of a shell command, and as a program
 `output`: what results are written as
 `accuracy`: `Evaluate`, `CheckPublished`
-`scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`
+`scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`, `CompareCriteria`
 `texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`
 `heads`: `ReportHead`, `IdealizeHeads`
-`perplexity`: `MeasurePerplexity`
 `studies`: `Correlate`, `Sweep`
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `forecast`: `ForecastStudy`
-`pruned`: `ExportModel`, `MeasureSpeed`
-`criteria`: `CompareCriteria`
+`pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
 `training`: `TrainModel`, `MeasureTrajectory`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
 `doctor`: `Diagnose`
@@ -23,14 +21,12 @@
 from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
 from engine.requests.base import Result as Result
-from engine.requests.criteria import CompareCriteria
 from engine.requests.doctor import Diagnose
 from engine.requests.forecast import ForecastStudy
 from engine.requests.heads import IdealizeHeads, ReportHead
-from engine.requests.perplexity import MeasurePerplexity
 from engine.requests.plans import WorkOnPlan
-from engine.requests.pruned import ExportModel, MeasureSpeed
-from engine.requests.scores import ScoreImportance, ScoreInduction, ScoreLayers
+from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
+from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
 from engine.requests.store import ListModels, ListTasks, ManageStore
 from engine.requests.studies import Correlate, Sweep
 from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLosses
