@@ -79,11 +79,18 @@ def n_parameters(shapes: Iterable[tuple[str, tuple[int, ...]]], tied: bool) -> i
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A model's `name` and `config` (as in config.json); `source` says in words where that was found."""
+    """A model's `name` and `config` (as in config.json); `source` says in words where that was found. `largest_bytes`
+    are what the largest tensor takes as it is stored, in the type `stored_as`; 0 where that is not known yet."""
 
     name: str
     config: Mapping[str, Any]
     source: str = ""
+    largest_bytes: int = 0
+    stored_as: str = ""
+
+    def loading_bytes(self, precision: str) -> int:
+        """Bytes that a load in that precision holds for a moment next to the weights: a tensor as it was stored."""
+        return 0 if self.stored_as == {"fp32": "float32"}.get(precision, "bfloat16") else self.largest_bytes
 
     @cached_property
     def shape(self) -> ModelShape:

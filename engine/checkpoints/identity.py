@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ PRECISIONS = ("int8", "bf16", "fp32")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "tokenizer_config.json",
                    "special_tokens_map.json", "added_tokens.json")  # fmt: skip
 TOKENIZER_SETS = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("tokenizer.model",))
-READ_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,7 @@ class Identity:
     @cached_property
     def model_config(self) -> ModelConfig:
         """Its config with shape and parts."""
-        return ModelConfig(self.name, self.config)
-
-    def loading_bytes(self, precision: str) -> int:
-        """Bytes that a load in that precision holds for a moment next to the weights: a tensor as it was stored."""
-        return 0 if self.stored_as == {"fp32": "float32"}.get(precision, "bfloat16") else self.largest_bytes
+        return ModelConfig(self.name, self.config, "", self.largest_bytes, self.stored_as)
 
     def weight_bytes(self, precision: str) -> int:
         """Bytes of the weights in memory in that precision."""
@@ -144,11 +139,8 @@ def file_digest(file: Path, store: Store | None) -> bytes:
 @lru_cache(maxsize=1000)
 def _content_digest(file: Path, *stamp: int) -> bytes:
     """The digest; `stamp` is what changes with the content."""
-    digest = hashlib.blake2b(digest_size=16)
     with file.open("rb") as handle:
-        while block := handle.read(READ_BYTES):
-            digest.update(block)
-    return digest.digest()
+        return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=16)).digest()
 
 
 def _adds_bos(folder: Path) -> bool:

@@ -79,7 +79,6 @@ class Exported:
     n_params, n_bytes: parameters and bytes of weights, before and after
     checked: comparison of its logits with the masked model's
     judged: its accuracy, if measured
-    says: notes for the card
     """
 
     folder: Path
@@ -93,7 +92,6 @@ class Exported:
     n_bytes: tuple[int, int]
     checked: Checked
     judged: Judged | None = None
-    says: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
         """Returns JSON fields."""
@@ -103,7 +101,7 @@ class Exported:
             "licence": self.licence or None, "command": self.command, "parameters": params,
             "parameters_before": params_before, "bytes": n_bytes, "bytes_before": bytes_before,
             "largest_logit_difference": self.checked.difference, "checked": asdict(self.checked),
-            "accuracy": None if self.judged is None else self.judged.fields(), "notes": list(self.says),
+            "accuracy": None if self.judged is None else self.judged.fields(), "notes": [],  # of earlier versions
             "headroom": headroom_version(),
         }  # fmt: skip
 
@@ -181,7 +179,6 @@ def card(identity: Identity, made: Exported) -> str:
         "## How it was made", "", "```sh", made.command, "```", "",
         f"Loaded in {checked.precision}, its logits differ from those of the masked model by at most "
         f"{checked.difference:.3g} on {checked.n_tokens} tokens of text (largest logit: {checked.largest:.3g}).",
-        *("" if not made.says else ["", *(f"- {line}" for line in made.says)]),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

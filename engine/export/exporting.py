@@ -105,7 +105,7 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
             before = sum(file.stat().st_size for file in weight_files(identity.folder))
             made = Exported(folder, asked.form, asked.fill, asked.mask.text(), asked.command, identity.name,
                             licence_of(identity).get("license", ""), (identity.n_params, plan.n_params),
-                            (before, folder_bytes(aside)), checked, judged, plan.says)  # fmt: skip
+                            (before, folder_bytes(aside)), checked, judged)  # fmt: skip
             write_card(aside, identity, made)
     yield Progress(total, total, made)
 
@@ -195,8 +195,7 @@ def _judged_filled(
 def reference_model(session: Session, target: Target) -> Loaded:
     """Loads the base model in fp32, or in bf16 if fp32 does not fit. The session's model is unloaded first."""
     session.models.unload()
-    about, loading = target.identity.model_config, target.identity.loading_bytes
-    fits = [each for each in ("fp32", "bf16") if memory_estimate(about, each, loading).fits]
+    fits = [each for each in ("fp32", "bf16") if memory_estimate(target.identity.model_config, each).fits]
     precision = fits[0] if fits else "bf16"  # if neither fits, loading raises the error
     return load(replace(target.spec, precision=precision), session.store)
 

@@ -136,7 +136,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     progress("reading the model's files")
     identity = identify(spec, store)
     clear_leftovers(folder)
-    placing = plan_placement(identity.model_config, spec.precision, identity.loading_bytes, folder)
+    placing = plan_placement(identity.model_config, spec.precision, folder)
     progress("importing torch and transformers")
     _set_up_libraries(identity)
     set_threads(identity.n_params, tuning(store))
@@ -269,7 +269,7 @@ class Models:
         del held
         self._free(beside_alone=True)
         identity = identify(spec, self._store)
-        return memory_estimate(identity.model_config, spec.precision, identity.loading_bytes).fits
+        return memory_estimate(identity.model_config, spec.precision).fits
 
     def _free(self, beside_alone: bool = False) -> None:
         if (self.beside if beside_alone else self.beside or self.loaded) is None:

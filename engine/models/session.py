@@ -117,7 +117,7 @@ class Session:
         folder = aside_folder(self.store)
         is_known = asked_places() is not None or self.models.loaded is None
         if placing is None and identity is not None and is_known and (asks_gpus or device_class() == "cpu"):
-            placing = plan_placement(identity.model_config, spec.precision, identity.loading_bytes, folder)
+            placing = plan_placement(identity.model_config, spec.precision, folder)
         return "" if placing is None or placing.is_whole else placing.with_cost(known_rates(self.store, folder))
 
 

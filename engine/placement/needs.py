@@ -2,7 +2,7 @@
 for the largest passes of a study.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -75,17 +75,9 @@ class MemoryEstimate:
         return self.needed_bytes <= self.free_bytes
 
 
-def no_loading_bytes(precision: str) -> int:
-    """0: of a checkpoint whose tensors are not known yet."""
-    return 0
-
-
-def load_needs(
-    model: ModelConfig, precision: str, loading_bytes: Callable[[str], int] = no_loading_bytes, device: str = ""
-) -> Needs:
-    """What loading a model and running it under masks needs. `loading_bytes` are, by precision, the bytes held next to
-    the weights while they are loaded (`Identity.loading_bytes`); `device` is this computer's unless given."""
-    running = {"workspace": WORKSPACE_BYTES, "loading": loading_bytes(precision)}
+def load_needs(model: ModelConfig, precision: str, device: str = "") -> Needs:
+    """What loading a model and running it under masks needs; `device` is this computer's unless given."""
+    running = {"workspace": WORKSPACE_BYTES, "loading": model.loading_bytes(precision)}
     if (device or device_class()) == CPU:
         running = {"libraries": LIBRARY_BYTES} | running
     parts = model.parts
@@ -104,12 +96,10 @@ def sliced_bytes(model: ModelConfig, precision: str) -> int:
     return heads * {"int8": 1, "bf16": 2, "fp32": 4}[precision] // 2
 
 
-def memory_estimate(
-    model: ModelConfig, precision: str, loading_bytes: Callable[[str], int] = no_loading_bytes
-) -> MemoryEstimate:
+def memory_estimate(model: ModelConfig, precision: str) -> MemoryEstimate:
     """What `load_needs` says, against the free memory of the GPUs, or without one against main memory with all that
     this process will hold by then, the libraries included."""
-    needed, free = {each: load_needs(model, each, loading_bytes).total for each in PRECISIONS}, free_bytes()
+    needed, free = {each: load_needs(model, each).total for each in PRECISIONS}, free_bytes()
     return MemoryEstimate(needed[precision], free, device_class(), _smaller(needed, precision, free))
 
 
@@ -127,7 +117,7 @@ def _smaller(needed: Mapping[str, int], precision: str, free: int) -> str:
         if needed[choice] <= free and needed[choice] < needed[precision]:
             return f"{choice} needs {in_gb(needed[choice])} and would fit"
     opts = {size: ModelConfig(REPO + size, opt_config(size)) for size in LAYERS_HEADS_WIDTH}
-    fitting = [size for size, model in opts.items() if load_needs(model, "int8", device=CPU).total <= free]
+    fitting = [size for size, model in opts.items() if load_needs(model, "int8", CPU).total <= free]
     return f"{REPO}{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
 
 
@@ -139,7 +129,7 @@ def in_gb(n_bytes: int) -> str:
 def study_needs(model: ModelConfig, precision: str, device: str, n_tokens: int) -> Needs:
     """What a study needs on a "cpu" or "cuda" device: loading, then passes over `n_tokens` at once, as long as the
     longest row may be, some of which keep what gradients need."""
-    needs = load_needs(model, precision, lambda each: _loading_bytes(model, each), device)
+    needs = load_needs(_as_stored(model), precision, device)
     on_cpu = device == CPU
     workspace = [WORKSPACE_BYTES, workspace_bytes(model, precision, n_tokens)]
     if precision == "int8":
@@ -179,14 +169,11 @@ def gradient_bytes(model: ModelConfig) -> int:
     return 2 * 2 * shape.d_model * max(shape.d_mlp, model.d_heads)
 
 
-def _loading_bytes(model: ModelConfig, precision: str) -> int:
-    """The largest tensor as it is stored, if that is in another type: it is held next to the weights for a moment."""
-    stored = model.config.get("dtype") or model.config.get("torch_dtype") or "float16"
-    if stored == ("float32" if precision == "fp32" else "bfloat16"):
-        return 0
-    shape = model.shape
+def _as_stored(model: ModelConfig) -> ModelConfig:
+    """The model with its largest tensor as the config says that it is stored."""
+    stored, shape = str(model.config.get("dtype") or model.config.get("torch_dtype") or "float16"), model.shape
     largest = max(shape.n_vocab * model.d_embedding, shape.d_model * max(shape.d_mlp, model.d_heads))
-    return largest * STORED_BYTES.get(str(stored), 2)
+    return replace(model, largest_bytes=largest * STORED_BYTES.get(stored, 2), stored_as=stored)
 
 
 def _size(precision: str) -> int:

@@ -87,7 +87,7 @@ def _most_in_memory(session: Session, plan: Plan, here: Here) -> int:
     needed = [1]
     for setting in (here.setting(group) for group in plan.groups):
         identity = session.target(setting.spec, setting.bos).identity
-        needed.append(load_needs(identity.model_config, setting.spec.precision, identity.loading_bytes).total)
+        needed.append(load_needs(identity.model_config, setting.spec.precision).total)
     return max(1, free_bytes() // max(needed))
 
 

@@ -92,7 +92,7 @@ class ExportModel(PrunedModel):
         lines = [f"{made.folder}: {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned, form {made.form}",
                  f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB",
                  f"largest logit difference from the masked model: {made.checked.difference:.3g} on "
-                 f"{made.checked.n_tokens} tokens, {made.checked.precision}", *made.says]  # fmt: skip
+                 f"{made.checked.n_tokens} tokens, {made.checked.precision}"]  # fmt: skip
         if made.judged is not None:
             fields = made.judged.fields()
             each = [f"{name} {fields[name]['acc']:.4f}" for name in ("full", "pruned", "mean_filled") if name in fields]

@@ -91,7 +91,7 @@ def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     from engine.placement import devices, needs
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
-    free = needs.load_needs(identity.model_config, "bf16", identity.loading_bytes).total
+    free = needs.load_needs(identity.model_config, "bf16").total
     for module in (needs, devices):
         monkeypatch.setattr(module, "free_bytes", lambda: free)
     monkeypatch.setattr(devices, "free_on_disk", lambda folder: 0)

@@ -240,7 +240,7 @@ def test_memory_on_this_computer_is_what_a_load_is_refused_by(tiny_opt, session)
     """Next to what gradients keep, and however questions are batched."""
     identity = target_in(session, tiny_opt, "int8").identity
     model = config_in(tiny_opt)
-    of_load = load_needs(model, "int8", identity.loading_bytes, CPU)
+    of_load = load_needs(identity.model_config, "int8", CPU)
     study = study_needs(model, "int8", CPU, 256)
     assert study.running == of_load.running and study.ends == of_load.ends
     assert study.total - model.shape.n_layers * study.layer["gradients"] == of_load.total

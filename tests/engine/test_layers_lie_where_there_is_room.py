@@ -71,7 +71,7 @@ def machine(monkeypatch):
 
 
 def where(identity, precision, tmp_path):
-    return plan_placement(identity.model_config, precision, identity.loading_bytes, tmp_path)
+    return plan_placement(identity.model_config, precision, tmp_path)
 
 
 def logits(loaded):
@@ -131,7 +131,7 @@ def test_a_model_that_fits_lies_on_one_device(large, machine, tmp_path):
 
 @pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
 def test_what_is_too_large_for_memory_goes_on_disk(precision, large, machine, tmp_path):
-    needed = load_needs(large.model_config, precision, large.loading_bytes)
+    needed = load_needs(large.model_config, precision)
     machine(cpu=needed.total * 3 // 4, disk=GB * 400)
     found = where(large, precision, tmp_path)
     n = found.layers.count("cpu")

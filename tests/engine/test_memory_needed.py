@@ -137,8 +137,8 @@ def test_parameters_and_bytes_are_those_that_transformers_has(name, dtype, with_
     for precision, size in (("fp32", 4), ("bf16", 2)):
         assert identity.weight_bytes(precision) == size * n_params
     held_as = model.get_input_embeddings().weight.numel() * {"F16": 2, "F32": 4}[dtype]
-    assert identity.largest_bytes >= held_as and identity.loading_bytes("int8") == identity.largest_bytes
-    assert identity.loading_bytes("fp32") == (0 if dtype == "F32" else identity.largest_bytes)
+    assert identity.largest_bytes >= held_as and identity.model_config.loading_bytes("int8") == identity.largest_bytes
+    assert identity.model_config.loading_bytes("fp32") == (0 if dtype == "F32" else identity.largest_bytes)
     linear = [each for each in model.modules() if isinstance(each, (torch.nn.Linear, Conv1D))]
     quantised = sum(each.weight.numel() for each in linear if each is not model.get_output_embeddings())
     layers = [each for each in linear if each is not model.get_output_embeddings()]
