@@ -1,8 +1,8 @@
 """Requests as data: one frozen dataclass for each command.
 
-`fields`: the fields of requests: their help, bounds, choices and names
+`fields`: the fields of requests: their help, bounds, choices and names; a request as the words of a shell command, and
+as a program
 `base`: what all requests have in common, and the fields that several share
-`words`: a request as the words of a shell command, and as a program
 `output`: what results are written as
 `accuracy`: `Evaluate`, `CheckPublished`
 `scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`, `CompareCriteria`
@@ -22,6 +22,8 @@ from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
 from engine.requests.base import Result as Result
 from engine.requests.doctor import Diagnose
+from engine.requests.fields import argv as argv
+from engine.requests.fields import program as program
 from engine.requests.forecast import ForecastStudy
 from engine.requests.heads import IdealizeHeads, ReportHead
 from engine.requests.plans import WorkOnPlan
@@ -31,8 +33,6 @@ from engine.requests.store import ListModels, ListTasks, ManageStore
 from engine.requests.studies import Correlate, Sweep
 from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLosses
 from engine.requests.training import MeasureTrajectory, TrainModel
-from engine.requests.words import argv as argv
-from engine.requests.words import program as program
 
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,

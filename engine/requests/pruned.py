@@ -18,10 +18,9 @@ from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.requests import MAX_SHOTS, TaskSpec
 from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, WithPruning, mask_of, selected, task_named
-from engine.requests.fields import choice, flag, number, path, string
+from engine.requests.fields import argv, choice, flag, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.requests.texts import built_in, read_text
-from engine.requests.words import argv
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 

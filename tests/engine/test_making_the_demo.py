@@ -12,9 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 from engine import demo
 from engine.demo.making import corpus, recipe, runs
 from engine.demo.making.corpus import BEGINNING, build_tokenizer
-from engine.demo.making.network import EmbeddedModel
 from engine.demo.making.recipe import DemoRecipe, Stage
-from engine.demo.making.runs import EMBEDDED
+from engine.demo.making.runs import EMBEDDED, EmbeddedModel
 from engine.errors import HeadroomError
 from engine.models.masks import Mask
 from engine.progress import final
