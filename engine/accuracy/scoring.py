@@ -12,7 +12,7 @@ from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_p
 from engine.architecture.family import smears_keys
 from engine.models.loading import Loaded
 from engine.models.slicing import Sliced, applied
-from engine.placement.pass_memory import CACHED_POSITIONS, READ_POSITIONS
+from engine.placement.needs import CACHED_POSITIONS, READ_POSITIONS
 from engine.progress import may_stop
 from engine.questions.encoding import Encoded, Row, pack
 

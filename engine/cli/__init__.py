@@ -1,8 +1,7 @@
 """Command line: parses a request, runs it, delivers the result.
 
 `options`: the parser, made from the fields of requests
-`downloads`: a hub model that is not here, fetched once a person has agreed
-`output`: progress, lines, one JSON object, or a file
+`output`: progress, lines, one JSON object, or a file; a hub model that is not here, fetched once a person has agreed
 
 Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. With --json exactly one JSON object goes
 to standard output; progress and messages always go to standard error.
@@ -17,9 +16,8 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, NoReturn
 
-from engine.cli.downloads import fetch
 from engine.cli.options import Parser, request_of
-from engine.cli.output import deliver, report_to_terminal
+from engine.cli.output import deliver, fetch, report_to_terminal
 from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth

@@ -17,12 +17,22 @@ from engine.checkpoints.hub_internals import blobs_of
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import REPO
 from engine.errors import HeadroomError
-from engine.export.verifying import Checked
 from engine.statistics import paired
 
 CARD_BYTES = 65_536  # read of a card for its header
 CARDS = ("README.md", "MODEL_CARD.md")
 LICENCE = re.compile(r"^(license|license_name|license_link):[ \t]*(\S.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The largest difference of a logit between the exported and the masked model on `n_tokens` tokens, and the largest
+    logit; both models in `precision`."""
+
+    difference: float
+    largest: float
+    n_tokens: int
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,6 @@ class Exported:
     n_params, n_bytes: parameters and bytes of weights, before and after
     checked: comparison of its logits with the masked model's
     judged: its accuracy, if measured
-    says: notes for the card
     """
 
     folder: Path
@@ -83,7 +92,6 @@ class Exported:
     n_bytes: tuple[int, int]
     checked: Checked
     judged: Judged | None = None
-    says: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
         """Returns JSON fields."""
@@ -93,7 +101,7 @@ class Exported:
             "licence": self.licence or None, "command": self.command, "parameters": params,
             "parameters_before": params_before, "bytes": n_bytes, "bytes_before": bytes_before,
             "largest_logit_difference": self.checked.difference, "checked": asdict(self.checked),
-            "accuracy": None if self.judged is None else self.judged.fields(), "notes": list(self.says),
+            "accuracy": None if self.judged is None else self.judged.fields(), "notes": [],  # of earlier versions
             "headroom": headroom_version(),
         }  # fmt: skip
 
@@ -173,7 +181,6 @@ def card(identity: Identity, made: Exported) -> str:
         f"Headroom loaded this folder in {checked.precision} and compared its logits with those of the masked model "
         f"on a text of {checked.n_tokens} tokens. They differ by at most {checked.difference:.3g} (largest logit: "
         f"{checked.largest:.3g}).",
-        *("" if not made.says else ["", *(f"- {line}" for line in made.says)]),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

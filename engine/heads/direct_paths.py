@@ -20,7 +20,7 @@ from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
 from engine.models.weights import folded, norm_scale, normed, norms_behind, output_bias, output_weights, unembedding
-from engine.placement.offload import onloaded
+from engine.placement.accelerate_internals import onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor

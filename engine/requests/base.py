@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from cache import open_store
-from engine.errors import UsageError
+from engine.checkpoints.names import with_revision
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings import permille
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking, orders_of
@@ -171,7 +171,7 @@ class OfModel(Request):
     @property
     def spec(self) -> LoadSpec:
         """Which model, as the engine names it."""
-        return LoadSpec(self.model, self.precision, self.int8_threshold, self.revision)
+        return LoadSpec(with_revision(self.model, self.revision), self.precision, self.int8_threshold)
 
     def target(self, session: Session) -> Target:
         """The model, its precision and its beginning token."""
@@ -240,7 +240,7 @@ class WithPruning(Request):
     order: str = choice(
         "importance",
         OF_ONE_TASK,
-        ("pruning order: a criterion, whose lowest scores are pruned first, or another rule (default: importance)"),
+        "pruning order: a criterion, whose lowest scores are pruned first, or another rule (default: importance)",
         aliases=("--ranking",),
     )
     prune_layers: str = string("0", "percentage of whole layers to drop, first in --layer-order first (default: 0)")
@@ -262,18 +262,6 @@ class WithPruning(Request):
         heads, ffns, layers = map(permille, (self.prune_heads, self.prune_ffns, self.prune_layers))
         ranking = Ranking(self.order, self.seed, self.order_questions, layers_by=self.layer_order)
         return Pruning(task, ranking, heads, ffns, parse_edits(self.mask, target.shape), layers)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrunedModel(WithPruning, WithData, OfModel):
-    """A model and its pruning, by the order of a task if one is named."""
-
-    def mask_in(self, run: RequestRun, target: Target, task: TaskSpec | None) -> Mask:
-        """The mask of the levels and the typed one. UsageError: levels without a task."""
-        pruning = self.pruning(task or TaskSpec(""), target)
-        if pruning.by_level and task is None:
-            raise UsageError("--prune-heads, --prune-ffns and --prune-layers need an order; name its task with --task")
-        return mask_of(run, target, pruning, self.data_dir)
 
 
 def mask_of(run: RequestRun, target: Target, pruning: Pruning, data_dir: str | None) -> Mask:

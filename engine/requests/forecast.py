@@ -8,8 +8,7 @@ from engine.checkpoints.config_lookup import read_model_config
 from engine.checkpoints.names import with_revision
 from engine.errors import UsageError
 from engine.models.loading import PRECISIONS, LoadSpec
-from engine.placement.free_memory import main_memory_bytes
-from engine.placement.hardware import GPUS, Machine, machine_of
+from engine.placement.devices import GPUS, Machine, machine_of, main_memory_bytes
 from engine.progress import in_time
 from engine.questions.requests import MAX_SHOTS
 from engine.requests.base import MOST, RequestRun, Result, training_questions
@@ -49,7 +48,7 @@ class ForecastStudy(NamesTasks):
     memory: float | None = number(
         None,
         (0, MOST_GB),
-        ("gigabytes of main memory for layers that do not fit on the GPUs (default: the free memory of this machine)"),
+        "gigabytes of main memory for layers that do not fit on the GPUs (default: the free memory of this machine)",
         float,
     )
     workers: int | None = number(

@@ -34,7 +34,7 @@ class ReportHead(WithData, OfModel):
     head: str = string(MISSING, "the head, such as L1H0", is_position=True)
     tasks: str | None = string(
         None,
-        ("comma-separated tasks on which to evaluate the model without the head and to rank the head (default: none)"),
+        "comma-separated tasks on which to evaluate the model without the head and to rank the head (default: none)",
     )
     shots: int = number(5, (0, MAX_SHOTS), "number of examples in the prompt (default: 5)")
     limit: int = number(100, (1, MOST), "number of questions per task, as a stratified sample (default: 100)")

@@ -40,7 +40,7 @@ class WorkOnPlan(WithData):
     lease: int = number(
         120,
         (1, LONGEST_LEASE_S),
-        ("number of seconds without a heartbeat after which another worker may take over a cell (default: 120)"),
+        "number of seconds without a heartbeat after which another worker may take over a cell (default: 120)",
     )
     retry: bool = flag("retry cells that failed before")
     model: str | None = string(None, "where the model is on this machine (default: as in the plan)")
@@ -97,28 +97,16 @@ class WorkOnPlan(WithData):
 
     def _taken(self, run: RequestRun, claims: "Claims") -> Any:
         """What this worker has done, once no cell is left."""
-        from engine.plans.cells import Cell
-        from engine.plans.measuring import Here, in_line, measured, other_fields
-        from engine.plans.sharing import share, trouble_teller
-        from engine.plans.worker import Outcome, work
+        from engine.plans.measuring import Here, in_line, measure_all, other_fields
 
-        session, report = run.session, run.report
-        here, n = Here(self.model, self.data_dir), len(self.cells.cells)
-        if others := other_fields(session, self.cells, here):
-            say(in_line(others))
-        tell = trouble_teller(session.store, say)
+        session, here, n = run.session, Here(self.model, self.data_dir), len(self.cells.cells)
+        if others := in_line(other_fields(session, self.cells, here)):
+            say(others)
 
-        def measure(cell: Cell, n_settled: int) -> Outcome:
-            report(n_settled, n, str(cell), None)
-            found = measured(session, self.cells, cell, here, lambda message: report(n_settled, n, message, None))
-            tell()
-            return found
+        def hear(n_settled: int, message: str) -> None:
+            run.report(n_settled, n, message, None)
 
-        tell()
-        tally = work(self.cells, claims, measure)
-        share(session.store)
-        tell()
-        return tally
+        return measure_all(session, self.cells, claims, here, hear, say)
 
     def _taken_on_ray(self, run: RequestRun, claims: "Claims", asked: "RayOptions") -> tuple[Any, str, dict[str, int]]:
         """What the actors have done, once no cell is left; who they are, in words; how many, as fields."""

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
-from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO
+from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO
 from engine.checkpoints.hub_internals import held_revisions
 from engine.checkpoints.identity import PRECISIONS
 from engine.errors import HeadroomError, UsageError

@@ -73,9 +73,7 @@ class OfManyTasks(NamesTasks, OfModel):
 
     order_questions: int = training_questions()
     aggregate: str = choice(
-        "scores",
-        AGGREGATES,
-        ("how to aggregate tasks: by the mean of their scores or of their ranks (default: scores)"),
+        "scores", AGGREGATES, "how to aggregate tasks: by the mean of their scores or of their ranks (default: scores)"
     )
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
@@ -139,7 +137,7 @@ class Sweep(OfManyTasks):
     order: str = choice(
         "own",
         OF_MANY_TASKS,
-        ("pruning order: own (each task's own importance; default), another criterion, or another rule"),
+        "pruning order: own (each task's own importance; default), another criterion, or another rule",
         aliases=("--by",),
     )
     source_task: str = string("", "task whose importance is used with --order task", aliases=("--of",))
@@ -149,9 +147,7 @@ class Sweep(OfManyTasks):
     seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
     limit: int = number(48, (1, MOST), "number of questions per task (default: 48)")
     preset: str | None = choice(
-        None,
-        ("paper",),
-        ("measure the paper's whole study, and write tables, figures and a report to the folder --out"),
+        None, ("paper",), "measure the paper's whole study, and write tables, figures and a report to the folder --out"
     )
     out: str | None = path(
         None, "output file: .csv or .parquet; with --preset, an output folder", is_alternative=True, is_output=True

@@ -39,7 +39,7 @@ class OfTexts(WithData, OfModel):
     passage: str | None = string(None, "title of an included passage")
     from_task: str | None = string(
         None,
-        ("use the training questions of this task with their answers, concatenated, as the text"),
+        "use the training questions of this task with their answers, concatenated, as the text",
         aliases=("--solved",),
     )
     texts: int | None = number(
@@ -148,7 +148,7 @@ class AttributeHeads(ScoredTexts):
     fill: str = choice("zero", FILLS, "what replaces the output of an ablated head (default: zero)")
     second_mask: str | None = string(
         None,
-        ("second mask; the loss change between --mask and this mask is also attributed to heads"),
+        "second mask; the loss change between --mask and this mask is also attributed to heads",
         aliases=("--before-and-after",),
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens used with --second-mask (default: 0)")

@@ -84,7 +84,7 @@ class TrainModel(Request):
     positions: str | None = choice(
         None,
         POSITIONS,
-        ("position encoding: rotary (default), or shortformer (added to queries and keys only, as in Olsson et al.)"),
+        "position encoding: rotary (default), or shortformer (added to queries and keys only, as in Olsson et al.)",
     )
     vocabulary: int | None = number(
         None, (FEWEST_VOCABULARY, 65536), _help("vocabulary size of the byte-level BPE tokenizer", "n_vocab")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cache import Store
+from cache.typed_json import Positive
 from engine.composed import every
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import aggregate, agreement, as_published, n_top, passes, random_order
@@ -43,8 +44,8 @@ class StudySettings:
     spec: LoadSpec
     bos: bool | None = None
     data_dir: str | None = None
-    n_questions: int | None = None
-    n_ranking: int | None = None
+    n_questions: Positive | None = None
+    n_ranking: Positive | None = None
     heads_by: str = "heads"
     ffns_by: str = "ffns"
     aggregate: str = "scores"

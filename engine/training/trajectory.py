@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from cache.typed_json import InvalidFile, Plain, convert, decode_json
-from engine.checkpoints.names import models_of
-from engine.checkpoints.runs import run_of
+from engine.checkpoints.names import models_of, run_of
 from engine.errors import HeadroomError, UsageError
 from engine.pieces import is_sound
 from engine.records import Record, pack_json

@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cache import open_store
-from engine.architecture.model_config import ModelConfig
-from engine.architecture.opt_sizes import opt_config
+from engine.architecture.model_config import ModelConfig, opt_config
 from engine.checkpoints.config_lookup import read_model_config
 from engine.models.loading import Loaded, LoadSpec
 from engine.models.masks import parse_mask
 from engine.models.session import Session, Target
-from engine.placement.hardware import Device
-from engine.placement.pass_memory import study_needs
+from engine.placement.devices import Device
+from engine.placement.needs import study_needs
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.timing import observed_timings
-from engine.timing.scaled_timings import scaled_timing
+from engine.timing.observed_timings import scaled_timing
 from engine.timing.workload import characters, gradient_characters
 from tests.benchmarks.measure import alone, in_turn, opt_125m, peak_bytes, processor_flags, task_data
 from tests.engine.fixtures import held_bytes

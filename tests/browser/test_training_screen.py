@@ -5,7 +5,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from engine.checkpoints.runs import RECIPE
+from engine.checkpoints.names import RECIPE
 from engine.training.trajectory import encode
 from pages.ui.training.runs import RECORD
 from tests import synthetic_runs

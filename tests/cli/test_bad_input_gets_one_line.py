@@ -88,13 +88,13 @@ def test_model_too_large(cli, questions, tiny_opt, tmp_path):
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     from engine.errors import HeadroomError
     from engine.models import loading
-    from engine.placement import free_memory, needs
+    from engine.placement import devices, needs
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
-    free = needs.load_needs(identity.model_config, "bf16", identity.loading_bytes).total
-    for module in (needs, free_memory):
+    free = needs.load_needs(identity.model_config, "bf16").total
+    for module in (needs, devices):
         monkeypatch.setattr(module, "free_bytes", lambda: free)
-    monkeypatch.setattr(free_memory, "free_on_disk", lambda folder: 0)
+    monkeypatch.setattr(devices, "free_on_disk", lambda folder: 0)
     with pytest.raises(HeadroomError, match="bf16 needs .* and would fit"):
         loading.load(loading.LoadSpec(str(tiny_opt), "fp32"))
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from cache import Store, exchange, shared
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from cache.shared import framed, name_of
 from tests.cli.conftest import refused
 from tests.store.sharing import blob, key

@@ -110,7 +110,7 @@ def brought(monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "load", load)
     rooms = {"gpu0": 10**12, "cpu": 10**12, "disk": 10**12}
     monkeypatch.setattr("engine.placement.placement.free_memory", lambda folder: rooms)
-    monkeypatch.setattr("engine.export.verifying.load", load)
+    monkeypatch.setattr("engine.export.exporting.load", load)
 
 
 def assert_same(found, expected, off=0.0):

@@ -13,7 +13,7 @@ from engine.kernels.kernel_choice import processor
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.timing import observed_timings as rates
-from engine.timing.scaled_timings import operations_a_token
+from engine.timing.observed_timings import operations_a_token
 from engine.timing.workload import all_characters
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S, REPOSITORY

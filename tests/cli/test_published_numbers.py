@@ -141,14 +141,14 @@ def test_the_table_of_the_app_is_what_was_published():
     assert len(keys) == len(rows) == 1348
     arc = published_value(LoadSpec("facebook/opt-125m"), TaskSpec("arc_easy"), bos=True)
     assert arc is not None and not arc.bos and arc.value == 0.43519 and arc.n == pytest.approx(2376, rel=0.002)
-    assert published_value(LoadSpec("facebook/opt-125m", revision="main"), TaskSpec("arc_easy"), True) == arc
+    assert published_value(LoadSpec("facebook/opt-125m@main"), TaskSpec("arc_easy"), True) == arc
     for other in (LoadSpec("opt-125m"), LoadSpec("/models/facebook/opt-125m"), LoadSpec("facebook/opt-125m", "fp32"),
-                  LoadSpec("facebook/opt-125m", revision="refs/pr/1")):  # fmt: skip
+                  LoadSpec("facebook/opt-125m@refs/pr/1")):  # fmt: skip
         same = other.model == "facebook/opt-125m"
         assert (published_value(other, TaskSpec("arc_easy"), True) is not None) == same
     assert published_value(LoadSpec("facebook/opt-125m"), TaskSpec("arc_easy", split="train"), True) is None
     five = TaskSpec("arc_easy", 5)
-    pythia = LoadSpec("EleutherAI/pythia-70m", revision="step143000")
+    pythia = LoadSpec("EleutherAI/pythia-70m@step143000")
     assert published_value(pythia, five, False) is not None
     assert published_value(pythia, replace(five, same_examples=True), False) is None
     assert TABLE.read_text().startswith("#") and len(published_for(LoadSpec("facebook/opt-66b"))) == 11

@@ -106,7 +106,7 @@ def test_a_program_leaves_out_how_results_leave_the_command_line():
 
 
 def test_an_installed_program_imports_from_the_package(monkeypatch):
-    monkeypatch.setattr("engine.requests.words.__name__", "headroom.engine.requests.words")
+    monkeypatch.setattr("engine.requests.fields.__name__", "headroom.engine.requests.fields")
     assert program([ScoreInduction()]).startswith("from headroom.engine.requests import ScoreInduction\n")
 
 

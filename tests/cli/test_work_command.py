@@ -14,7 +14,7 @@ from cache.shared import travels
 from engine.__main__ import main
 from engine.accuracy import evaluation
 from engine.models.loading import LoadSpec
-from engine.plans import measuring, sharing
+from engine.plans import measuring, worker
 from engine.plans.cells import read_plan, written
 from engine.plans.claims import Claims
 from engine.plans.planning import planned
@@ -249,7 +249,7 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
     monkeypatch.setenv("HEADROOM_SHARED", str(tmp_path / "shared"))
     monkeypatch.setattr(behind, "RETRY_S", 0.01)
     monkeypatch.setattr(behind, "CHECK_S", -1)
-    monkeypatch.setattr(sharing, "SHARES_S", 0.3)
+    monkeypatch.setattr(worker, "SHARES_S", 0.3)
     real, n_cells, waits = measuring.sweep, [], []
 
     def moved(*arguments):
@@ -270,8 +270,10 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
         time.sleep(seconds)
 
     monkeypatch.setattr(measuring, "sweep", real)
-    monkeypatch.setattr(sharing, "SHARES_S", HANG_S)
-    monkeypatch.setattr(sharing, "time", SimpleNamespace(monotonic=time.monotonic, sleep=back))
+    monkeypatch.setattr(worker, "SHARES_S", HANG_S)
+    monkeypatch.setattr(
+        worker, "time", SimpleNamespace(monotonic=time.monotonic, perf_counter=time.perf_counter, sleep=back)
+    )
     shutil.rmtree(tmp_path / "claims")
     (tmp_path / "store").rename(tmp_path / "gone")
     code, out, _ = cli("work", plan, *where, "--json")

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from engine.__main__ import main
 from engine.errors import HeadroomError, NotHere
 from engine.files import lock_folder

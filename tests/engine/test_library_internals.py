@@ -338,10 +338,10 @@ def hook_of_a_module(tmp_path, monkeypatch):
 
     linear = torch.nn.Linear(2, 3)
     weight = linear.weight.detach().clone()
-    assert not accelerate_internals.is_hooked(linear)
+    assert not accelerate_internals.is_offloaded(linear)
     accelerate.cpu_offload(torch.nn.Sequential(linear), execution_device=torch.device("cpu"))
-    assert accelerate_internals.is_hooked(linear) and linear.weight.device.type == "meta"
-    with accelerate_internals.onloaded_module(linear):
+    assert accelerate_internals.is_offloaded(linear) and linear.weight.device.type == "meta"
+    with accelerate_internals.onloaded(linear):
         assert torch.equal(linear.weight, weight)
     assert linear.weight.device.type == "meta"
 

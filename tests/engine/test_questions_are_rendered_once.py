@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cache import Store, exchange
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from engine.questions import requests as module
 from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, questions_in, select
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, task_info

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cache import Store, behind, shared
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from cache.shared import SharedFolder, name_of
 from tests.conftest import HANG_S
 from tests.store.sharing import blob, key

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from cache import CorruptEntry, Store
-from cache.addresses import shared_folder
 from cache.exchange import missing_there, verify_shared
+from cache.remote import shared_folder
 from cache.shared import framed, name_of, travels, unframed
 from tests.conftest import HANG_S, REPOSITORY
 from tests.store.sharing import blob, is_whole, key, lines_until_killed

@@ -11,7 +11,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.components.v2 import component
 
-from engine.checkpoints.runs import is_run
+from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError
 from engine.jobs import Job, Jobs
 from engine.training.folders import Run, open_run, runs_in
