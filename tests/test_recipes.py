@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import engine.cli
-from engine.architecture.families import FAMILIES
+from engine.architecture.families import FAMILIES, NAMES
 from engine.architecture.family import supported_families
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.architecture.model_config import ModelConfig
@@ -42,6 +42,7 @@ from tests.test_imports_go_one_way import FLOORS, REPOSITORY
 
 NEW = "made_up"  # an item that nobody has added anywhere
 NUMBERS = {16: "sixteen", 17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
+NOT_FAMILIES = {"__init__", "definition"}
 WITHOUT_MODEL = {"training"}  # the screens that do not measure the sidebar's model
 
 
@@ -113,6 +114,13 @@ TASK = [
 # a model family
 
 
+FOLDER = REPOSITORY / "engine" / "architecture" / "families"
+
+
+def has_module(kind: str) -> bool:
+    return (FOLDER / f"{kind}.py").exists() and FAMILIES[kind].tiny != {}
+
+
 def is_stock(kind: str) -> bool:
     """Whether users meet it by its name; an item that is new is to be missed."""
     return kind not in FAMILIES or FAMILIES[kind].is_stock
@@ -123,7 +131,8 @@ def is_named(kind: str, words: str) -> bool:
 
 
 FAMILY = [
-    Place("engine.architecture.families.FAMILIES", lambda kind: kind in FAMILIES and FAMILIES[kind].tiny),
+    Place("engine/architecture/families/", has_module),
+    Place("engine.architecture.families.NAMES", lambda kind: kind in NAMES),
     Place("README.md", lambda kind: is_named(kind, text("README.md")), is_stock),
 ]
 
@@ -256,7 +265,7 @@ def branch_of(name: str) -> str:
 
 RECIPES = {
     "A task of lm-evaluation-harness": (list(HARNESS_TASKS), TASK),
-    "A model family": (sorted(FAMILIES), FAMILY),
+    "A model family": (sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in NOT_FAMILIES), FAMILY),
     "A screen": (sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py")), SCREEN),
     "An option of the command line": (list(fields()), OPTION),
     "A criterion": (list(CRITERIA), CRITERION),
@@ -303,9 +312,9 @@ def test_an_option_is_taken_shown_and_told_once_its_field_is_there(monkeypatch):
     assert request_of(engine.cli.parser().parse_args(argv(request))) == request
     assert "Evaluated(task='demo_copy', made_up=3)" in program([request])
     page = write_command_line.page(engine.cli.parser())
-    assert "| `--made-up MADE_UP` | how many are made up (2) |" in page
+    assert "| `--made-up N` | how many are made up (2) |" in page
     assert set(page.splitlines()) - set(text("docs/command-line.md").splitlines()) == {
-        "| `--made-up MADE_UP` | how many are made up (2) |"
+        "| `--made-up N` | how many are made up (2) |"
     }
 
 

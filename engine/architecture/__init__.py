@@ -1,6 +1,6 @@
 """Model families: modules, parameters and shapes, from config.json.
 
-`families`: where heads and FFNs live in each supported family
+`families`: where heads and FFNs live in each family, a module each
 `family`: a model's family and shape, and which fields of its config.json are used
 `layer_tensors`: which tensor is what of a layer, and where a head lies in it
 `model_config`: what a config.json says of a model: its shape, its parts and their parameters; and the sizes of OPT

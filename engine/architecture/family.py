@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from cache.typed_json import InvalidFile, convert
-from engine.architecture.families import ABOUT, COMMON, FAMILIES, Family
+from engine.architecture.families import FAMILIES
+from engine.architecture.families.definition import ABOUT, COMMON, Family
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.architecture.families import FAMILIES, Family
+from engine.architecture.families import FAMILIES
+from engine.architecture.families.definition import Family
 from engine.shapes import ModelShape
 
 LISTS = sorted({family.layers.rpartition(".")[2] for family in FAMILIES.values()})  # what files call the layers

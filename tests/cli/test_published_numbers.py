@@ -180,7 +180,7 @@ def test_a_table_that_cannot_be_read_is_told_by_its_row(cell, value, words, tmp_
 
 
 def test_bad_requests_get_one_line(cli, tiny_opt, table, tmp_path):
-    refused(cli("check", "--model", tiny_opt), 2, "no number of", "facebook/opt-125m", "--as")
+    refused(cli("check", "--model", tiny_opt), 2, "no number of", "facebook/opt-125m", "--hub-id")
     refused(cli("check", "--model", "facebook/opt-125m", "--tasks", "piqa,boolq"), 2, "'boolq'", "arc_easy")
     refused(cli("check", "--model", "facebook/opt-125m", "--shots", "5"), 2, "at 5 shots")
     refused(cli("check", "--model", "facebook/opt-125m", "--bos", "--tasks", "piqa"), 2, "--bos")

@@ -1,0 +1,21 @@
+"""One module for each supported model family.
+
+What Headroom knows of a family is one `Family` value, and NAMES is the one list of them.
+
+`definition`: what a Family says
+`opt`: OPT
+`llama`: Llama, and models of its shape
+`headroom_small`: small models trained here that no class of transformers is
+`gpt2`: GPT-2
+`gpt_neox`: GPT-NeoX and Pythia
+`mistral`: Mistral
+`qwen2`: Qwen2 and Qwen2.5
+"""
+
+from importlib import import_module
+
+from engine.architecture.families.definition import Family
+
+# each is a module here, and what a config.json says as its `model_type`
+NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "gpt2", "gpt_neox")
+FAMILIES: dict[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}

@@ -1,0 +1,108 @@
+"""What a family of models is: where its heads and FFNs live, and what its config.json says. Names alone, no model code.
+
+A head is reached at the *input* of the attention output projection (there the heads still lie side by side), an FFN at
+the output of the last module of its branch, before the residual sum. That is all that pruning and scoring need.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, Literal
+
+# fields of a config.json that say where a model comes from
+ABOUT = frozenset({"model_type", "architectures", "transformers_version", "license", "_name_or_path",
+                   "headroom_alphabet"})  # fmt: skip
+COMMON = ABOUT | {
+    "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id", "tokenizer_class", "tie_word_embeddings", "dtype",
+    "torch_dtype", "use_cache", "attention_dropout", "initializer_range", "hidden_size", "num_hidden_layers",
+    "num_attention_heads", "max_position_embeddings",
+}  # fmt: skip
+ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_parameters", "rope_scaling", "rope_theta",
+                    "partial_rotary_factor"})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One architecture. Paths of modules go from the model (`layers`, `norm`) or else from a layer."""
+
+    name: str  # as its authors write it
+
+    # modules
+    layers: str  # the list of layers
+    attention_out: str  # the attention output projection
+    qkv: tuple[str, ...]  # inside the attention module: three projections, or one that holds all three
+    qkv_layout: Literal["apart", "joined", "by head"] = "apart"  # how one holds them: one after the other, or by head
+    ffn_out: str  # the last module of the FFN's branch
+    ffn_in: str = ""  # the first, where the FFN is not a module by itself
+    ffn_read: tuple[str, ...]  # its matrices that read the residual stream; two: the first is a gate
+    ffn_write: str  # its matrix that writes into the stream
+    attention_norm: str
+    ffn_norm: str
+    norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
+    norm: str  # the last norm of the model
+    token_embedding: str  # the last part of its name, as of the next two
+    position_embedding: str = ""  # of learned positions
+    old_unembedding: str = ""  # another name than lm_head in published files
+
+    # config.json
+    fields: frozenset[str]  # the fields that are used in addition to COMMON
+    own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # usual name -> its name
+    n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
+    is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
+    has_biases: bool = True  # of norms and projections, unless these two fields say otherwise of projections
+    attention_biases: str = ""
+    ffn_biases: str = ""
+    has_qkv_biases: bool = False  # queries, keys and values have biases where the other projections have none
+    biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
+    states_head_width: bool = False  # head_dim may differ from width / heads
+    heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
+    window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
+    adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
+    is_stock: bool = True  # transformers has a class for it
+
+    tiny: Mapping[str, Mapping[str, Any]] = field(hash=False)  # for tests: name -> fields of its config.json
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether FFNs have a third matrix, a gate."""
+        return len(self.ffn_read) > 1
+
+    @property
+    def attention(self) -> str:
+        """The attention module, from a layer."""
+        return self.attention_out.rpartition(".")[0]
+
+    def own_name(self, usual: str) -> str:
+        """This family's own name of a field that most call `usual`."""
+        return self.own_names.get(usual, usual)
+
+    def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
+        """(attention output projection, FFN output module) of every layer, in layer order."""
+        at_attention, at_ffn = attrgetter(self.attention_out), attrgetter(self.ffn_out)
+        return [(at_attention(layer), at_ffn(layer)) for layer in self.layer_list(model)]
+
+    def ffn_writers(self, model: Any) -> list[Any]:
+        """The module of every layer whose matrix writes an FFN's inner activations into the residual stream."""
+        at_matrix = attrgetter(self.ffn_write)
+        return [at_matrix(layer) for layer in self.layer_list(model)]
+
+    def layer_list(self, model: Any) -> list[Any]:
+        """The transformer blocks, in order."""
+        return list(attrgetter(self.layers)(model))
+
+    def attention_modules(self, model: Any) -> list[Any]:
+        """The attention module of every layer: what holds the output projection and returns the pattern second."""
+        at_attention = attrgetter(self.attention)
+        return [at_attention(layer) for layer in self.layer_list(model)]
+
+    def final_norm(self, model: Any) -> Any:
+        """The norm in front of the unembedding; None in OPT-350m, which has none."""
+        return attrgetter(self.norm)(model)
+
+    def norms_come_behind(self, model: Any) -> bool:
+        """Whether the residual stream itself is normed, behind attention and FFN, as in OPT-350m."""
+        return bool(self.norms_behind) and not model.config.do_layer_norm_before
+
+    def projection(self, model: Any, name: str) -> Any:
+        """`project_in` or `project_out` between d_model and the embeddings' width, in OPT-350m alone; else None."""
+        return getattr(attrgetter(self.layers.rpartition(".")[0])(model), name, None)

@@ -1,0 +1,26 @@
+"""GPT-2: queries, keys and values from one matrix, and matrices that hold (inputs, outputs)."""
+
+from engine.architecture.families.definition import Family
+
+FAMILY = Family(
+    name="GPT-2",
+    layers="transformer.h",
+    attention_out="attn.c_proj",
+    qkv=("c_attn",),
+    qkv_layout="joined",
+    ffn_out="mlp",
+    ffn_read=("mlp.c_fc",),
+    ffn_write="mlp.c_proj",
+    attention_norm="ln_1",
+    ffn_norm="ln_2",
+    norm="transformer.ln_f",
+    token_embedding="wte",
+    position_embedding="wpe",
+    fields=frozenset({"n_embd", "n_layer", "n_head", "n_positions", "n_inner", "activation_function", "resid_pdrop",
+                      "embd_pdrop", "attn_pdrop", "layer_norm_epsilon", "scale_attn_weights",
+                      "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"}),
+    own_names={"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+               "intermediate_size": "n_inner", "max_position_embeddings": "n_positions"},
+    is_tied=True,
+    tiny={"gpt2": {"n_inner": None}},
+)  # fmt: skip

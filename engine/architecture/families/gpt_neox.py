@@ -1,0 +1,23 @@
+"""GPT-NeoX and Pythia: queries, keys and values from one matrix, head by head."""
+
+from engine.architecture.families.definition import ROTARY, Family
+
+FAMILY = Family(
+    name="GPT-NeoX",
+    layers="gpt_neox.layers",
+    attention_out="attention.dense",
+    qkv=("query_key_value",),
+    qkv_layout="by head",
+    ffn_out="mlp",
+    ffn_read=("mlp.dense_h_to_4h",),
+    ffn_write="mlp.dense_4h_to_h",
+    attention_norm="input_layernorm",
+    ffn_norm="post_attention_layernorm",
+    norm="gpt_neox.final_layer_norm",
+    token_embedding="embed_in",
+    old_unembedding="embed_out",
+    fields=ROTARY | {"attention_bias", "layer_norm_eps", "hidden_dropout", "use_parallel_residual", "rotary_pct",
+                     "rotary_emb_base"},
+    attention_biases="attention_bias",
+    tiny={"gpt_neox": {}},
+)  # fmt: skip

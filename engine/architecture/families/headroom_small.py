@@ -1,0 +1,14 @@
+"""Small models trained here: Llama but for smeared keys or shortformer positions (`architecture.modeling_headroom`)."""
+
+from dataclasses import replace
+
+from engine.architecture.families import llama
+
+FAMILY = replace(
+    llama.FAMILY,
+    name="Headroom small",
+    fields=llama.FAMILY.fields | {"smeared", "positions"},
+    is_stock=False,
+    biased_type="",
+    tiny={"small": {"smeared": True, "attention_bias": True}},
+)

@@ -1,0 +1,25 @@
+"""Llama, from which families of its shape take what they share."""
+
+from engine.architecture.families.definition import ROTARY, Family
+
+FAMILY = Family(
+    name="Llama",
+    layers="model.layers",
+    attention_out="self_attn.o_proj",
+    qkv=("q_proj", "k_proj", "v_proj"),
+    ffn_out="mlp",
+    ffn_read=("mlp.gate_proj", "mlp.up_proj"),
+    ffn_write="mlp.down_proj",
+    attention_norm="input_layernorm",
+    ffn_norm="post_attention_layernorm",
+    norm="model.norm",
+    token_embedding="embed_tokens",
+    fields=ROTARY | {"num_key_value_heads", "rms_norm_eps", "attention_bias", "mlp_bias", "pretraining_tp"},
+    has_biases=False,
+    attention_biases="attention_bias",
+    ffn_biases="mlp_bias",
+    biased_type="llama",
+    states_head_width=True,
+    heads_divide_width=True,
+    tiny={"llama": {"num_key_value_heads": 2}},
+)

@@ -1,0 +1,32 @@
+"""OPT. Its 350m has narrow embeddings that are projected, and norms behind attention and FFN."""
+
+from engine.architecture.families.definition import Family
+
+FAMILY = Family(
+    name="OPT",
+    layers="model.decoder.layers",
+    attention_out="self_attn.out_proj",
+    qkv=("q_proj", "k_proj", "v_proj"),
+    ffn_in="fc1",
+    ffn_out="fc2",
+    ffn_read=("fc1",),
+    ffn_write="fc2",
+    attention_norm="self_attn_layer_norm",
+    ffn_norm="final_layer_norm",
+    norms_behind=("self_attn_layer_norm", "final_layer_norm"),
+    norm="model.decoder.final_layer_norm",
+    token_embedding="embed_tokens",
+    position_embedding="embed_positions",
+    fields=frozenset({"ffn_dim", "word_embed_proj_dim", "do_layer_norm_before", "_remove_final_layer_norm", "dropout",
+                      "activation_function", "layerdrop", "init_std", "enable_bias",
+                      "layer_norm_elementwise_affine"}),
+    own_names={"intermediate_size": "ffn_dim", "initializer_range": "init_std"},
+    n_extra_positions=2,
+    is_tied=True,
+    attention_biases="enable_bias",
+    ffn_biases="enable_bias",
+    adds_bos=True,
+    tiny={"opt": {"word_embed_proj_dim": 32},
+          "opt-350m": {"word_embed_proj_dim": 16, "do_layer_norm_before": False},
+          "opt-untied": {"word_embed_proj_dim": 32, "tie_word_embeddings": False, "vocab_size": 600}},
+)  # fmt: skip
