@@ -123,7 +123,15 @@ def tiny_opt(tmp_path_factory):
     return make_tiny_opt(tmp_path_factory.mktemp("tiny_opt"))
 
 
-def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: int = 32, seed: int = 0) -> Path:
+@pytest.fixture(scope="session")
+def wide_opt(tmp_path_factory):
+    """Folder of such a model with a window of 512 tokens."""
+    return make_tiny_opt(tmp_path_factory.mktemp("wide_opt"), n_ctx=512, seed=3)
+
+
+def make_tiny_opt(
+    folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: int = 32, n_ctx: int = 256, seed: int = 0
+) -> Path:
     """The folder, filled as `save_pretrained` fills one."""
     import torch
     from tokenizers import ByteLevelBPETokenizer
@@ -149,7 +157,7 @@ def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: in
         ffn_dim=2 * d_model,
         num_hidden_layers=n_layers,
         num_attention_heads=n_heads,
-        max_position_embeddings=256,
+        max_position_embeddings=n_ctx,
         init_std=0.3,  # the default is so small that every choice would score alike
         bos_token_id=2,
         eos_token_id=2,
