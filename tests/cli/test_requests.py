@@ -141,13 +141,12 @@ def test_what_cannot_be_is_refused_without_a_store_too():
         ScoreInduction(bos=True).run(Session(None))  # pyright: ignore[reportArgumentType]
 
 
-def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, tmp_path):
+def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, told, tmp_path):
     record = demo.runs_folder() / "smeared.safetensors"
     found = decode(record.read_bytes())
-    code, out, _ = cli("trajectory", record, "--out", tmp_path / "run.csv", "--json")
-    told = json.loads(out)
-    assert code == 0 and told["cached"] and told["steps"] == found.steps.tolist()
-    assert told["loss"] == pytest.approx(found.loss.tolist())
+    read = told("trajectory", record, "--out", tmp_path / "run.csv")
+    assert read["cached"] and read["steps"] == found.steps.tolist()
+    assert read["loss"] == pytest.approx(found.loss.tolist())
     table = pd.read_csv(tmp_path / "run.csv")
     assert table.query("quantity == 'loss'")["value"].to_numpy() == pytest.approx(found.loss)
     refused(cli("trajectory", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
@@ -177,9 +176,3 @@ def test_an_earlier_name_of_an_option_is_taken_and_not_told(capsys):
     assert "--texts is 12; choose 1 to 9" in capsys.readouterr().err
     assert "--texts" not in whole.format_help() and "--called" not in whole.format_help()
     assert argv(_Made(n_texts=3, name="y")) == ["made", "--n-texts", "3", "--known-as", "y"]
-
-
-def test_errors_stay_one_line(cli):
-    refused(cli("evaluate", "--task", "demo_copy", "--shots", "99"), 2, "--shots is 99; choose 0 to")
-    refused(cli("sweep", "--preset", "whole"), 2, "'whole' is unknown; choose one of paper")
-    refused(cli("train", "--out", "x", "--period", "a-b"), 2, "--period is 'a-b'; write two whole numbers like 8-64")

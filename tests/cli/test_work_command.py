@@ -92,6 +92,18 @@ def values(folder):
     return found
 
 
+def before_cells(monkeypatch, **happens):
+    """Has this happen before a worker measures its nth cell: `at_5=...`."""
+    taken, real = [], measuring.sweep
+
+    def sweep_later(*arguments):
+        taken.append(arguments)
+        happens.get(f"at_{len(taken)}", lambda: None)()
+        return real(*arguments)
+
+    monkeypatch.setattr(measuring, "sweep", sweep_later)
+
+
 def test_the_plan_has_every_mask_once_and_what_it_needs(plan, place):
     found = read_plan(plan)
     scores = [cell for cell in found.cells if cell.scores]
@@ -118,21 +130,15 @@ def test_the_plan_has_every_mask_once_and_what_it_needs(plan, place):
 def test_results_are_those_of_a_sweep_without_a_plan_though_a_worker_was_stopped(
     cli, plan, place, sweeps, local, monkeypatch
 ):
-    taken, real = [], measuring.sweep
+    def stop():
+        raise KeyboardInterrupt
 
-    def stopped(*arguments):
-        taken.append(arguments)
-        if len(taken) == 5:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(measuring, "sweep", stopped)
+    before_cells(monkeypatch, at_5=stop)
     where = ("--cache", place / "worked")
     code, out, lines = cli("work", plan, *where)
     assert code == 130 and out == "" and "resumes from there" in lines[-1]
     found = json.loads(cli("work", plan, "--status", "--json")[1])
     assert found["done"] == 4 + 4 and found["workers"][0]["state"] == "ended", "four scores, four accuracies"
-    monkeypatch.setattr(measuring, "sweep", real)
     code, out, _ = cli("work", plan, *where, "--json")
     told = json.loads(out)
     assert code == 0 and told["done"] == told["cells"] and not told["failed"]
@@ -222,17 +228,8 @@ def test_a_worker_that_cannot_share_says_so_when_that_changes_and_goes_on(cli, p
     monkeypatch.setenv("HEADROOM_SHARED", str(tmp_path / "shared"))
     monkeypatch.setattr(behind, "RETRY_S", 0)
     monkeypatch.setattr(behind, "CHECK_S", -1)
-    real, n_cells = measuring.sweep, []
-
-    def moved(*arguments):
-        n_cells.append(arguments)
-        if len(n_cells) == 2:
-            os.rename(tmp_path / "shared", tmp_path / "away")
-        if len(n_cells) == 6:
-            os.rename(tmp_path / "away", tmp_path / "shared")
-        return real(*arguments)
-
-    monkeypatch.setattr(measuring, "sweep", moved)
+    there, away = tmp_path / "shared", tmp_path / "away"
+    before_cells(monkeypatch, at_2=lambda: os.rename(there, away), at_6=lambda: os.rename(away, there))
     code, out, lines = cli("work", plan, "--cache", tmp_path / "store", "--claims", tmp_path / "claims", "--json")
     told = json.loads(out)
     assert code == 0 and told["done"] == told["cells"] and not told["failed"]
@@ -250,15 +247,8 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
     monkeypatch.setattr(behind, "RETRY_S", 0.01)
     monkeypatch.setattr(behind, "CHECK_S", -1)
     monkeypatch.setattr(sharing, "SHARES_S", 0.3)
-    real, n_cells, waits = measuring.sweep, [], []
-
-    def moved(*arguments):
-        n_cells.append(arguments)
-        if len(n_cells) == 3:
-            os.rename(tmp_path / "shared", tmp_path / "away")
-        return real(*arguments)
-
-    monkeypatch.setattr(measuring, "sweep", moved)
+    waits = []
+    before_cells(monkeypatch, at_3=lambda: os.rename(tmp_path / "shared", tmp_path / "away"))
     where = ("--cache", tmp_path / "store", "--claims", tmp_path / "claims")
     code, out, lines = cli("work", plan, *where)
     assert code == 1 and out == "" and any("results of this worker are only in its own store" in each for each in lines)
@@ -269,7 +259,6 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
             os.rename(tmp_path / "away", tmp_path / "shared")
         time.sleep(seconds)
 
-    monkeypatch.setattr(measuring, "sweep", real)
     monkeypatch.setattr(sharing, "SHARES_S", HANG_S)
     monkeypatch.setattr(sharing, "time", SimpleNamespace(monotonic=time.monotonic, sleep=back))
     shutil.rmtree(tmp_path / "claims")

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import threading
 from functools import cache
 from itertools import count
 
@@ -16,10 +17,13 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from engine.jobs import Job
+from engine.progress import Progress
 from pages.ui.controls import many_tasks
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
 from tests.conftest import HANG_S, REPOSITORY
+from tests.engine.fixtures import while_measured
 
 WAIT_S = HANG_S
 N = 20
@@ -37,11 +41,15 @@ def packages_are_scanned_once():
 @pytest.fixture
 def questions(tmp_path):
     """A user's own task file."""
+    return boats(tmp_path / "boats.jsonl", N)
+
+
+def boats(file, n):
+    """A file of n questions, and the same for training."""
     rows = [
         {"context": f"He counted {i} boats. How many?", "choices": [f" {i + k} boats" for k in range(3)], "gold": i % 3}
-        for i in range(N)
+        for i in range(n)
     ]  # fmt: skip
-    file = tmp_path / "boats.jsonl"
     for each in (file, file.with_suffix(".train.jsonl")):
         each.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
@@ -94,6 +102,44 @@ def only_tasks(monkeypatch):
         monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in names])
 
     return only_tasks
+
+
+class Gate:
+    """What holds the worker until it is let through: in a job of its own, or in a measurement."""
+
+    def __init__(self):
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def wait(self):
+        self.reached.set()
+        assert self.go_on.wait(WAIT_S)
+
+    def job(self):
+        self.wait()
+        yield Progress(1, 1)
+
+    def occupy(self, slot="gate", priority=0):
+        """Keeps the worker busy from now on."""
+        runtime.jobs().put(slot, Job("gate", self.job, priority))
+        assert self.reached.wait(WAIT_S)
+
+    def held(self, wanted, first=None):
+        """The measurement, held at its beginning, or after a step: `first`, or what it gives of its own ones."""
+
+        def steps(own):
+            if first is not None:
+                yield first(own) if callable(first) else first
+            self.wait()
+            return (yield from own)
+
+        return while_measured(wanted, steps)
+
+
+@pytest.fixture
+def gate(open_app):
+    gate = Gate()
+    yield gate
+    gate.go_on.set()
 
 
 def page_hash(screen):

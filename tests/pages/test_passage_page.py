@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import threading
 from dataclasses import replace
 from functools import partial
 
@@ -10,10 +9,8 @@ import numpy as np
 import pytest
 
 from engine.demo import passages
-from engine.jobs import Job
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
-from engine.progress import Progress
 from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.figures.token_text import component_data
@@ -139,25 +136,16 @@ def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen,
     assert not any("pieces" in data for data in components(other))
 
 
-def test_the_colours_before_stay_while_b_is_measured(open_screen):
+def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
     at = open_screen(passage_heads="25")
-    old, in_hand, go_on = shown(at), threading.Event(), threading.Event()
-
-    def gate():
-        in_hand.set()
-        assert go_on.wait(WAIT_S)
-        yield Progress(1, 1)
-
-    try:
-        runtime.jobs().put("gate", Job("gate", gate))
-        assert in_hand.wait(WAIT_S)
-        slide(at, "passage_heads", 75).run()
-        data = shown(at)
-        assert data["loss"] == old["loss"] and "levels before" in data["note"]
-        assert data["text_key"] == old["text_key"], "the text must not be set anew"
-        assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
-    finally:
-        go_on.set()
+    old = shown(at)
+    gate.occupy()
+    slide(at, "passage_heads", 75).run()
+    data = shown(at)
+    assert data["loss"] == old["loss"] and "levels before" in data["note"]
+    assert data["text_key"] == old["text_key"], "the text must not be set anew"
+    assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
+    gate.go_on.set()
     settled(at)
     assert shown(at)["loss"]["a"] == old["loss"]["a"] and shown(at)["loss"]["b"] != old["loss"]["b"]
     assert "6 of 8 heads" in summary(at)
