@@ -38,7 +38,7 @@ MEAN_HELP = (
     "alike."
 )
 ORDER_HELP = "Similarity: tasks that agree stand side by side (average linkage on 1 − SRCC)."
-SCALES = {"own": "what is there", "whole": "−1 to 1"}
+SCALES = {"own": "fit data", "whole": "−1 to 1"}
 SCALE_HELP = (
     "What is there: from the lowest to the highest value of two tasks, in each matrix; with negative ones the same way "
     "up and down. What lies beyond has the last colour. Or always the whole way."
@@ -65,7 +65,7 @@ method = one_of(controls_at, "Coefficient", METHODS, "correlations_method", METH
 named = {each: f"mean of {each}" for each in AGGREGATES}
 how = one_of(controls_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
 ordered = one_of(controls_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
-scale = one_of(controls_at, "Colours", SCALES, "correlations_scale", SCALE_HELP)
+scale = one_of(controls_at, "Color range", SCALES, "correlations_scale", SCALE_HELP)
 
 target = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)

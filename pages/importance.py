@@ -73,7 +73,7 @@ setup = chosen()
 tasks = choose_tasks("importance", st.container(), setup, FEW_COUNTS, few=True)
 what_at, scale_at, mean_at, front_at = st.columns([30, 19, 17, 17])
 what = one_of(what_at, "Head score", SHORT, "importance_what", WHAT_HELP)
-scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)
+scale = one_of(scale_at, "Color range", SCALES, "importance_scale", SCALE_HELP)
 how = one_of(mean_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
 labels = {in_words(task): task for task in tasks}
 help = "Its gradients are compared with the oracle below."

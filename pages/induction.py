@@ -95,7 +95,7 @@ with scatter_at:
         "where this model's heads fall apart into two groups (Otsu 1979), at a prefix matching of "
         f"{INDUCTION_FROM} or more."
     )
-    st.subheader("Who does both", help=help)
+    st.subheader("Induction heads: matching × copying", help=help)
     drawn = charts.induction_scatter(frame, corner(frame))
     chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
     st.caption(corner_in_words(frame))

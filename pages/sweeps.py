@@ -25,8 +25,9 @@ from pages.ui.sweeps.sections import draw_section
 require_frame("pages/sweeps.py")
 HELP = (
     "Heads, FFNs: each task pruned by its own importance. Heads and FFNs: every pair of levels. Transfer: each task "
-    "pruned by each other's ranking. Unseen tasks: pruned by a ranking without them. Scored anew: importance is "
-    "measured again before each step. Compare criteria: the highlighted task pruned by several rankings, and at random."
+    "pruned by each other's ranking. Unseen tasks: pruned by a ranking without them. Rescored after each step: "
+    "importance is measured again before each step. Compare criteria: the highlighted task pruned by several rankings, "
+    "and at random."
 )
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
 
@@ -67,7 +68,7 @@ def draw() -> None:
     if not work.line() and missing:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
     if found.rows and missing:
-        st.caption(f"{len(found.rows):,} of {len(points):,} accuracies are there.")
+        st.caption(f"{len(found.rows):,} of {len(points):,} measured")
     show_failed(found.failed)
     draw_section(section, found.rows, front, permille, published, sheet)
     mark("sweep", "missing" if missing else "measured", section=section, known=len(found.rows))

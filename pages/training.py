@@ -39,7 +39,7 @@ sheet.tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)
 draw_made(choice.runs)
 if not presenting():  # a slide shows one screen, and these sections are below it
-    label, icon = "Train one now: charts that grow", ":material/model_training:"
+    label, icon = "Train a tiny model live", ":material/model_training:"
     folded(label, "training_live", partial(draw_live, choice.folder), icon)
     sections.more_heads(view, sheet)
     sections.losses(view, sheet)

@@ -36,7 +36,7 @@ PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a study 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Which questions: task name (or a `.jsonl` file), number of solved examples in front, split, few-shot seed.
+    """Which questions: task name (or a `.jsonl` file), number of examples in the prompt, split, few-shot seed.
 
     The harness draws other examples for each question. With `same_examples` all questions have those that it draws for
     the first: not its numbers, but scored several times as fast.
@@ -56,11 +56,11 @@ class TaskSpec:
 
 
 class TooFewRows(HeadroomError):
-    """There are fewer rows than solved examples; `details` says how many of each, as TooFewExamples."""
+    """There are fewer rows than examples; `details` says how many of each, as TooFewExamples."""
 
     def __init__(self, task: TaskSpec, n_rows: int) -> None:
         super().__init__(
-            f"task {task.name}: too few rows for {task.shots} solved examples in front of each question: there are "
+            f"task {task.name}: too few rows for {task.shots} examples in front of each question: there are "
             f"{n_rows}, and none is its own example; add rows, or take fewer examples"
         )
         self.details = TooFewExamples(n_rows, task.shots)
@@ -68,7 +68,7 @@ class TooFewRows(HeadroomError):
 
 @dataclass(frozen=True)
 class TooFewExamples:
-    """How many rows there are, and how many solved examples were to stand in front of each question."""
+    """How many rows there are, and how many examples were to stand in front of each question."""
 
     n_rows: int
     shots: int

@@ -128,7 +128,7 @@ class CheckPublished(WithData, OfModel):
         judged = [each for each in found if each.verdict != "range only"]
         n_agree = sum(each.verdict == "agrees" for each in judged)
         agree, n = n_agree == len(judged), len(judged)
-        what = f"{n_agree} of {n} agree" if n else "nothing can be judged: other solved examples were drawn"
+        what = f"{n_agree} of {n} agree" if n else "nothing can be judged: other examples were drawn"
         fields = {"model": spec.model, "known_as": self.known_as, "precision": spec.precision, "agree": agree,
                   "rows": [_compared_fields(each) for each in found]}  # fmt: skip
         lines = [_HEAD, *map(_compared_line, found), f"{spec.model} in {spec.precision}: {what}"]

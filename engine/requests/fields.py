@@ -1,6 +1,6 @@
 """The fields of requests: what each is called on the command line, what it says, and which values it takes.
 
-A field of a request is written `shots: int = number(0, (0, 32), "solved examples (0)")`, its default first (MISSING: it
+A field of a request is written `shots: int = number(0, (0, 32), "examples (0)")`, its default first (MISSING: it
 has to be given). Its `Option` is in the field's metadata: the parser, the documentation and the shown commands are made
 from it.
 """

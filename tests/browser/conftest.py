@@ -173,7 +173,7 @@ def click_in_chart(page, mark):
 
 
 def open_study(page, address, screen, *names):
-    """Opens a screen about many tasks and chooses these tasks alone, at 0 solved examples."""
+    """Opens a screen about many tasks and chooses these tasks alone, at 0 shots."""
     page.goto(f"{address}/{screen}?precision=fp32")
     page.get_by_role("button", name="5", exact=True).wait_for()
     for count in ("5", "1"):

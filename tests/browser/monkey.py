@@ -13,7 +13,7 @@ OTHERS = ("Importance", "Induction", "Attention", "Correlations", "Sweeps")
 KEYS = ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End")
 NUMBERS = {"Questions": (1, 8, 16, 24, 40), "Most texts": (1, 2, 3), "Seed": (0, 1, 2)}
 MASKS = ("", "L0H1", "F1", "L1H*", "L0H0-2 F0", "L1H0 L1H3", "F0-1", "L99H0", "nonsense", "<b>F1</b>")
-BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Look again|Prune the induction|Prune these|Pattern labels)")
+BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Retry|Prune the induction|Prune these|Pattern labels)")
 PATIENCE_MS = 4000  # what is not there to be clicked by then is left alone
 LONG_MS = 1000 * HANG_S
 
@@ -96,7 +96,7 @@ def set_number(page, rng, models, words):
 
 
 def set_mask(page, rng, models, words):
-    field = any_of(rng, page.get_by_role("textbox", name=re.compile("^(Prune also|A lacks)$")))
+    field = any_of(rng, page.get_by_role("textbox", name=re.compile("^(Prune these as well|A lacks)$")))
     words.append(mask := rng.choice(MASKS))
     field.fill(mask)
     field.press("Enter")

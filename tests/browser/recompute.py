@@ -141,21 +141,23 @@ def by_level(controls: dict[str, Any], instead: dict[str, str]) -> list[str]:
     words = ["--prune-heads", heads, "--prune-ffns", ffns]
     if layers != "0":
         words += ["--prune-layers", layers, "--layers-by", controls.get("Layers by", "influence")]
-    return [*words, "--order", controls["Who goes first"], "--order-questions", "64"]
+    return [*words, "--order", controls["Pruning order"], "--order-questions", "64"]
 
 
 def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Prune screen: its command belongs to its controls, its figures to its command. Parts that are unfolded show
     commands of their own above it."""
-    controls, shots = seen["controls"], seen["controls"]["Solved examples"]
+    controls, shots = seen["controls"], seen["controls"]["Examples in the prompt"]
     command = shlex.split(next(line for line in seen["commands"] if line.split()[1:2] == ["evaluate"]))
     stopped = re.search(r"Stopped after ([\d,]+) of", seen["text"])  # at the width that was chosen
     limit = stopped[1].replace(",", "") if stopped else controls["Questions"]
     words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", limit]
-    words += ["--sample", "stratified"] + (["--same-examples"] if controls["Same for all"] and shots != "0" else [])
+    words += ["--sample", "stratified"] + (
+        ["--same-examples"] if controls["Same examples for every question"] and shots != "0" else []
+    )
     full = words[1:]
     words += by_level(controls, {})
-    words += ["--mask", controls["Prune also"]] if controls["Prune also"] else []
+    words += ["--mask", controls["Prune these as well"]] if controls["Prune these as well"] else []
     found.same("command of the Prune screen", request(command), request(words))
     store, result = oracle.new_store(), []
     for arguments in (full, command[1:]):
@@ -172,8 +174,8 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     counts = re.search(r"([\d,]+) of ([\d,]+) heads, ([\d,]+) of ([\d,]+) FFNs pruned", text)
     found.same("heads pruned", counts[1], f"{after['heads_pruned']:,}")
     found.same("FFNs pruned", counts[3], f"{after['ffns_pruned']:,}")
-    if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+) % by length-normalised", text)):
-        found.same("length-normalised", norm[1], f"{100 * after['acc_norm']:.1f}")
+    if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+) % by length-normalized", text)):
+        found.same("length-normalized", norm[1], f"{100 * after['acc_norm']:.1f}")
     few = after["n"] < MIN_QUESTIONS  # the interval stands in place of the change then
     if not after["mask"]:
         found.same("change", change, f"95 % interval {low} to {high} %" if few else "the full model")
@@ -191,7 +193,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     found.same("gained, lost, p", said.groups(), (str(gained), str(lost), "p < 0.001" if p < 0.001 else f"p = {p:.3f}"))
     if "Too few questions" not in text:
         found.same("change in words", "No detectable change" in text, p >= 0.05)
-    if not controls["Prune also"] and controls["Stop at ±"] == "off":
+    if not controls["Prune these as well"] and controls["Stop early at ±"] == "off":
         curve(seen, full, oracle, store, found)
 
 
@@ -212,7 +214,7 @@ def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Or
     asked = controls.get(task, "demo_copy")  # hidden where no ranking reads it
     words = [*shared(seen, "evaluate")[1:], "--task", asked, "--shots", "5", "--limit", "1"]
     words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--order-questions", "64"]
-    words += ["--order", controls["Who goes first"], "--mask", controls["Prune also"]]
+    words += ["--order", controls["Pruning order"], "--mask", controls["Prune these as well"]]
     command = shlex.split(seen["commands"][0])
     shown = command[command.index("--mask") + 1] if "--mask" in command else ""
     found.same(f"mask of {axes[0]}", shown, oracle.run(words, oracle.new_store())["mask"])

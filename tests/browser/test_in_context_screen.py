@@ -32,7 +32,7 @@ def test_a_slider_moves_the_score_and_the_address_keeps_it(page, address, anothe
     open_screen(page, address, 4)
     full = scores(page)
     assert SIGNED.fullmatch(full[0]) and full[1] == "–"
-    page.get_by_role("combobox", name="Who goes first").click()
+    page.get_by_role("combobox", name="Pruning order").click()
     page.get_by_role("option", name="random").click()
     slider = page.get_by_role("slider", name="Attention heads pruned")
     slider.focus()

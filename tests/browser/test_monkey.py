@@ -86,10 +86,10 @@ def end_studies(page, done):
 def check(page, name, oracle, found):
     """Compares every figure of a screen, once it rests; what it has to say instead of figures, if anything."""
     page.get_by_role("link", name=name).click()
-    page.get_by_test_id("stMain").get_by_role("textbox", name="Prune also").wait_for()
+    page.get_by_test_id("stMain").get_by_role("textbox", name="Prune these as well").wait_for()
     seen = at_rest(page)
     if seen["alerts"]:  # such as a mask that cannot be read
-        for label in ("Prune also", "A lacks"):
+        for label in ("Prune these as well", "A lacks"):
             for field in page.get_by_role("textbox", name=label, exact=True).all():
                 field.fill("")
                 field.press("Enter")

@@ -116,7 +116,7 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     slider.press("Home")
     await_mark(page, "losses", "measured", heads=0)
     expect(page.locator(".legend .note")).to_be_visible()
-    choose(page, "Who goes first", "random")
+    choose(page, "Pruning order", "random")
     page.wait_for_url(re.compile("passage_ranking=random"))
     page.locator(".text span").first.evaluate("span => { span.mark = 'the same element' }")
     seen = [tints(page)]
@@ -134,11 +134,11 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
 def test_the_address_brings_everything_back(page, address, another_tab):
     open_passage(page, address)
     choose(page, "Text", TITLE)
-    choose(page, "Who goes first", "random")
+    choose(page, "Pruning order", "random")
     lacks = page.get_by_role("textbox", name=re.compile("^A lacks"))
     lacks.fill("L0H3")
     lacks.press("Enter")
-    fill(page, "Prune also", "F1")
+    fill(page, "Prune these as well", "F1")
     slider = page.get_by_role("slider", name="heads pruned")
     slider.focus()
     slider.press("End")

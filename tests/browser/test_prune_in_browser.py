@@ -33,7 +33,7 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
     page.goto(f"{address}/?{asked}&prune_mask=F1")  # no other test measures this curve
     settled_figure(page, questions=32)
     page.get_by_label("Questions", exact=True).wait_for()  # controls whose code the browser fetches late
-    for role, name in (("combobox", "Who goes first"), ("slider", "FFNs pruned"), ("textbox", "Prune also")):
+    for role, name in (("combobox", "Pruning order"), ("slider", "FFNs pruned"), ("textbox", "Prune these as well")):
         page.get_by_role(role, name=name).first.wait_for()
     page.get_by_role("combobox", name="Task").focus()
     focused = """() => {
@@ -41,8 +41,15 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
       while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
       return (at.getAttribute('aria-label') || (at.type === 'range' && at.labels[0].textContent) || at.innerText).trim()
     }"""
-    missing = {"Questions", "Who goes first", "Attention heads", "FFNs pruned", "Prune also", "Measure the curve"}
-    missing |= {"Stop at ±", "Measure neighbouring levels", "What pruning saves"}
+    missing = {
+        "Questions",
+        "Pruning order",
+        "Attention heads",
+        "FFNs pruned",
+        "Prune these as well",
+        "Measure the curve",
+    }
+    missing |= {"Stop early at ±", "Precompute nearby levels", "What pruning saves"}
     seen = []
     for _ in range(150):  # twice around: a redraw just then may send the focus back to the top
         page.keyboard.press("Tab")
@@ -59,11 +66,11 @@ def test_a_cold_permalink(page, app_server, store_folder):
     page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50&prune_mask=F0")
     settled_figure(page, heads=n_at(50), ffns=1, questions=32)
     page.get_by_role("combobox", name="Model").wait_for()
-    assert page.get_by_role("textbox", name="Prune also").input_value() == "F0"
+    assert page.get_by_role("textbox", name="Prune these as well").input_value() == "F0"
     assert "prune_heads=50" in page.url and "prune_mask=F0" in page.url
 
 
-def test_neighbouring_levels_are_measured_while_the_page_is_open_and_idle(page, address):
+def test_neighboring_levels_are_measured_while_the_page_is_open_and_idle(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=24&prune_ranking=random&prune_mask=F3&prune_heads=40")
     settled_figure(page, heads=n_at(40), questions=24)
     await_mark(page, "neighbours", "running")

@@ -11,7 +11,7 @@ START = "precision=fp32&prune_limit=16&prune_shots=1&prune_ranking=random&prune_
 
 
 def field(page):
-    return page.get_by_role("textbox", name="Prune also")
+    return page.get_by_role("textbox", name="Prune these as well")
 
 
 def head(page, name):

@@ -109,7 +109,7 @@ def test_own_questions_are_checked_row_by_row(row, part, cli, tiny_opt, question
 
 def test_too_few_rows_for_the_examples(cli, tiny_opt, tmp_path):
     three = write_questions(tmp_path / "three.jsonl", 3)
-    said = ("too few rows for 5 solved examples", "there are 3", "take fewer examples")
+    said = ("too few rows for 5 examples", "there are 3", "take fewer examples")
     refused(cli("evaluate", "--model", tiny_opt, "--task", three, "--shots", "5"), 1, *said)
 
 

@@ -22,7 +22,7 @@ TASK = ("--task", "{questions}", "--shots", "0", "--limit", "12")
 TEXTS = ("--text", "{text}")
 COMMANDS = {
     "accuracy": ("evaluate", *TASK, "--mask", MASK, "--limit", "20"),
-    "accuracy with shared solved examples": ("evaluate", *TASK, "--shots", "2", "--same-examples", "--mask", "L*H0 F0"),
+    "accuracy with shared examples": ("evaluate", *TASK, "--shots", "2", "--same-examples", "--mask", "L*H0 F0"),
     "a dropped layer": ("evaluate", *TASK, "--mask", "B1"),
     "by importance": ("evaluate", *TASK, "--prune-heads", "60", "--prune-ffns", "30", "--ranking-questions", "8"),
     "by prefix matching": ("evaluate", *TASK, "--prune-heads", "60", "--ranking", "prefix"),

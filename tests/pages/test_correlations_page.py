@@ -42,7 +42,7 @@ def open_screen(open_app, only_tasks):
 
 @pytest.fixture
 def measured(open_screen):
-    return lambda **parameters: press(open_screen(**parameters), "Measure the")
+    return lambda **parameters: press(open_screen(**parameters), "Measure ")
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
     open_screen, stored_scores, tmp_path, capsys
 ):
     at = open_screen()
-    assert "importance is there for 0 of 2." in said(at) and not frames_of(at)
+    assert "0 of 2 measured" in said(at) and not frames_of(at)
     assert "headroom correlate" in at.code[0].value
-    press(at, "Measure the 2")
-    assert "importance is there for 2 of 2." in said(at)
+    press(at, "Measure 2 ")
+    assert "2 of 2 measured" in said(at)
     assert not any(label.startswith("Measure") for label in labels(at))
     scores = {name: array for (name, _), array in stored_scores().items()}
     assert set(scores) == {"demo_copy", "demo_lookup"}
@@ -114,9 +114,9 @@ def test_a_new_session_shows_what_is_stored_at_once_and_measures_only_the_rest(m
     ends = [drawn["layer"][0]["encoding"]["color"]["scale"]["domain"][1] for drawn in (first, whole)]
     assert ends[0] <= ends[1] == 1, "the switch of the colors is in the address"
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
-    assert "importance is there for 2 of 3." in said(at)
+    assert "2 of 3 measured" in said(at)
     assert ("demo_copy", "demo_lookup") in matrix_of(at) and ("demo_copy", "demo_walk") not in matrix_of(at)
-    press(at, "Measure the 1 ")
+    press(at, "Measure 1 ")
     assert ("demo_copy", "demo_walk") in matrix_of(at)
 
 
@@ -169,7 +169,7 @@ def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, mon
 
     monkeypatch.setattr(surveys, "get_requests", fails)
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
-    press(at, "Measure the")
+    press(at, "Measure ")
     assert [warning.value for warning in at.warning] == ["demo_lookup: no rows in /gone; choose another folder"]
     assert ("demo_copy", "demo_walk") in matrix_of(at) and ("demo_copy", "demo_lookup") not in matrix_of(at)
     at.selectbox(key="correlations_b").set_value("demo_lookup, 0 shots")
@@ -188,8 +188,8 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     at.segmented_control(key="correlations_method").set_value("srcc")
     at.segmented_control(key="correlations_what").set_value("ffns")
     settled(at)
-    assert "importance is there for 0 of 2." in said(at)
-    press(at, "Measure the")
+    assert "0 of 2 measured" in said(at)
+    press(at, "Measure ")
     names = {name for _, name in matrix_of(at)}
     assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--what ffns" in at.code[0].value
 

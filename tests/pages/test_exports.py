@@ -16,7 +16,7 @@ from tests.pages.conftest import settled
 
 SCREENS = {
     "": ({"prune_heads": "40", "prune_ranking": "random"}, ""),
-    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure the 1"),
+    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure 1 "),
     "induction": ({}, ""),
     "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
     "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"}, ""),
@@ -31,7 +31,7 @@ SCREENS = {
     ),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
     "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
-    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure the"),
+    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure "),
     "sweeps": ({"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "16"}, "Measure"),
 }
 
@@ -106,5 +106,5 @@ def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():
 
 
 def test_file_names_are_letters_digits_and_hyphens():
-    assert exports.file_name("heads, 5 solved examples", "svg") == "heads-5-solved-examples.svg"
+    assert exports.file_name("heads, 5 examples", "svg") == "heads-5-examples.svg"
     assert exports.file_name("…", "png") == "file.png"

@@ -86,7 +86,7 @@ def heavy(said):
 
 def test_the_controls_are_drawn_before_the_worker_has_done_anything(first_and_second):
     at_once = first_and_second[0][0]
-    assert {"Model", "Task", "Questions", "Who goes first", "Prune also"} <= set(at_once["controls"])
+    assert {"Model", "Task", "Questions", "Pruning order", "Prune these as well"} <= set(at_once["controls"])
     assert at_once["sliders"] == 3, "they are there while the rest is waited for"
     assert heavy(at_once) == set() and at_once["errors"] == []
 

@@ -67,12 +67,12 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
     open_screen, tiny_opt, store, tmp_path, capsys
 ):
     at = open_screen()
-    assert "Heads: importance is there for 0 of 2." in said(at) and not drawn_tables(at)
-    assert at.button(key="measure importance heads").label == "Measure the 2 that are missing"
+    assert "Heads: 0 of 2 measured" in said(at) and not drawn_tables(at)
+    assert at.button(key="measure importance heads").label == "Measure 2 missing scores"
     measure(at, "heads", "ffns")
     for page in (at, open_screen()):  # and a new session finds what is stored
-        assert "Heads: importance is there for 2 of 2." in said(page)
-        assert "FFNs: importance is there for 2 of 2." in said(page)
+        assert "Heads: 2 of 2 measured" in said(page)
+        assert "FFNs: 2 of 2 measured" in said(page)
         assert not [label for label in labels(page) if label.startswith("Measure")]
         found = drawn_tables(page)
         for place, name in enumerate(NAMES):
@@ -119,7 +119,7 @@ def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp
     assert "copa" in line and "row 1" in line and "\n" not in line
     assert drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES), "the others are drawn"
     label = at.button(key="measure importance heads").label
-    assert label == "Measure the 1 that are missing", "once the file is corrected; what that takes is not known"
+    assert label == "Measure 1 missing score", "once the file is corrected; what that takes is not known"
 
 
 def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path):

@@ -1,4 +1,4 @@
-"""Idle work of the Prune screen: neighbouring levels, nearest first, only while a page looks in, behind all else."""
+"""Idle work of the Prune screen: neighboring levels, nearest first, only while a page looks in, behind all else."""
 
 import threading
 from dataclasses import replace

@@ -325,7 +325,7 @@ def test_estimates_are_the_engines(open_app):
         assert row["estimated"] == pytest.approx(expected, abs=1e-9, nan_ok=True)
     texts = sent(at, "prune_heads")["texts"]
     assert "measured" in texts["60"] and "estimate" in texts["100"]
-    assert "estimate without a forward pass" in said(at)
+    assert "fast estimate" in said(at)
 
 
 def test_what_measurements_contradict_is_said_and_not_drawn():
@@ -339,7 +339,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
     assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
     assert in_words(x, line, 450) == (
-        "No dashed line. The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, "
+        "No preview. The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, "
         "where 32 % was measured. Measure the curve to know more."
     )
     known = {
@@ -348,7 +348,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
     assert "; here 30 % ± 1. Expected to be 1.0 points off" in in_words(x, part, 450)
-    assert in_words(x, part, 450).endswith("Left out at 11 of 21 levels.")
+    assert in_words(x, part, 450).endswith("Hidden at 11 of 21 levels where unreliable.")
     assert "; none here: expected to be 20.0 points off, more than 5, going" in in_words(x, part, 550)
 
     def draw(line, permille):
@@ -381,7 +381,7 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, gate, monkeypat
     gate.go_on.set()
     settled(at)
     assert frame.jobs().snapshot("gradients").state == "cancelled" and not curve(at)["estimates"]
-    assert "come once" in said(at)
+    assert "available once" in said(at)
     press(at, "Resume")
     assert len(curve(at)["estimates"]) == 21
 
@@ -594,7 +594,7 @@ def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, 
     for more, words in (
         ({"bos": "off"}, "**45.7 %**"),
         ({}, "**45.7 %** (without BOS)"),  # the tiny model's own tokenizer puts a beginning token in front
-        ({"prune_shots": "1"}, "**100.0 %** (other solved examples)"),
+        ({"prune_shots": "1"}, "**100.0 %** (other examples)"),
     ):
         assert f"Full model as published: {words}" in under_figure(open_app(**of_task | more))
     for more in ({"prune_task": "demo_walk"}, {"prune_shots": "5"}, {"prune_shots": "1", "prune_same": "true"}):

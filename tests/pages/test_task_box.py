@@ -111,7 +111,7 @@ def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, o
         assert box.value == ["demo_outfit", "demo_cloze", "demo_question", "demo_yesno"] and pills.value == ["0", "5"]
         assert {task_info(name).needs for name in box.value} == {"examples", "copying", "reading", "nothing"}
     box.set_value([]).run()
-    assert [line.value for line in at.info] == ["Choose at least one task and one number of solved examples."]
+    assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
     at.multiselect(key=f"{screen}_tasks").set_value(["demo_copy"]).run()
     assert not at.info and not at.exception
 

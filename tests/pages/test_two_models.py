@@ -194,7 +194,7 @@ def scores_of(model, what="heads"):
 
 def test_importance_of_two_models_is_on_one_scale_and_paired_head_by_head(open_importance, tiny_opt, twin):
     at = open_importance(against=str(twin))
-    assert any(label.startswith("Measure the") for label in labels(at)), "nothing before somebody asks"
+    assert any(label.startswith("Measure ") for label in labels(at)), "nothing before somebody asks"
     assert runtime.jobs().snapshot("second heads") is None
     assert not runtime.session().models.holds(LoadSpec(str(twin), "fp32"))
     all_measured(at)

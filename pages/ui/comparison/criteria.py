@@ -104,7 +104,7 @@ def draw_comparison(of: CriteriaView, sheet: Sheet) -> None:
         label = f"Measure {n - len(found.curves)} curves"
         work.offer(label, "timeline", MEASURE_HELP, type="primary")
     if found.curves and len(found.curves) < n:
-        st.caption(f"{len(found.curves)} of {n} curves are there.")
+        st.caption(f"{len(found.curves)} of {n} curves measured")
     show_failed({replace(comparing.task, name=name): reason for name, reason in found.failed.items()})
     if found.curves:
         _draw(found, of.target.shape, of.slot, sheet)

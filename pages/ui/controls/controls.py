@@ -104,9 +104,9 @@ def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key:
 
 
 def choose_shots(where: DeltaGenerator, key: str, help: str, **more: Any) -> int:
-    """Draws the choice of how many solved examples stand in front of a question."""
+    """Draws the choice of how many examples stand in the prompt."""
     counts = {count: str(count) for count in SHOT_COUNTS}
-    return one_of(where, "Solved examples", counts, key, help, default=SHOTS, **more)
+    return one_of(where, "Examples in the prompt", counts, key, help, default=SHOTS, **more)
 
 
 def folded(label: str, key: str, draw: Callable[[], T], icon: str | None = None, in_address: bool = False) -> T | None:
@@ -137,18 +137,18 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     draw_own_questions(prefix, task_at, key)
     shots_at = shots_at.container(gap="xxsmall")
     shots = choose_shots(shots_at, f"{prefix}_shots", SHOTS_HELP, width="stretch")
-    put_right(f"{prefix}_same", "Same for all", flag)
-    same = shots_at.checkbox("Same for all", key=f"{prefix}_same", help=SAME_HELP, **bound)
+    put_right(f"{prefix}_same", "Same examples for every question", flag)
+    same = shots_at.checkbox("Same examples for every question", key=f"{prefix}_same", help=SAME_HELP, **bound)
     about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
     limit = number_field(limit_at, "Questions", (1, MOST), f"{prefix}_limit", **about)
-    stop = one_listed(stop_at, "Stop at ±", STOPS, f"{prefix}_stop", help=STOP_HELP)
+    stop = one_listed(stop_at, "Stop early at ±", STOPS, f"{prefix}_stop", help=STOP_HELP)
     return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit), STOPS[stop]
 
 
 def choose_ranking(prefix: str, where: DeltaGenerator, first: str = OF_ONE_TASK[0]) -> str:
     """Draws the choice of a pruning order, `first` by default."""
     look: dict[str, Any] = {"index": OF_ONE_TASK.index(first), "help": RANKING_HELP}
-    return one_listed(where, "Who goes first", OF_ONE_TASK, f"{prefix}_ranking", **look)
+    return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_ranking", **look)
 
 
 def choose_layers_by(prefix: str, where: DeltaGenerator) -> str:
@@ -162,7 +162,7 @@ def choose_layers_by(prefix: str, where: DeltaGenerator) -> str:
 
 def choose_idle(prefix: str) -> bool:
     """Draws the switch for idle work."""
-    label, key = "Measure neighbouring levels while idle", f"{prefix}_idle"
+    label, key = "Precompute nearby levels when idle", f"{prefix}_idle"
     help = IDLE_HELP.format(budget=in_time(budget_s()))
     put_right(key, label, flag)
     return st.toggle(label, True, key=key, bind="query-params", help=help)
@@ -182,7 +182,7 @@ def type_mask(prefix: str, where: DeltaGenerator) -> str:
     """Draws the field for a mask in text form."""
     key, example = f"{prefix}_mask", st.session_state.get(EXAMPLE)
     hold(key)
-    return where.text_input("Prune also", key=key, bind="query-params", placeholder=example, help=MASK_HELP)
+    return where.text_input("Prune these as well", key=key, bind="query-params", placeholder=example, help=MASK_HELP)
 
 
 def example_mask(shape: ModelShape) -> str:

@@ -68,11 +68,11 @@ def choose_tasks(
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
     names = several(f"{prefix}_tasks", every, box, first)
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
-    pills = partial(shots_at.pills, "Solved examples", shown, selection_mode="multi", width="stretch", help=help)
+    pills = partial(shots_at.pills, "Examples in the prompt", shown, selection_mode="multi", width="stretch", help=help)
     shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in counts])
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
     if not tasks:
-        st.info("Choose at least one task and one number of solved examples.", icon=":material/checklist:")
+        st.info("Choose at least one task and one number of examples.", icon=":material/checklist:")
         mark("tasks", "none")
         end_run()
     return tasks
@@ -100,7 +100,7 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
     While it is measured, the page is redrawn as results arrive, but not often: that interrupts the worker.
     """
     missing = n_tasks - len(found.scores)
-    st.caption(f"{work.title}: importance is there for {len(found.scores)} of {n_tasks}.")
+    st.caption(f"{work.title}: {len(found.scores)} of {n_tasks} measured")
     mark_known(work, len(found.scores), n_tasks)
     if work.line():
         known = len(work.found.scores) if work.found is not None else 0
@@ -109,7 +109,7 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."
     if missing:
-        label, key = f"Measure the {missing} that are missing", f"measure {work.slot}"
+        label, key = f"Measure {missing} missing score{'s' * (missing > 1)}", f"measure {work.slot}"
         work.offer(label, "insights", about, least_s=0.0, key=key)
 
 

@@ -166,7 +166,7 @@ def _about(spec: LoadSpec) -> None:
     found = work.now()
     if found is not None and found.error:
         show_error(found.error)
-        if st.button("Look again", icon=":material/refresh:", help="After the folder or the network is fixed."):
+        if st.button("Retry", icon=":material/refresh:", help="After the folder or the network is fixed."):
             work.restart()
             st.rerun()
     elif found is None or found.value is None:

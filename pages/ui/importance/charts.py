@@ -23,7 +23,7 @@ TASK_PX, SHOTS_PX, GAP_PX = 18, 15, 12  # a map's two lines of title and the spa
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
 RANK = f"rank:Q|{RANK_TITLE}"
-WHERE = "task:N|Task; shots:Q|Solved examples"
+WHERE = "task:N|Task; shots:Q|Shots"
 
 
 def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:

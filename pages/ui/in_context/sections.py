@@ -46,7 +46,7 @@ CURVE_HELP = (
     "interval, cut off at the end of the axis. The score is the difference of the curve at the two dotted lines."
 )
 SLOPE_HELP = (
-    "d loss / d ln(index): differences between neighbouring bins that are even in ln(index), with 95 % intervals over "
+    "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95 % intervals over "
     f"texts, from {charts.BAND_TEXTS} texts on. 0 = later tokens are no easier."
 )
 FILL_HELP = "`zero`: nothing, like a pruned head. `mean`: its mean over these texts, an output that later layers know."

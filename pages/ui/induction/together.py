@@ -42,7 +42,7 @@ def answers_without(setup: Setup, target: Target, task: TaskSpec) -> Measurement
 def draw(setup: Setup, target: Target, task: TaskSpec, sheet: Sheet) -> None:
     """Draws the section."""
     since_s = time.monotonic()
-    st.subheader("What the best of them do together", help=f"{head_sets.HELP} {N_QUESTIONS} questions.")
+    st.subheader("Ablating the top heads together", help=f"{head_sets.HELP} {N_QUESTIONS} questions.")
     work = Work("effects together", "Heads together", answers_without(setup, target, task), priority=2)
 
     def draw_known(answers: dict[HeadSet, Answers]) -> None:

@@ -54,7 +54,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Induction",
             "repeat",
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
-            "click the heads in the induction corner of “Who does both” (Shift: several), then “Prune these”.",
+            "in “Induction heads”, click the heads in the top right corner (Shift: several), then “Prune these”.",
             compares=True,
         ),
         Screen(

@@ -52,7 +52,7 @@ def choose_colours() -> tuple[str, int, DeltaGenerator]:
     """Draws the choice of colors; returns (one of VIEWS, nats of full color, container of the example)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
-    view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
+    view = one_of(at, "Color by", named, "passage_view", VIEW_HELP)
     full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
     return view, full, at.container(width="content")
 

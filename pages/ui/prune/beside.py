@@ -31,7 +31,9 @@ class Beside(Found):
         pruning, self.note = pruning_of_second(first.pruning, first.shape, second.shape), ""
         super().__init__(replace(first, target=second, pruning=pruning, width=0), self.names[1])
         if first.pruning.typed.text() and not same_parts(first.shape, second.shape):
-            self.note = f"“Prune also” names parts of {self.names[0]}; nothing of it is pruned in {self.names[1]}, "
+            self.note = (
+                f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in {self.names[1]}, "
+            )
             self.note += "whose parts are others."
 
     def work(self, n: int) -> Work[AnswersSoFar]:

@@ -173,25 +173,26 @@ def in_words(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool =
     if x.judged.greedy:
         return "No estimates: this task is judged by greedy decoding, which does not follow from log-likelihoods."
     if permille not in line.estimated:
-        missing = "the gradients are measured" if is_ranked else "it is measured which go first, and then the gradients"
-        return f"Estimates without a forward pass, a dashed line, come once {missing}."
+        missing = "gradients are" if is_ranked else "pruning order and gradients are"
+        return f"Dashed preview: available once the {missing} measured."
     left_out = sum(not level.shown for level in line.estimated.values())
     more = "" if line.measured.keys() >= {*LEVELS_PERMILLE} else " Measure the curve to know more."
     if left_out == len(line.estimated):
-        return f"No dashed line. {trust(line, permille)}{more}"
+        return f"No preview. {trust(line, permille)}{more}"
     by = f"{line.n_levels} measured level{'s' * (line.n_levels > 1)}"
-    words = "Dashed: estimate without a forward pass, "
-    words += f"corrected by {by}" if line.n_levels else "not corrected by any measured level"
+    words = "Dashed: fast estimate, "
+    words += f"calibrated on {by}" if line.n_levels else "not calibrated"
     if any(level.shown and level.error is None for level in line.estimated.values()):
         words += ", unchecked" + " beyond them" * (line.n_levels >= MIN_LEVELS)
     level = line.estimated[permille]
     if permille in line.measured:
-        words += "; here it was measured."
+        words += "; measured here."
     elif level.shown:
         words += f"; here {short(level)}. {trust(line, permille)}"
     else:
         words += f"; none here: {_describe_doubt(line, level)}."
-    return f"{words} Left out at {left_out} of {len(line.estimated)} levels.{more}" if left_out else words
+    hidden = f" Hidden at {left_out} of {len(line.estimated)} levels where unreliable.{more}" if left_out else ""
+    return words + hidden
 
 
 def line_frame(line: EstimateLine) -> pd.DataFrame:

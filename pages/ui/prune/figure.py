@@ -18,7 +18,7 @@ from pages.ui.prune.estimates import EstimateLine, trust
 from pages.ui.prune.experiment import AnswersSoFar
 
 HELP = (
-    "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
+    "The interval is Wilson's. The length-normalized score divides each choice's log-likelihood by its characters. "
     "Gained and lost count the same questions before and after; p is McNemar's exact test at 5 %, the interval of the "
     "change is Bonett and Price's. Neither knows how many levels you look at: one in twenty differs by chance. "
     "A published value is lm-evaluation-harness 0.3's, of all questions of the task."
@@ -89,10 +89,10 @@ def _draw_number(title: str, value: str, delta: str, grey: bool, **look: Any) ->
 
 
 def in_words(result: Accuracy, total: int) -> list[str]:
-    """Returns lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalised
+    """Returns lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalized
     score"."""
     interval = f"95 % interval **{percents(result.ci_low, result.ci_high)}**"
-    norm = f"{percent(result.acc_norm)} by length-normalised score"
+    norm = f"{percent(result.acc_norm)} by length-normalized score"
     if not math.isnan(result.perplexity):
         norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
     return [f"**{result.n:,}** of {total:,} questions", interval, norm]

@@ -54,7 +54,7 @@ class Idle:
         job = self.work.now()
         if job is None or job.finished or not job.total:
             return ""
-        return f"While idle: {len(job.value or ())} of {job.total // self.x.questions.n} neighbouring levels measured."
+        return f"While idle: {len(job.value or ())} of {job.total // self.x.questions.n} neighboring levels measured."
 
 
 def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iterable[float]) -> tuple[int, ...]:

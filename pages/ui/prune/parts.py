@@ -33,7 +33,7 @@ from pages.ui.prune.story import draw_story
 
 CLICKS = (
     "Click a head or an FFN to prune or restore it, with Shift its layer; or arrow keys and Enter. It is written into "
-    "“Prune also”, for you to type as well: `L1H0` prunes, `keep L1H0` restores."
+    "“Prune these as well”, for you to type as well: `L1H0` prunes, `keep L1H0` restores."
 )
 
 

@@ -28,7 +28,7 @@ from pages.ui.prune.experiment import Experiment, curve
 
 STORIES = {
     "heads": "Remove induction heads",
-    "others": "As many at random",
+    "others": "Remove random heads",
     "control": "No examples needed",
     "far": "How far can it go?",
 }

@@ -15,7 +15,7 @@ SECTIONS = {
     "both": "Both",
     "transfer": "Transfer",
     "outside": "Unseen tasks",
-    "rescored": "Scored anew",
+    "rescored": "Rescored after each step",
 }
 
 

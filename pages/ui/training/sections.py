@@ -154,7 +154,7 @@ def index_maps(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws where in the text the loss falls, over training."""
     help = (
         "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
-        "are predicted better. Before the phase change only early tokens have any of it. Colours stop at ±0.3 nats."
+        "are predicted better. Before the phase change only early tokens have any of it. Colors stop at ±0.3 nats."
     )
     st.subheader("Where along a text the loss falls", help=help)
     frames = {run.name: tables.slopes(run) for run in view.runs}

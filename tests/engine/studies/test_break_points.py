@@ -1,4 +1,4 @@
-"""How much can go, read from hand-made curves and from a real one."""
+"""How much can be pruned, read from hand-made curves and from a real one."""
 
 from dataclasses import replace
 

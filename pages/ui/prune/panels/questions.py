@@ -26,7 +26,7 @@ SHOWN_HELP = (
     "Lost: the full model was right and the pruned one is wrong. Gained: the other way round. Of two models that are "
     "compared, those that only one of them answers."
 )
-OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its solved examples."
+OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
 PAGE = 50
 TAIL, LONG = 110, 90  # characters of the example, and of a question in the list
