@@ -5,7 +5,7 @@ import ast
 import contextlib
 import io
 import json
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
 import pandas as pd
@@ -110,7 +110,7 @@ def test_an_installed_program_imports_from_the_package(monkeypatch):
     assert program([ScoreInduction()]).startswith("from headroom.engine.requests import ScoreInduction\n")
 
 
-def test_a_request_gives_what_its_command_prints(cli, tiny_opt, tmp_path):
+def test_a_request_gives_what_its_command_prints(cli, told, tiny_opt):
     request = Evaluate(model=str(tiny_opt), precision="fp32", task="demo_copy", limit=16, prune_heads="50")
     code, out, _ = cli(*argv(request))
     assert code == 0
@@ -119,9 +119,9 @@ def test_a_request_gives_what_its_command_prints(cli, tiny_opt, tmp_path):
         exec(compile(program([request]), "program", "exec"), {})
     assert printed.getvalue().split(", from the store")[0] == out.rpartition(", ")[0]
     result = request.run()
-    told = json.loads(cli(*argv(replace(request, json=True)))[1])
+    as_json = told(*argv(request))
     same = {name: value for name, value in result.fields.items() if name not in ("seconds", "items_per_second")}
-    assert {name: told[name] for name in same} == json.loads(to_json(same))
+    assert {name: as_json[name] for name in same} == json.loads(to_json(same))
     assert len(result.value) == 16 and result.fields["cached"] and str(result) == result.text
 
 

@@ -180,7 +180,7 @@ def test_a_beginning_that_was_killed_begins_anew(text, tmp_path):
     assert begin(tmp_path / "run", TINY, text).held_out().shape[1] == 512
 
 
-def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, text):
+def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, told, text):
     for step in train(run):
         if step.done == 640:
             shutil.rmtree(run.snapshot(5))
@@ -188,7 +188,7 @@ def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, text):
     options = ("--batch", 4, "--tokens", 1280, "--snapshots", 4, "--text", text, "--out", run.folder)
     code, out, _ = cli("train", *SHAPE, *options)
     assert code == 0 and "deleted since: step5" in out and "7 snapshots" in out
-    assert json.loads(cli("train", *SHAPE, *options, "--json")[1])["missing"] == [5]
+    assert told("train", *SHAPE, *options)["missing"] == [5]
 
 
 @pytest.mark.parametrize("recipe, says", [
