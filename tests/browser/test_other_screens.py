@@ -64,7 +64,7 @@ def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address
             page.locator(f'[data-mark="selection"]:not([data-heads="{" ".join(before)}"])').wait_for(state="attached")
             before = heads[first : head + 1]
             assert marked(page, "selection").get_attribute("data-heads") == " ".join(before)
-    page.get_by_role("button", name="Prune these").click()
+    page.get_by_role("button", name="Prune these", exact=True).click()
     settled_figure(page, heads=5, questions=32)
     assert "prune_mask=L1H0" in page.url
 
