@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pages.ui.page.screens import STORY
+from tests.conftest import REPOSITORY
 from tests.test_imports_go_one_way import FLOORS
 from tests.write_command_line import PAGE, commands_of, page, parser
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CONTRIBUTING, ARCHITECTURE = REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "architecture.md"
 DOCS = [REPOSITORY / "README.md", REPOSITORY / "SECURITY.md", CONTRIBUTING, *sorted(ARCHITECTURE.parent.glob("*.md"))]
 PACKAGES = sorted(
@@ -77,12 +77,6 @@ def test_every_screen_is_in_the_navigation_the_tree_and_the_docs():
     assert sorted(titles()) == [f"pages/{name}.py" for name in SCREENS]
     assert tree()["pages"].endswith(f": {', '.join(titles().values())}")
     assert re.findall(r"^## (.+)", read(REPOSITORY / "docs" / "screens.md"), re.M) == [*titles().values()]
-
-
-@pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_has_its_folder_and_its_tests(name):
-    assert REPOSITORY / "pages" / "ui" / name in PACKAGES
-    assert (REPOSITORY / "tests" / "pages" / f"test_{name}_page.py").exists()
 
 
 def test_every_command_and_option_is_told():

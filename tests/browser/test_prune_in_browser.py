@@ -111,3 +111,15 @@ def test_the_command_is_in_a_popover_and_the_highlighter_loads_with_it(page, add
     page.get_by_role("button", name="Command").click()
     expect(page.get_by_test_id("stCode")).to_have_text(command)
     assert loaded
+
+
+def test_typing_part_of_a_name_finds_the_task(page, address):
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
+    settled_figure(page, questions=32)
+    task = page.get_by_role("combobox", name="Task", exact=True)
+    task.click()
+    task.fill("transl")
+    page.get_by_role("option").nth(1).wait_for(state="detached")
+    assert page.get_by_role("option").all_inner_texts() == ["demo_translation"]
+    task.press("Enter")
+    page.wait_for_url("**prune_task=demo_translation**")

@@ -14,8 +14,8 @@ from engine.models.loading import LoadSpec, load
 from engine.questions.requests import Question, TaskSpec, _harness_task
 from engine.questions.rows import read
 from engine.questions.tasks import local_files, task_info
-from tests.cli.conftest import refused
-from tests.conftest import REPOSITORY, TEXT
+from tests.cli.conftest import refused, write_lambada
+from tests.conftest import REPOSITORY
 
 SHARED = REPOSITORY.parent / "shared" / "published" / "expected_values.json"
 N = {"demo_copy": 200, "lambada_openai": 24}
@@ -23,14 +23,7 @@ N = {"demo_copy": 200, "lambada_openai": 24}
 
 @pytest.fixture(scope="module")
 def task_data(tmp_path_factory):
-    """A folder with rows of LAMBADA's form: the beginnings of a text, each to the end of a word."""
-    folder = tmp_path_factory.mktemp("task_data")
-    words = TEXT.split()
-    rows = [json.dumps({"text": " ".join(words[at : at + 12])}) for at in range(N["lambada_openai"])]
-    (folder / "lambada_openai").mkdir()
-    for split in ("train", "validation"):
-        (folder / "lambada_openai" / f"{split}.jsonl").write_text("\n".join(rows))
-    return folder
+    return write_lambada(tmp_path_factory.mktemp("task_data"), N["lambada_openai"])
 
 
 def harness_rows(folder, task_data):
