@@ -73,7 +73,7 @@ def test_layers_go_by_depth_for_the_time_being(started, monkeypatch):
     settled(at)
     settled(slide(at, "prune_layers", 50))
     assert "(1 layer dropped)  \nLayers by depth, provisional" in under_figure(at)
-    assert provisional.SLOT not in slots and "--layers-by last-first" in at.code[0].value
+    assert provisional.SLOT not in slots and "--layer-order last-first" in at.code[0].value
 
 
 def test_an_order_that_is_stored_is_used_at_once(open_app, monkeypatch):

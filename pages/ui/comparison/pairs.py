@@ -3,6 +3,7 @@ on Importance and Induction.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.shapes import ModelShape
-from engine.studies.two_models import Agreed, agreed, farthest
+from engine.studies.surveys import Agreed, agreed, farthest
 from pages.ui.figures import charts
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import GREY, UNDEFINED
@@ -101,7 +102,7 @@ def in_words(found: Agreed, noun: str) -> str:
 
 def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
     """Returns one row for each named pair of scores: how far the two agree."""
-    return pd.DataFrame([{"of": name, **agreed(*pair).row()} for name, pair in pairs.items()])
+    return pd.DataFrame([{"of": name, **asdict(agreed(*pair))} for name, pair in pairs.items()])
 
 
 def draw_maps(

@@ -15,7 +15,7 @@ from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
-from engine.kernels.kinds import Kernels
+from engine.kernels.cpu_kernels import Kernels
 from engine.memory import resident_bytes
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
 from engine.models.session import Target, target_of

@@ -13,8 +13,7 @@ from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements
-from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
-from engine.studies.two_models import agreed
+from engine.studies.surveys import StudySettings, Survey, agreed, in_words, survey, together
 from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading, shapes_in_words
 from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line

@@ -14,7 +14,7 @@ from engine.heads.induction import SCORES, InductionScores, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.session import Target
 from engine.receipts import Measurements
-from engine.studies.two_models import agreed
+from engine.studies.surveys import agreed
 from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading, shapes_in_words
 from pages.ui.controls.controls import one_of

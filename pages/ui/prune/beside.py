@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from engine.accuracy.evaluation import accuracy
-from engine.importance.rankings_of import Axis
+from engine.accuracy.evaluation import ModelComparison, accuracy, compared
+from engine.importance.rankings_of import Axis, pruning_of_second, same_parts
 from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
-from engine.studies.two_models import ModelComparison, compared, pruning_of_second, same_parts
 from pages.ui.comparison.second import with_second
 from pages.ui.downloads.origin import Origin
 from pages.ui.page.tables import number, p_in_words, percent, percents, plain
@@ -72,28 +71,28 @@ def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.
     both = pair(first, second)
     if both is None:
         return pd.DataFrame()
-    n, (low, high), found = both.change.n, both.interval, []
-    alone = both.only_first, both.only_second
+    n, (low, high), found = both.change.n, both.change.interval, []
+    alone = both.change.lost, both.change.gained
     for name, side, answers, only in zip(names, (both.first, both.second), (first, second), alone, strict=True):
         whole = accuracy(answers.full.first(n)).acc if answers.full and len(answers.full) >= n else float("nan")
         row = {"model": name, "n": n, "acc": side.acc, "low": side.ci_low, "high": side.ci_high}
         found.append(row | {"acc_full": whole, "only_this_one_right": only})
-    more = {"difference": both.difference, "difference_low": low, "difference_high": high}
+    more = {"difference": both.change.difference, "difference_low": low, "difference_high": high}
     return pd.DataFrame(found).assign(**more, p_mcnemar=both.change.p_mcnemar)
 
 
 def in_words(both: ModelComparison, names: Sequence[str]) -> str:
     """Returns text such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95 % interval 0.3 to 7.9 (p =
     0.041)"."""
-    low, high = (100 * end for end in both.interval)
+    low, high = (100 * end for end in both.change.interval)
     first, second = map(plain, names)
     if both.change.n < MIN_QUESTIONS:
         return f"{both.change.n} questions are too few to distinguish the two"
     if not both.change.is_clear:
         ends = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
         return f"**No detectable difference**: {second} less {first} may be {ends} points " + _p(both)
-    more, ends = ("more", (low, high)) if both.difference > 0 else ("fewer", (-high, -low))
-    points, (low, high) = number(100 * abs(both.difference), 1), (number(end, 1) for end in ends)
+    more, ends = ("more", (low, high)) if both.change.difference > 0 else ("fewer", (-high, -low))
+    points, (low, high) = number(100 * abs(both.change.difference), 1), (number(end, 1) for end in ends)
     return f"**{second} answers {points} points {more}** than {first}, 95 % interval {low} to {high} {_p(both)}"
 
 
@@ -111,8 +110,8 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
     said = [f"**{plain(names[1])}: {percent(both.second.acc)}**, 95 % interval {interval}"]
     if of_second["acc_full"] == of_second["acc_full"]:
         said[0] += f"; its full model {percent(of_second['acc_full'])}"
-    of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.only_first}**"
-    return [*said, in_words(both, names), f"{of}, only {plain(names[1])} **{both.only_second}**"]
+    of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.change.lost}**"
+    return [*said, in_words(both, names), f"{of}, only {plain(names[1])} **{both.change.gained}**"]
 
 
 def with_points_of_second(

@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, Calibration, Check, check
-from engine.importance.estimates import Gradients, estimate, gradients
+from engine.importance.estimates import (
+    MIN_LEVELS,
+    TRUSTED_ERROR,
+    Calibration,
+    Check,
+    Gradients,
+    check,
+    estimate,
+    gradients,
+)
 from engine.importance.rankings import n_pruned
 from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
 from engine.models.masks import Mask

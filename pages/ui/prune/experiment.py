@@ -12,8 +12,8 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import ComposedRun, composed
-from engine.importance.criteria import CRITERIA
 from engine.importance.layers import n_passes
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import (
     NEEDS,
     PARTS,
@@ -78,7 +78,7 @@ class Experiment:
 
     @property
     def criterion(self) -> str:
-        """Returns the criterion that scores heads and FFNs (engine.importance.criteria.CRITERIA): that of the order, or
+        """Returns the criterion that scores heads and FFNs (engine.importance.rankings.CRITERIA): that of the order, or
         importance if the order needs none."""
         return self.pruning.ranking.name if self.pruning.ranking.name in CRITERIA else "importance"
 

@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Axis
 from pages.ui.controls import carried
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider

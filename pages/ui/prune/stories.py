@@ -15,8 +15,8 @@ from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
-from engine.studies.break_points import BreakPoint, break_point
 from engine.studies.removal import N_DRAWS, AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
+from engine.studies.statements import BreakPoint, break_point
 from pages.ui.controls.carried import set_pruned
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.sidebar import Setup, wait_for_model
