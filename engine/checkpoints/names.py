@@ -150,7 +150,7 @@ def steps_of(folder: Path) -> tuple[int, ...]:
 
 
 def run_of(text: str) -> tuple[str, Path] | None:
-    """(the run's name, its folder) of a path or `runs/NAME`; None where that is no run."""
+    """(the run's name, its folder) of a path or `runs/NAME`, or None if there is no run there."""
     try:
         folder = Path(text).expanduser()
         if text and folder.is_dir():

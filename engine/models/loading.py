@@ -223,7 +223,7 @@ def aside_folder(store: Store | None = None) -> Path:
 
 class Models:
     """Holds one loaded model, or the two that are compared (`pair`) where memory has room for both; asking for another
-    frees the held ones first. `loaded` is the one that was used last, `beside` the other one. Safe to share between
+    frees the held ones first. `loaded` is the one that was used last, `second` the other one. Safe to share between
     threads."""
 
     def __init__(self, store: Store | None = None) -> None:
@@ -231,19 +231,19 @@ class Models:
         self._lock = threading.RLock()
         self.pair: frozenset[LoadSpec] = frozenset()
         self.loaded: Loaded | None = None
-        self.beside: Loaded | None = None
+        self.second: Loaded | None = None
 
     def holds(self, spec: LoadSpec) -> bool:
         """Whether this model is in memory."""
-        return any(held is not None and held.spec == spec for held in (self.loaded, self.beside))
+        return any(held is not None and held.spec == spec for held in (self.loaded, self.second))
 
     def get(self, spec: LoadSpec, progress: Callable[[str], None] = lambda message: None) -> Loaded:
         """The loaded model of `spec`: one at hand when its files have not changed, else freshly loaded."""
         with self._lock:
-            if self.beside is not None and not {spec, self.beside.spec} <= self.pair:
-                self._free(beside_alone=True)
-            if self.beside is not None and self.beside.spec == spec:
-                self.loaded, self.beside = self.beside, self.loaded
+            if self.second is not None and not {spec, self.second.spec} <= self.pair:
+                self._free(second_only=True)
+            if self.second is not None and self.second.spec == spec:
+                self.loaded, self.second = self.second, self.loaded
                 set_threads(self.loaded.identity.n_params, tuning(self._store))
             held = self.loaded
             if held and held.spec == spec and identify(spec, self._store).digest == held.identity.digest:
@@ -253,7 +253,7 @@ class Models:
             if not self._has_room_beside(spec):
                 self.unload()
             loaded = load(spec, self._store, progress)
-            self.loaded, self.beside = loaded, self.loaded
+            self.loaded, self.second = loaded, self.loaded
             return loaded
 
     def unload(self) -> None:
@@ -267,14 +267,14 @@ class Models:
         if held is None or held.spec == spec or not {spec, held.spec} <= self.pair:
             return False
         del held
-        self._free(beside_alone=True)
+        self._free(second_only=True)
         identity = identify(spec, self._store)
         return memory_estimate(identity.model_config, spec.precision).fits
 
-    def _free(self, beside_alone: bool = False) -> None:
-        if (self.beside if beside_alone else self.beside or self.loaded) is None:
+    def _free(self, second_only: bool = False) -> None:
+        if (self.second if second_only else self.second or self.loaded) is None:
             return
-        self.beside, self.loaded = None, self.loaded if beside_alone else None
+        self.second, self.loaded = None, self.loaded if second_only else None
         gc.collect()
         import torch
 

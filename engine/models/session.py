@@ -112,7 +112,7 @@ class Session:
         Of one that is not in memory: where the layers of `identity` would lie. That is "" while another one takes its
         room, and with GPUs unless they may be queried, which needs torch. HeadroomError: it does not fit.
         """
-        held = [each for each in (self.models.loaded, self.models.beside) if each is not None and each.spec == spec]
+        held = [each for each in (self.models.loaded, self.models.second) if each is not None and each.spec == spec]
         placing: Placement | None = held[0].placing if held else None
         folder = aside_folder(self.store)
         is_known = asked_places() is not None or self.models.loaded is None

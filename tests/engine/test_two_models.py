@@ -134,4 +134,4 @@ def test_two_models_are_in_memory_at_once_where_they_are_compared_and_fit(tiny_o
     models.get(fp32)
     assert models.holds(fp32) and not models.holds(bf16), "where both do not fit, one after the other"
     models.unload()
-    assert models.loaded is None and models.beside is None
+    assert models.loaded is None and models.second is None

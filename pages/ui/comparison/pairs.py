@@ -114,7 +114,7 @@ def draw_maps(
     sheet: Sheet,
     by_root: bool = False,
 ) -> None:
-    """Draws the two maps beside one another on one scale of colours."""
+    """Draws the two maps side by side on one color scale."""
     scale = scale_of(scores, by_root=by_root)
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0

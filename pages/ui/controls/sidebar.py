@@ -144,7 +144,7 @@ def short_path(path: str) -> str:
 
 def memory_in_words() -> str:
     """Returns the memory this process holds, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
-    held, both = resident_bytes(), (session().models.loaded, session().models.beside)
+    held, both = resident_bytes(), (session().models.loaded, session().models.second)
     here = [each for each in both if each is not None]
     if not here or here[0].device != "cpu":
         return f"This app holds {held / 1e9:.1f} GB"
