@@ -86,7 +86,7 @@ def end_studies(page, done):
 def check(page, name, oracle, found):
     """Compares every figure of a screen, once it rests; what it has to say instead of figures, if anything."""
     page.get_by_role("link", name=name).click()
-    page.get_by_test_id("stMain").get_by_label("Prune these as well", exact=True).wait_for(state="attached")
+    page.get_by_test_id("stMain").locator('[class*="_mask"] input').first.wait_for(state="attached")
     seen = at_rest(page)
     if seen["alerts"]:  # such as a mask that cannot be read
         open_settings(page)

@@ -259,7 +259,7 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, told,
         time.sleep(seconds)
 
     monkeypatch.setattr(worker, "SHARES_S", HANG_S)
-    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=time.monotonic, sleep=back))
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=time.monotonic, perf_counter=time.perf_counter, sleep=back))
     shutil.rmtree(tmp_path / "claims")
     (tmp_path / "store").rename(tmp_path / "gone")
     last = told("work", plan, *where)
