@@ -5,7 +5,7 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.conftest import WAIT_MS, open_settings, settled_figure
+from tests.browser.conftest import WAIT_MS, keyed, open_settings, settled_figure
 
 
 @pytest.fixture
@@ -36,6 +36,7 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
     settled_figure(tab, questions=16)
     with tab.expect_navigation():
         fail()
+    keyed(tab, "example look").wait_for()  # measured last: the page is drawn once more
     settled_figure(tab, questions=16)
     assert "prune_heads=50" in tab.url and len(sockets) == 2
     fail()

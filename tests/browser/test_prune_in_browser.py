@@ -82,9 +82,10 @@ def test_neighboring_levels_are_measured_while_the_page_is_open_and_idle(page, a
 
 def test_a_picture_and_a_table_are_saved(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50")
-    # the perplexity comes last, behind the estimates, and the page is drawn once more
+    # the link of the example comes last, after estimates and perplexity, and the page is drawn once more
     await_mark(page, "curve", "estimated")
     await_mark(page, "perplexity", "measured")
+    keyed(page, "example look").wait_for()
     settled_figure(page, heads=n_at(50), questions=32)
     wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
