@@ -29,9 +29,9 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
-from pages.ui.importance.beside import FirstImportance
-from pages.ui.importance.beside import draw as draw_second
 from pages.ui.importance.divisors import draw_line
+from pages.ui.importance.second_model import FirstImportance
+from pages.ui.importance.second_model import draw as draw_second
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT, SAMPLE
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
@@ -128,10 +128,10 @@ if scores := found["ffns"].scores:
     st.markdown(words)
     sheet.draw("FFNs by task", charts.ffn_map(rows), "importance_ffns", words)
 
-beside, second = dict[str, Measurement[Any]](), second_model(setup)
+compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     first = FirstImportance(replace(setting, aggregate=how), target, tasks, front, what, found)
-    beside = draw_second(first, second, sheet, since_s)
+    compared = draw_second(first, second, sheet, since_s)
 
 st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman's rank correlation over the heads.")
 if n_heads > ORACLE_HEADS:
@@ -159,4 +159,4 @@ requests = [
 ]
 measurements = {KINDS[kind]: survey(target, setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
 of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-closing(with_second(Origin("Importance", requests, measurements, of, sheet.says), second, beside), sheet)
+closing(with_second(Origin("Importance", requests, measurements, of, sheet.says), second, compared), sheet)

@@ -21,9 +21,9 @@ from pages.ui.figures import induction_scores
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, overlap
-from pages.ui.induction.beside import FirstInduction
-from pages.ui.induction.beside import draw as draw_second
 from pages.ui.induction.closely import draw_closely
+from pages.ui.induction.second_model import FirstInduction
+from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
 from pages.ui.page.address import number_field
@@ -106,9 +106,9 @@ with table_at:
     send_to_prune(target.shape, names)
 
 sheet.says = [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
-beside, second = dict[str, Measurement[Any]](), second_model(setup)
+compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
-    beside = draw_second(FirstInduction(target, variant, seed, found, frame), second, sheet)
+    compared = draw_second(FirstInduction(target, variant, seed, found, frame), second, sheet)
 if not presenting():  # a slide is one screen, and these are below it
     draw_closely(frame, sheet)
     overlap.draw(setup, target, found, frame, since_s, sheet)
@@ -117,4 +117,4 @@ measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, tar
 n = f"{found.n['prefix_matching']} examples"
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 origin = Origin("Induction", [request], measurements, of, sheet.says)
-closing(with_second(origin, None if second is None else second.as_usual, beside), sheet)
+closing(with_second(origin, None if second is None else second.as_usual, compared), sheet)

@@ -14,7 +14,7 @@ from pages.ui.page.address import flag, put_right
 from pages.ui.page.runtime import errors_shown, require_frame
 from pages.ui.page.tables import for_file
 from pages.ui.page.work import live
-from pages.ui.prune import beside, dragging, head_map, parts
+from pages.ui.prune import dragging, head_map, parts, second_model
 from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
@@ -37,8 +37,8 @@ shown = screen.shown
 assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 second = None
-if shown.beside is not None:
-    second = shown.beside.names[1], shown.beside.answers(shown.x.n_taken(shown.measured)).pruned
+if shown.compared is not None:
+    second = shown.compared.names[1], shown.compared.answers(shown.x.n_taken(shown.measured)).pruned
 listed = partial(draw_questions, shown.x, shown.measured, second)
 folded("The questions", "prune_questions", listed, in_address=True)
 compared = Sheet()
@@ -62,10 +62,10 @@ if saves and (saved := speeds.stored(shown)) is not None:
 if shown.second.full is not None:
     files["Perplexity"] = perplexity.table(shown.second)
 shows = origin(shown.x, shown.measured, shown.known, controls.axis, shown.order_words)
-if shown.beside is not None:
+if shown.compared is not None:
     found = shown.measured
-    shows = beside.with_second_model(shows, shown.x, shown.beside, found)
-    files["Two models"] = beside.rows(found, shown.beside.answers(shown.x.n_taken(found)), shown.beside.names)
+    shows = second_model.with_second_model(shows, shown.x, shown.compared, found)
+    files["Two models"] = second_model.rows(found, shown.compared.answers(shown.x.n_taken(found)), shown.compared.names)
 shows = perplexity.with_perplexity(shows, shown, text)
 if comparison is not None:
     shows = replace(shows, measurements={**shows.measurements, "Compare criteria": comparison.measurement})

@@ -48,7 +48,7 @@ def test_the_parts_are_the_model_and_the_rest(monkeypatch):
         identity=SimpleNamespace(weight_bytes={"int8": 163_000_000, "fp32": 538_000_000}.__getitem__),
         placing=SimpleNamespace(disk_bytes=0),
     )
-    models = SimpleNamespace(loaded=held, beside=None)
+    models = SimpleNamespace(loaded=held, second=None)
     monkeypatch.setattr(sidebar, "session", lambda: SimpleNamespace(models=models))
     monkeypatch.setattr(sidebar, "resident_bytes", lambda: 1_240_000_000)
     assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.2, the rest 1.1"

@@ -21,7 +21,7 @@ from pages.ui.controls import many_tasks
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
-from pages.ui.prune import beside
+from pages.ui.prune import second_model
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import family_folder
 from tests.pages.conftest import (
@@ -62,7 +62,7 @@ def answers_of(at, spec, typed=""):
     """Plainly measured: what a model answers at the levels of the page."""
     x, session = experiment_of(at), runtime.session()
     target = session.target(spec)
-    other = beside.Beside(x, target).x
+    other = second_model.SecondModel(x, target).x
     mask = other.pruning.mask(final(orders_of(target, other.pruning).run(session)))
     return final(evaluation(target, x.questions, mask).run(session)).correct
 
@@ -101,7 +101,7 @@ def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_cli
         [curve] = charts_of(at)
         return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
 
-    assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(beside.SLOT) is None
+    assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(second_model.SLOT) is None
     at = open_app(against="bf16", **RANDOM)
     assert "in bf16: " in said(at) and "--against bf16" in at.code[0].value
     at.sidebar.selectbox(key="against").set_value(None)
@@ -113,7 +113,7 @@ def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_type
     assert "nothing of it is pruned in llama in fp32, whose parts are others" in said(at).replace("\\", "")
     second = answers_of(at, LoadSpec(str(unequal), "fp32"))
     assert f"**llama in fp32: {100 * second.mean():.1f} %**" in said(at)
-    shown = runtime.jobs().snapshot(beside.SLOT)
+    shown = runtime.jobs().snapshot(second_model.SLOT)
     assert shown.state == "done" and len(shown.value.full) == len(shown.value.pruned) == N
 
 
@@ -128,7 +128,8 @@ def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_
     assert "Measure the curve of twin in fp32" not in labels(at)
     slide(at, "prune_heads", 25, moving=True).run()
     assert (
-        "twin in fp32: follows when you release the slider" in said(at) and runtime.jobs().snapshot(beside.SLOT) is None
+        "twin in fp32: follows when you release the slider" in said(at)
+        and runtime.jobs().snapshot(second_model.SLOT) is None
     )
     slide(at, "prune_heads", 25)
     settled(at)

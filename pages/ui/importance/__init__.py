@@ -2,6 +2,6 @@
 
 `tables`: one row per head or FFN, and sentences
 `divisors`: a line on the divisor of the last layer
-`beside`: a second model's scores next to the first's
+`second_model`: a second model's scores next to the first's
 `charts`: maps, means and scatters
 """

@@ -10,8 +10,8 @@
 `dragging`: behavior while a slider moves
 `estimates`: estimates at the neighboring levels, also as text
 `neighbours`: the neighboring levels, measured while nothing else is under way
-`beside`: the second model at the same levels, on the same questions
-`beside_figure`: the second model next to the first one's figure, and under its curve
+`second_model`: the second model at the same levels, on the same questions
+`second_figure`: the second model next to the first one's figure, and under its curve
 `parts`: figure, curve, map and bars, and the measurements still missing
 `stories`: stories that set the controls, and their measurements
 `story`: a story on screen: a sentence, a small table, a verdict

@@ -19,8 +19,7 @@ from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.work import cost_in_words, live
-from pages.ui.prune import beside, charts, dragging, estimates, example, head_map, neighbours, provisional, tables
-from pages.ui.prune.beside_figure import draw_curve_of_second, draw_second_model
+from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
@@ -29,6 +28,7 @@ from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_wor
 from pages.ui.prune.panels import perplexity
 from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
+from pages.ui.prune.second_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 
@@ -71,7 +71,7 @@ def draw_levels(screen: PruneScreen) -> None:
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
-            beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
+            compared_at, second_at = st.container(), st.container(key="prune_perplexity_line")
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the slider is drawn while the rest is waited for
@@ -81,7 +81,7 @@ def draw_levels(screen: PruneScreen) -> None:
     carried.hand_on("prune", shown.x.shape, now, badge_at)
     with second_at:  # the second figure never comes before the first
         draw_second(screen, shown)
-    with beside_at:
+    with compared_at:
         draw_second_model(screen, shown)
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
@@ -89,7 +89,7 @@ def draw_levels(screen: PruneScreen) -> None:
         if screen.whole:
             shown.idle = idle_work(shown, screen.since_s) if screen.controls.precomputes else neighbours.stop()
         goes_on = shown.idle is not None and shown.idle.wanted
-        slots = ["curve", beside.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
+        slots = ["curve", second_model.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
         with st.container(key="follows_hand_curve"):
             draw = partial(draw_curve, shown, axis, screen.pictures)
             live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
@@ -184,10 +184,10 @@ def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> 
     starting_from = tables.starting_from(x, axis)
     words = tables.points_in_words(points, LEVELS[axis])
     words += f" The curve is{starting_from[1:]}." if starting_from else ""
-    if shown.beside is not None:
+    if shown.compared is not None:
         n = shown.x.n_taken(measured)
-        points, now = beside.with_points_of_second(points, now, shown.beside, axis, n)
-        words += f" {shown.beside.names[1]}: {tables.points_in_words(shown.beside.curve(axis), LEVELS[axis])}"
+        points, now = second_model.with_points_of_second(points, now, shown.compared, axis, n)
+        words += f" {shown.compared.names[1]}: {tables.points_in_words(shown.compared.curve(axis), LEVELS[axis])}"
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
     title = LEVELS[axis] + starting_from
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)

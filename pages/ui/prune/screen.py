@@ -19,7 +19,6 @@ from pages.ui.figures.charts import Picture
 from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import end_run, errors_shown, jobs
 from pages.ui.prune import dragging, estimates, neighbours, provisional
-from pages.ui.prune.beside import Beside
 from pages.ui.prune.controls import PruneControls
 from pages.ui.prune.example import Look
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
@@ -27,20 +26,21 @@ from pages.ui.prune.found import Found
 from pages.ui.prune.jobs import EMBEDDED, accuracy_work, questions_work
 from pages.ui.prune.neighbours import Idle
 from pages.ui.prune.provisional import Provisional
+from pages.ui.prune.second_model import SecondModel
 
 
 class PruneResult(Found):
     """The results and drawings of the last run of the whole page.
 
     `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `waits`: the slots
-    whose end brings other estimates. `second`: the perplexity of a text. `beside`: the second model. `provisional`:
+    whose end brings other estimates. `second`: the perplexity of a text. `compared`: the second model. `provisional`:
     what is shown is under an order that stands in for the chosen one. `look`: where a head looks in the example.
     """
 
     drawn = False
     idle: Idle | None = None
     second = Both()
-    beside: Beside | None = None
+    compared: SecondModel | None = None
     provisional: Provisional | None = None
     look: Look | None = None
 

@@ -24,7 +24,7 @@ SLOT, CURVE = "second model", "curve of the second model"
 PRIORITY = 2  # after the first model's figure
 
 
-class Beside(Found):
+class SecondModel(Found):
     """The second model's stored results at the levels of the `first` one's experiment. `names`: of the first and of
     the second."""
 
@@ -115,7 +115,7 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
 
 
 def with_points_of_second(
-    points: pd.DataFrame, now: pd.DataFrame, compared: Beside, axis: Axis, n: int
+    points: pd.DataFrame, now: pd.DataFrame, compared: SecondModel, axis: Axis, n: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the first model's points of the curve and its position, and the second's after them, named."""
     moving, second = dragging.moving(), compared.answers(n)
@@ -129,7 +129,7 @@ def with_points_of_second(
     return joined(points, more, "measured"), joined(now, here, "now")
 
 
-def with_second_model(of: Origin, x: Experiment, compared: Beside, found: AnswersSoFar) -> Origin:
+def with_second_model(of: Origin, x: Experiment, compared: SecondModel, found: AnswersSoFar) -> Origin:
     """Returns the screen's origin with the second model added to its request, measurements and sentences."""
     second, (_, name) = compared.x, compared.names
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))

@@ -10,7 +10,8 @@ from pages.ui.page.marks import mark
 from pages.ui.page.runtime import jobs
 from pages.ui.page.tables import plain
 from pages.ui.page.work import live
-from pages.ui.prune import beside, dragging
+from pages.ui.prune import dragging
+from pages.ui.prune import second_model as seconds
 from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import LEVELS_PERMILLE
 from pages.ui.prune.jobs import curve_work
@@ -29,19 +30,19 @@ def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
     """Draws the second model's results so far, if one is chosen; it is measured after the first one."""
     if screen.whole and not shown.postponed:
         target = second_model(screen.setup)
-        shown.beside = None if target is None else beside.Beside(shown.x, target)
-    if shown.beside is None:
+        shown.compared = None if target is None else seconds.SecondModel(shown.x, target)
+    if shown.compared is None:
         return
     found, n = shown.measured, shown.x.n_taken(shown.measured)
     if dragging.moving():
-        jobs().drop(beside.SLOT)
-    elif shown.x.settled(found) and not beside.is_complete(shown.beside.answers(n), n) and not shown.beside.asks:
-        shown.beside.work(n).start()
-    live([beside.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
+        jobs().drop(seconds.SLOT)
+    elif shown.x.settled(found) and not seconds.is_complete(shown.compared.answers(n), n) and not shown.compared.asks:
+        shown.compared.work(n).start()
+    live([seconds.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
 
 
 def _draw(shown: PruneResult) -> None:
-    of, found = shown.beside, shown.measured
+    of, found = shown.compared, shown.measured
     if of is None:
         return
     n, name = shown.x.n_taken(found), plain(of.names[1])
@@ -49,16 +50,16 @@ def _draw(shown: PruneResult) -> None:
         st.markdown(f":small[{name}: follows when you release the slider]")
         return
     second = of.answers(n)
-    if lines := beside.lines(found, second, of.names):
+    if lines := seconds.lines(found, second, of.names):
         lines.append(pruned_in_words(of.x, of.known, second.mask))
         st.markdown("  \n".join(lines), help=HELP)
-        state = "measured" if beside.is_complete(second, n) else "measuring"
+        state = "measured" if seconds.is_complete(second, n) else "measuring"
         mark("second figure", state, model=of.names[1], questions=len(second.pruned or ()), of=n)
     if of.note:
         st.caption(plain(of.note))
     if not shown.x.settled(found):
         st.caption(f"{name} follows once {plain(of.names[0])} is measured.")
-    elif not beside.is_complete(second, n):
+    elif not seconds.is_complete(second, n):
         work = of.work(n)
         if not work.line() and of.asks:
             work.offer(f"Measure {name}", "compare_arrows", "Its own order first, then its answers.")
@@ -66,9 +67,9 @@ def _draw(shown: PruneResult) -> None:
 
 def draw_curve_of_second(shown: PruneResult, axis: Axis) -> None:
     """Draws the progress of the second model's curve, or the button that measures it."""
-    of = shown.beside
+    of = shown.compared
     if of is None or dragging.moving():
         return
-    work = curve_work(of.x, axis, of.known, beside.CURVE, f"Curve of {of.names[1]}")
+    work = curve_work(of.x, axis, of.known, seconds.CURVE, f"Curve of {of.names[1]}")
     if not work.line() and len(of.curve(axis)) < len(LEVELS_PERMILLE):
         work.offer(f"Measure the curve of {plain(of.names[1])}", "timeline", CURVE_HELP)
