@@ -21,6 +21,7 @@ PROMPT = (
     "A letter came to the market for Jane"
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
+N_DRAWN = 10  # tokens of the chart
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
     "Likeliest: the token of highest probability, each time. T: drawn by the probabilities, at this temperature (below "
@@ -31,9 +32,10 @@ SEED_HELP = "Of the draws: another seed, another continuation."
 
 def choose() -> tuple[str, How]:
     """Draws and returns the prompt and the settings of its continuation."""
-    prompt_at, how_at = st.columns([7, 5], gap="medium")
+    prompt_at, settings_at = st.columns([10, 2], gap="medium", vertical_alignment="bottom")
+    how_at = settings_at.popover("Settings", icon=":material/tune:", width="stretch")
     bound: dict[str, Any] = {"bind": "query-params"}
-    prompt = prompt_at.text_area("Prompt", PROMPT, 118, key="continue_prompt", help=PROMPT_HELP, **bound)
+    prompt = prompt_at.text_area("Prompt", PROMPT, 80, key="continue_prompt", help=PROMPT_HELP, **bound)
     permille = one_of(how_at, "Each token", SAYING, "continue_by", SAYING_HELP, width="stretch")
     tokens_at, seed_at = how_at.columns(2)
     about = "How many tokens each model generates."
@@ -58,6 +60,12 @@ def next_frame(found: NextTokens) -> pd.DataFrame:
         rank = part["p"].rank(ascending=False, method="first").astype(int)
         parts.append(part.assign(rank=rank, said=[probability(each) for each in p]))
     return pd.concat(parts, ignore_index=True)
+
+
+def likeliest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of `next_frame` of the tokens that one of the models finds likeliest, in the same order."""
+    top = frame.groupby("token_id")["p"].max().nlargest(N_DRAWN).index
+    return frame[frame["token_id"].isin(top)]
 
 
 def next_in_words(frame: pd.DataFrame) -> str:
@@ -90,7 +98,9 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
             title = f"Next token, {who}"
             mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
             words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
-            sheet.draw(title, charts.next_bars(frame, who), f"continue_next {who}", f"{title}: {words}", below)
+            sheet.draw(
+                title, charts.next_bars(likeliest(frame), who), f"continue_next {who}", f"{title}: {words}", below
+            )
 
 
 def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:

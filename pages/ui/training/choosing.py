@@ -64,11 +64,10 @@ def default_folder() -> Path:
     return store().directory / "runs"
 
 
-def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
+def choose(runs_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
     """Draws the controls; returns the choice, one of no runs if there is nothing to choose."""
-    with more_at.popover(
-        "Folder", width="stretch", help="The folder of your own runs, and the run whose snapshots other screens open."
-    ):
+    with more_at.popover("Settings", icon=":material/tune:", width="stretch"):
+        axis_at = st.container()
         hint = str(default_folder())
         said = st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=hint, help=FOLDER_HELP)
         rest = st.container()
