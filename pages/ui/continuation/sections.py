@@ -24,10 +24,10 @@ SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 N_DRAWN = 10  # tokens of the chart
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
-    "Likeliest: the token of highest probability, each time. T: drawn by the probabilities, at this temperature (below "
-    "1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
+    "Likeliest: the token of highest probability, each time. T: sampled at this temperature (below 1, likely tokens "
+    "are favored). Both models use the same noise, so the texts differ only where the predictions do."
 )
-SEED_HELP = "Of the draws: another seed, another continuation."
+SEED_HELP = "Seed of the sampling."
 
 
 def choose() -> tuple[str, How]:
@@ -90,7 +90,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
     said_at, bars_at = st.columns(2, gap="medium"), st.columns(2, gap="medium")  # the bars stand side by side
     for (who, each), at, below in zip(sides.items(), said_at, bars_at, strict=True):
         if who == charts.PRUNED and nothing:
-            at.info("Nothing is pruned: move a slider, or name heads in the field.", icon=":material/info:")
+            at.info("Nothing is pruned: move a slider, or type a mask.", icon=":material/info:")
             continue
         with at:
             _draw_said(who, each, prompt, parts)

@@ -120,8 +120,8 @@ def draw_followed(choice: RunChoice, tokens: float) -> None:
     found = snapshot_at(source, tokens) if source is not None else None
     if source is None or found is None:
         there = [name for name, each in choice.sources.items() if each.has_weights]
-        more = f" There are some of {', '.join(map(plain, there))}: choose it among the runs." if there else ""
-        st.caption(f"Other screens keep their model: the chosen runs came as records, without weights.{more}")
+        more = f"Runs with weights: {', '.join(map(plain, there))}." if there else None
+        st.caption("The selected runs have no weights to open on other screens.", help=more)
         return
     step, at = found
     name, state = typed(source, step), st.session_state
