@@ -7,7 +7,6 @@ import streamlit as st
 
 from engine.heads.attention import head_views, overview
 from engine.heads.induction import induction
-from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.masks import parse_heads, parse_mask
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
@@ -81,7 +80,7 @@ carried.hand_on("attention", target.shape, mask, badge_at)
 of = f"{target} {mask.key()} {text_digest(text.text)}"
 whole = overview(target, text.text, mask)
 seen = whole.stored(session()) or Work("attention", "Text", whole, while_seen=True).required()
-wanted = induction(target, "olsson", INDUCTION_SEED)
+wanted = induction(target)
 score = Work("attention induction", SCORES, wanted, 3, while_seen=True)
 since_s = time.monotonic()
 found = wanted.stored(session())

@@ -75,7 +75,7 @@ live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), sin
 show_failed(found.failed)
 places = [st.container() for _ in range(4)]
 request = Correlate(
-    **of_model(target), **of_grid(tasks), task_data=setup.data_dir, what=what, aggregate=how, out="correlations.csv"
+    **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=how, out="correlations.csv"
 )
 if not found.scores:
     draw_command(command_line(request))

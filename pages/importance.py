@@ -152,7 +152,7 @@ else:
             at.markdown(words := tables.agreement_in_words(agreed, by, ORACLE))
             drawn = charts.agreement_scatter(rows, by)
             sheet.draw(name, drawn, f"importance agreement {by}", f"{name}: {words}", at)
-model = dict[str, Any](of_model(target), task_data=setup.data_dir, what=what)
+model = dict[str, Any](of_model(target), task_data=setup.data_dir, score=what)
 requests = [
     ScoreImportance(**model, **of_task(front), limit=N, sample=SAMPLE, out="heads.csv"),
     Correlate(**model, **of_grid(tasks), aggregate=how, out="all-tasks.csv"),

@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.controls.controls import choose_ranking, choose_task, folded
+from pages.ui.controls.controls import folded
 from pages.ui.controls.sidebar import chosen
 from pages.ui.controls.texts import choose_text, chosen_text
 from pages.ui.downloads.footer import closing
@@ -14,7 +14,8 @@ from pages.ui.page.address import flag, put_right
 from pages.ui.page.runtime import errors_shown, require_frame
 from pages.ui.page.tables import for_file
 from pages.ui.page.work import live
-from pages.ui.prune import beside, dragging, parts
+from pages.ui.prune import beside, dragging, head_map, parts
+from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.panels import costs, criteria, exports, perplexity, speeds
@@ -26,12 +27,10 @@ from pages.ui.prune.tables import answers_csv
 require_frame("pages/prune.py")
 setup = chosen()
 set_controls(setup)
-with st.container(key="prune_controls"):  # hidden on a slide
-    task_at, ranking_at = st.columns([57, 15])
+head_map.apply_edits()
 with errors_shown():
-    task, limit, width = choose_task("prune", task_at, setup.data_dir)
-ranking = choose_ranking("prune", ranking_at)
-screen = PruneScreen(setup, task, limit, width, ranking, postponed=dragging.nothing_drawn_yet())
+    controls = choose_controls(setup.data_dir)
+screen = PruneScreen(setup, controls, postponed=dragging.nothing_drawn_yet())
 parts.draw_levels(screen)
 screen.whole = False  # the next run is one of the sliders' fragment
 shown = screen.shown
@@ -58,12 +57,11 @@ if second_at.open:
 folded("The same as tables", "prune_tables", partial(component_tables, screen.tables["Heads"], screen.tables["FFNs"]))
 files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored, second)}
 files |= {name: for_file(table) for name, table in screen.tables.items()}
-axis = st.session_state.get("prune_axis") or "heads"
 if saves and (saved := speeds.stored(shown)) is not None:
     files["What pruning saves"] = saved.frame()
 if shown.second.full is not None:
     files["Perplexity"] = perplexity.table(shown.second)
-shows = origin(shown.x, shown.measured, shown.known, axis)
+shows = origin(shown.x, shown.measured, shown.known, controls.axis, shown.order_words)
 if shown.beside is not None:
     found = shown.measured
     shows = beside.with_second_model(shows, shown.x, shown.beside, found)

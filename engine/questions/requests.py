@@ -22,7 +22,7 @@ from engine.checkpoints.hub_internals import disable_telemetry
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
 from engine.progress import may_stop, tell
-from engine.questions import lm_eval_internals, rows, squad
+from engine.questions import lm_eval_internals, rows
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 
@@ -190,6 +190,9 @@ class Questions:
         return {"task": asdict(self.task), "source": self.requests.source}
 
 
+SAMPLES = ("first", "stratified")
+
+
 def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Questions:
     """The questions to use: `first` in dataset order (what the harness's limit does), or `stratified`.
 
@@ -302,7 +305,7 @@ def _judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tupl
 def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> Any:
     """The harness's task object for local rows or the hub, set to the number of shots and the seed."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    supply_squad_metrics(squad.compute_exact, squad.compute_f1)
+    supply_squad_metrics(lm_eval_internals.compute_exact, lm_eval_internals.compute_f1)
     import datasets
     import lm_eval.tasks
     from lm_eval.tasks import TaskManager

@@ -42,7 +42,7 @@ def grab(page, name=HEADS):
     box = None
     while box != (box := slider(page, name).bounding_box()):  # whatever stands above it has its final height
         page.wait_for_timeout(200)
-    thumb = 11.25  # 0.75 rem
+    thumb = 17.25  # 1.15 rem
 
     def x(percent):
         return box["x"] + thumb / 2 + (box["width"] - thumb) * percent / 100

@@ -25,21 +25,6 @@ def open_passage(page, address):
     return ready(page)
 
 
-@pytest.fixture
-def another_tab(chromium):
-    """Opens an address anew, without anything that the first tab holds."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(WAIT_MS)
-
-    def open_address(url):
-        tab = context.new_page()
-        tab.goto(url)
-        return tab
-
-    yield open_address
-    context.close()
-
-
 def choose(page, name, option):
     page.get_by_role("combobox", name=name, exact=True).click()
     page.get_by_role("option", name=option, exact=True).click()
@@ -158,7 +143,7 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     slider.focus()
     slider.press("End")
     await_mark(page, "losses", "measured", heads=n_at(100), ffns=1)
-    await_command(page, "--mask-a L0H3")
+    await_command(page, "--base-mask L0H3")
     ready(page)
     before, text = tints(page), page.locator(".text").inner_text()
     for part in ("text=Privet", "heads=100", "mask=F1", "a_mask=L0H3", "ranking=random"):
@@ -201,15 +186,6 @@ def test_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page, address)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"), "it wraps"
     choose(page, "Text", TITLE)
     page.locator(".text", has_text="Dursley").wait_for()  # for a moment the one before may stand there too
-
-
-@pytest.mark.parametrize("text", ["", "  \n\t  "])
-def test_nothing_to_measure_is_said_in_one_line(page, address, text):
-    open_passage(page, address)
-    paste(page, text)
-    page.get_by_test_id("stAlert").wait_for()
-    assert "is empty or only whitespace" in page.get_by_test_id("stAlert").inner_text()
-    assert page.get_by_test_id("stAlert").count() == 1 and page.locator(".text span").count() > 50
 
 
 def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_tab, tmp_path):

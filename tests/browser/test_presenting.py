@@ -19,7 +19,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     file = tmp_path / "views.json"
     listed = [{"name": name, "link": link} for name, link in VIEWS.items() if name != "Half"]
     file.write_text(json.dumps({"form": "headroom views", "views": listed}))
-    page.locator("input[type=file]").set_input_files(file)
+    page.get_by_test_id("stPopoverBody").locator("input[type=file]").set_input_files(file)
     page.get_by_text("2\u2002Text").wait_for()
     name = page.get_by_label("Name of this view")
     name.fill("Half")

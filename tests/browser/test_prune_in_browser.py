@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import await_command, await_mark, keyed, marked, settled_figure
+from tests.browser.conftest import await_command, await_mark, keyed, marked, open_settings, settled_figure
 from tests.embedded import n_at
 
 
@@ -32,8 +32,10 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
     asked = "precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false"
     page.goto(f"{address}/?{asked}&prune_mask=F1")  # no other test measures this curve
     settled_figure(page, questions=32)
+    open_settings(page)
     page.get_by_label("Questions", exact=True).wait_for()  # controls whose code the browser fetches late
-    for role, name in (("combobox", "Pruning order"), ("slider", "FFNs pruned"), ("textbox", "Prune these as well")):
+    names = (("combobox", "Pruning order"), ("slider", "Attention heads"), ("textbox", "Prune these as well"))
+    for role, name in names:
         page.get_by_role(role, name=name).first.wait_for()
     page.get_by_role("combobox", name="Task").focus()
     focused = """() => {
@@ -41,14 +43,7 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
       while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
       return (at.getAttribute('aria-label') || (at.type === 'range' && at.labels[0].textContent) || at.innerText).trim()
     }"""
-    missing = {
-        "Questions",
-        "Pruning order",
-        "Attention heads",
-        "FFNs pruned",
-        "Prune these as well",
-        "Measure the curve",
-    }
+    missing = {"Questions", "Pruning order", "Attention heads", "Prune these as well", "Measure the curve"}
     missing |= {"Stop early at ±", "Precompute nearby levels", "What pruning saves"}
     seen = []
     for _ in range(150):  # twice around: a redraw just then may send the focus back to the top
@@ -66,7 +61,7 @@ def test_a_cold_permalink(page, app_server, store_folder):
     page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50&prune_mask=F0")
     settled_figure(page, heads=n_at(50), ffns=1, questions=32)
     page.get_by_role("combobox", name="Model").wait_for()
-    assert page.get_by_role("textbox", name="Prune these as well").input_value() == "F0"
+    assert page.get_by_label("Prune these as well", exact=True).input_value() == "F0"
     assert "prune_heads=50" in page.url and "prune_mask=F0" in page.url
 
 
@@ -111,3 +106,43 @@ def test_the_command_is_in_a_popover_and_the_highlighter_loads_with_it(page, add
     page.get_by_role("button", name="Command").click()
     expect(page.get_by_test_id("stCode")).to_have_text(command)
     assert loaded
+
+
+CONTROLS = """() => {
+  const seen = new Set(), main = document.querySelector("[data-testid=stMain]")
+  const groups = "[role=radiogroup], [role=group], [role=listbox], [data-testid=stButtonGroup]"
+  const inside = root => [...root.querySelectorAll("*")]
+    .flatMap(each => [each, ...(each.shadowRoot ? inside(each.shadowRoot) : [])])
+  const helps = new Set()
+  for (const each of inside(main)) {
+    if (!each.matches("button, input, summary, [role=combobox], [role=radio]") || each.closest("[inert]")) continue
+    const box = each.getBoundingClientRect()
+    const isShown = each.checkVisibility() && !each.closest("[data-testid=stElementToolbar]") // a chart's, on hover
+    if (!box.width || box.top >= 1000 || !isShown) continue
+    if (/^(Help|About|\\?)/.test(each.ariaLabel ?? "")) helps.add(each)
+    else seen.add(each.closest(groups) ?? each.closest("[data-testid=stSelectbox]") ?? each)
+  }
+  return [seen.size, helps.size]
+}"""
+
+
+def test_few_controls_and_question_marks_are_in_sight(page, address):
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_heads=50")
+    settled_figure(page, heads=n_at(50), questions=32)
+    await_mark(page, "perplexity", "measured")
+    keyed(page, "example look").wait_for()
+    controls, helps = page.evaluate(CONTROLS)
+    assert 8 <= controls <= 12 and helps <= 8
+
+
+def test_typing_part_of_a_name_finds_the_task(page, address):
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
+    settled_figure(page, questions=32)
+    task = page.get_by_role("combobox", name="Task", exact=True)
+    task.click()
+    task.fill("transl")
+    page.get_by_role("option").nth(1).wait_for(state="detached")
+    assert page.get_by_role("option").all_inner_texts() == ["demo_translation"]
+    task.press("Enter")
+    page.wait_for_url("**prune_task=demo_translation**")

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from streamlit.util import calc_hash
 
 from pages.ui.page.address import MOST, flag, nearest, one_among
 from tests.conftest import REPOSITORY
@@ -71,9 +70,8 @@ def test_what_is_no_option_is_left_out(text):
 
 @pytest.mark.parametrize(("page", "said"), [*ONE_EACH.items(), ("attention", {"attention_heads": "L" + "9" * 5000})])
 def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app):
-    at = open_app(run=False, model="demo", prune_ranking="random", **said)
+    at = open_app(page, run=False, model="demo", prune_ranking="random", **said)
     at.query_params.pop("prune_task", None)
-    at.wanted_page_hash = "" if page == "prune" else calc_hash(page)
     at.run()
     if not [*at.error, *at.warning]:  # what is wrong is known once the model has read the text
         settled(at)
@@ -137,9 +135,8 @@ SAID = {
 @pytest.mark.parametrize("said", SAID)
 def test_an_address_says_several_tasks(said, open_app):
     written, chosen = SAID[said]
-    at = open_app(run=False, model="demo", prune_ranking="random", correlations_tasks=written)
+    at = open_app("correlations", run=False, model="demo", prune_ranking="random", correlations_tasks=written)
     at.query_params.pop("prune_task", None)
-    at.wanted_page_hash = calc_hash("correlations")
     at.run()
     box = at.multiselect(key="correlations_tasks")
     assert not at.exception and not at.warning and box.value == (box.options if chosen is None else chosen)

@@ -6,7 +6,6 @@ import zipfile
 
 import pandas as pd
 import pytest
-from streamlit.util import calc_hash
 
 from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
@@ -14,7 +13,6 @@ from pages.ui.figures.charts import to_svg
 from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from tests.engine.fixtures import write_questions
 from tests.pages.conftest import settled
-from tests.pages.test_in_context_page import wide_opt  # noqa: F401
 
 SCREENS = {
     "": ({"prune_heads": "40", "prune_ranking": "random"}, ""),
@@ -33,13 +31,13 @@ SCREENS = {
     ),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
     "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
-    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure the"),
+    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure "),
     "sweeps": ({"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "16"}, "Measure"),
 }
 
 
 @pytest.fixture
-def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):  # noqa: F811
+def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):
     """What a screen hands to its downloads, and the page's own words."""
     handed = []
     monkeypatch.setattr(closing, "_draw_files", handed.append)
@@ -49,9 +47,7 @@ def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):  # noqa: F811
         if name == "in_context":
             task = write_questions(tmp_path / "rivers.jsonl", 60)
             parameters = parameters | {"model": str(wide_opt), "incontext_task": str(task)}
-        at = open_app(run=False, **parameters)
-        at.wanted_page_hash = calc_hash(name) if name else ""
-        at = settled(at)
+        at = open_app(name, **parameters)
         if measure:
             buttons = [button for button in at.button if button.label.startswith(measure)]
             assert buttons or name == "head"  # which measures by itself what may be measured unasked

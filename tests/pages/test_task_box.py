@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
-from streamlit.util import calc_hash
 
 from engine.errors import HeadroomError, UsageError
 from engine.questions.tasks import embedded_tasks, similar_names, task_info
@@ -13,7 +12,7 @@ from pages.ui.controls import many_tasks
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
 from pages.ui.page import runtime
-from tests.pages.conftest import figure, settled
+from tests.pages.conftest import figure, page_hash, settled
 
 
 def rows(n=12):
@@ -39,7 +38,7 @@ def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
     box.set_value(ADD)
     settled(at)
     assert at.selectbox(key="prune_task").value == "demo_copy", "nothing else changes"
-    assert at.session_state["prune_own"] is True and not at.warning
+    assert at.session_state["prune_settings"] is True and not at.warning, "which shows the fields for a file"
 
 
 def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
@@ -59,7 +58,7 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     assert kept.name == "of-boxes.jsonl" and kept.read_bytes() == rows()
     assert kept.parent.parent == runtime.store().directory / FOLDER and figure(at) == by_path
     assert str(kept) in at.selectbox(key="prune_task").options and str(file) in at.selectbox(key="prune_task").options
-    at.wanted_page_hash = calc_hash("passage")
+    at.wanted_page_hash = page_hash("passage")
     at.run()
     assert {str(kept), str(file)} <= set(at.selectbox(key="passage_task").options), "known on the other screens too"
 
@@ -102,17 +101,19 @@ def test_an_upload_lies_under_its_content(tmp_path):
         keep_file("q.jsonl", b"one", tmp_path / "file")
 
 
-@pytest.mark.parametrize("screen", ["importance", "sweeps"])
-def test_screens_of_many_tasks_open_with_four(screen, open_app):
-    at = open_app(run=False, model="demo")
-    at.wanted_page_hash = calc_hash(screen)
-    at.run()
+@pytest.mark.parametrize("screen", ["importance", "sweeps", "correlations"])
+def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, open_app):
+    at = open_app(screen, run=False, model="demo").run()
     box = at.multiselect(key=f"{screen}_tasks")
-    assert box.value == ["demo_outfit", "demo_cloze", "demo_question", "demo_yesno"] and len(box.options) == 18
-    assert {task_info(name).needs for name in box.value} == {"examples", "copying", "reading", "nothing"}
-    assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
+    assert len(box.options) == 18 and box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     pills = next(each for each in at.main.button_group if each.key == f"{screen}_shots")
-    assert pills.value == ["0", "5"]
+    if screen != "correlations":
+        assert box.value == ["demo_outfit", "demo_cloze", "demo_question", "demo_yesno"] and pills.value == ["0", "5"]
+        assert {task_info(name).needs for name in box.value} == {"examples", "copying", "reading", "nothing"}
+    box.set_value([]).run()
+    assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
+    at.multiselect(key=f"{screen}_tasks").set_value(["demo_copy"]).run()
+    assert not at.info and not at.exception
 
 
 def test_tasks_made_for_the_model_come_first():

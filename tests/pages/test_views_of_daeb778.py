@@ -7,7 +7,6 @@ long as it understands how daeb778 wrote them.
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from streamlit.util import calc_hash
 
 from pages.ui.page import runtime
 from tests.pages.conftest import WAIT_S, components, settled, worker_state
@@ -130,11 +129,11 @@ def opened(unpacked, open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_PRODUCTS", "own")  # else they are timed first
 
     def opened(link):
-        at, parts = open_app(run=False), urlsplit(link)
+        parts = urlsplit(link)
+        at = open_app(parts.path[1:], run=False)
         said = parse_qs(parts.query).items()
         at.query_params.clear()
         at.query_params.update({name: values if len(values) > 1 else values[0] for name, values in said})
-        at.wanted_page_hash = calc_hash(parts.path[1:]) if parts.path != "/" else ""
         return at
 
     return opened

@@ -15,17 +15,17 @@ from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
-from engine.kernels.kinds import Kernels
+from engine.kernels.cpu_kernels import Kernels
 from engine.memory import resident_bytes
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
 from engine.models.session import Target, target_of
 from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import draw_against
+from pages.ui.page.address import rename_choice
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
-from pages.ui.page.streamlit_internals import rewrite_param
 from pages.ui.page.tables import plain
 from pages.ui.page.work import FETCH_TASKS, Action, Work
 
@@ -126,7 +126,7 @@ def draw_sidebar(compares: bool) -> None:
 def _draw_more() -> None:
     """Draws the folded settings that are rarely changed; those that differ from the default are named in the label."""
     folder = os.environ.get("HEADROOM_TASK_DATA", "")
-    rewrite_param("bos", lambda values: BOS_BEFORE.get(values[-1], values[-1]))
+    rename_choice("bos", BOS_BEFORE)
     with st.expander(more_label(folder), key="sidebar_more"):
         one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=BOS_HELP)
         look: dict[str, Any] = {"placeholder": "the Hugging Face Hub", "help": FOLDER_HELP, "bind": "query-params"}
@@ -169,7 +169,7 @@ def short_path(path: str) -> str:
 
 def memory_in_words() -> str:
     """Returns the memory this process holds, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
-    held, both = resident_bytes(), (session().models.loaded, session().models.beside)
+    held, both = resident_bytes(), (session().models.loaded, session().models.second)
     here = [each for each in both if each is not None]
     if not here or here[0].device != "cpu":
         return f"This app holds {held / 1e9:.1f} GB"

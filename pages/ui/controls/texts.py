@@ -118,7 +118,8 @@ def _guarded(change: Callable[..., None], *arguments: object) -> None:
         st.session_state[FAULT] = str(error)
 
 
-def _use(key: str, name: str, text: str) -> None:
+def show_text(key: str, name: str, text: str) -> None:
+    """Makes a text the user's own, and the choice of the control `key`."""
     taken = {*_titles(), *kept.names(store())}
     name = "".join(letter for letter in name if letter.isprintable())[: kept.MAX_NAME].strip() or "A text"
     while name in taken:
@@ -127,12 +128,12 @@ def _use(key: str, name: str, text: str) -> None:
 
 
 def _use_pasted(key: str) -> None:
-    _use(key, "Pasted text", kept.checked(st.session_state[f"{key}_pasted"], "the pasted text"))
+    show_text(key, "Pasted text", kept.checked(st.session_state[f"{key}_pasted"], "the pasted text"))
 
 
 def _use_loaded(key: str) -> None:
     if file := st.session_state[f"{key}_loaded"]:
-        _use(key, file.name.removesuffix(".txt"), kept.decoded(file.getvalue(), file.name))
+        show_text(key, file.name.removesuffix(".txt"), kept.decoded(file.getvalue(), file.name))
 
 
 def _titles() -> list[str]:

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import altair as alt
 import pandas as pd
 
-from engine.importance.head_sets import DRAWS, HeadSet, n_sets
 from engine.shapes import ModelShape
+from engine.studies.removal import DRAWS, HeadSet, n_sets
 from pages.ui.figures import charts
 from pages.ui.figures.colours import palette
 from pages.ui.page.work import Work, live

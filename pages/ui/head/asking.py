@@ -8,7 +8,6 @@ import streamlit as st
 
 from engine.errors import UsageError
 from engine.heads.induction import best_heads, induction
-from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
@@ -56,7 +55,7 @@ def choose(target: Target, data_dir: str | None) -> HeadControls:
 
 def default_head(target: Target) -> str:
     """Returns the head of the best prefix matching if that is stored, else the first."""
-    found = induction(target, "olsson", INDUCTION_SEED).stored(session())
+    found = induction(target).stored(session())
     return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
 
 

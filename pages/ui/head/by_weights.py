@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.heads.ov_tokens import OvTokens, ov_tokens
+from engine.heads.circuits import OvTokens, ov_tokens
 from engine.studies.one_head import READ
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet

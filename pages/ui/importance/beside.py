@@ -13,8 +13,7 @@ from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements
-from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
-from engine.studies.two_models import agreed
+from engine.studies.surveys import StudySettings, Survey, agreed, in_words, survey, together
 from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading, shapes_in_words
 from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line
@@ -107,12 +106,8 @@ def _draw_agreement(
     words = [pairs.in_words(agreed(*means), "Heads")]
     if common["ffns"]:
         words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))
-    st.markdown(said := "  \n".join(words), help=pairs.AGREED_HELP)
-    sheet.says.append(said)
     frame = sheet.tables["Two models, heads"] = pairs.rows(of.target.shape, *means)
-    scatter_at, table_at = st.columns([5, 6], gap="large")
-    picture = pairs.scatter(frame, names, ROUGHLY)
-    sheet.draw("Two models, heads", picture, "importance second scatter", said, scatter_at)
+    table_at = pairs.draw_agreement(frame, names, words, ROUGHLY, "importance", sheet)
     tables = [pairs.agreed_rows(pairs_of(common[kind])).assign(what=KINDS[kind]) for kind in KINDS if common[kind]]
     rows = sheet.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
     with table_at:

@@ -14,7 +14,7 @@ from engine.heads.induction import SCORES, InductionScores, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.session import Target
 from engine.receipts import Measurements
-from engine.studies.two_models import agreed
+from engine.studies.surveys import agreed
 from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading, shapes_in_words
 from pages.ui.controls.controls import one_of
@@ -67,14 +67,9 @@ def draw(of: FirstInduction, second: Target, sheet: Sheet) -> Measurements:
     if why := shapes_in_words(of.target, second):
         st.caption(why)
         return shows
-    words = pairs.in_words(agreed(*both), charts.TITLES[score])
-    st.markdown(words, help=pairs.AGREED_HELP)
-    sheet.says.append(words)
     rows = sheet.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.target.shape, *both)
-    scatter_at, table_at = st.columns([5, 6], gap="large")
-    picture = pairs.scatter(rows, names, form)
-    sheet.draw("Two models, heads", picture, "induction second scatter", words, scatter_at)
-    with table_at:
+    words = pairs.in_words(agreed(*both), charts.TITLES[score])
+    with pairs.draw_agreement(rows, names, [words], form, "induction", sheet):
         st.markdown("**Where they differ most**")
         pairs.draw_farthest(rows, names, percent if score == "copying" else partial(number, digits=3))
     return shows

@@ -79,6 +79,12 @@ def put_right(key: str, label: str, right: Right) -> None:
         _notes()[key] = f"{label} “{short}” {what}", corrected
 
 
+def rename_choice(key: str, names: Mapping[str, str]) -> None:
+    """Replaces the label that an older address gives a control's choice (`names`: old to new), without a note; to be
+    called before the control is drawn."""
+    rewrite_param(key, lambda values: names.get(values[-1], values))
+
+
 def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, Collection[str]] | None = None) -> None:
     """Normalizes the query parameter of a control for several options to its labels; to be called before it is drawn.
 

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.induction import induction
-from engine.importance.rankings_of import INDUCTION_SEED, Evidence
+from engine.importance.rankings_of import Evidence
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Target
@@ -59,7 +59,7 @@ def offer_example(where: DeltaGenerator, target: Target, levels: Levels, mask: M
     """Draws the button that prunes the induction heads in B; if B's `mask` (None: not known yet) prunes them already,
     the button says so and is disabled."""
     already = False
-    known = induction(target, "olsson", INDUCTION_SEED).stored(session())
+    known = induction(target).stored(session())
     if mask is not None and mask.n_heads_pruned and known is not None:
         pruning = Levels(levels.task, RANKING, 10 * HEADS, 0, "").pruning(target.shape)
         example = pruning.known_mask(target.shape, Evidence(prefix_matching=known.mean["prefix_matching"]))

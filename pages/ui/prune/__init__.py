@@ -1,7 +1,10 @@
 """Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
+`controls`: the row of controls above the slider
 `experiment`: the settings and their measurements
+`provisional`: the order used while the one of choice is missing and takes long
 `jobs`: the screen's work for the worker
+`example`: one of the questions, the line that decides it, and where a head looks
 `found`: the stored results of an experiment
 `screen`: the state of one run of the page
 `dragging`: behavior while a slider moves

@@ -5,17 +5,19 @@ from dataclasses import replace
 
 import pandas as pd
 
-from engine.accuracy.evaluation import accuracy
-from engine.importance.rankings_of import Axis
+from engine.accuracy.evaluation import ModelComparison, accuracy, compared
+from engine.importance.rankings_of import Axis, pruning_of_second, same_parts
 from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
-from engine.studies.two_models import ModelComparison, compared, pruning_of_second, same_parts
+from pages.ui.comparison.second import with_second
 from pages.ui.downloads.origin import Origin
 from pages.ui.page.tables import number, p_in_words, percent, percents, plain
 from pages.ui.page.work import Work
 from pages.ui.prune import dragging
+from pages.ui.prune.charts import SECOND
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, request
 from pages.ui.prune.found import Found
+from pages.ui.prune.provisional import takes_long
 from pages.ui.prune.tables import now_point
 
 SLOT, CURVE = "second model", "curve of the second model"
@@ -31,10 +33,13 @@ class Beside(Found):
         pruning, self.note = pruning_of_second(first.pruning, first.shape, second.shape), ""
         super().__init__(replace(first, target=second, pruning=pruning, width=0), self.names[1])
         if first.pruning.typed.text() and not same_parts(first.shape, second.shape):
-            self.note = (
-                f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in {self.names[1]}, "
-            )
-            self.note += "whose parts are others."
+            self.note = f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in "
+            self.note += f"{self.names[1]}, whose parts are others."
+
+    @property
+    def asks(self) -> bool:
+        """Returns whether its own order is missing and takes long, so that it is measured at a click."""
+        return self.mask is None and takes_long(self.x)
 
     def work(self, n: int) -> Work[AnswersSoFar]:
         """Returns the work that measures it on the first n questions."""
@@ -66,28 +71,28 @@ def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.
     both = pair(first, second)
     if both is None:
         return pd.DataFrame()
-    n, (low, high), found = both.change.n, both.interval, []
-    alone = both.only_first, both.only_second
+    n, (low, high), found = both.change.n, both.change.interval, []
+    alone = both.change.lost, both.change.gained
     for name, side, answers, only in zip(names, (both.first, both.second), (first, second), alone, strict=True):
         whole = accuracy(answers.full.first(n)).acc if answers.full and len(answers.full) >= n else float("nan")
         row = {"model": name, "n": n, "acc": side.acc, "low": side.ci_low, "high": side.ci_high}
         found.append(row | {"acc_full": whole, "only_this_one_right": only})
-    more = {"difference": both.difference, "difference_low": low, "difference_high": high}
+    more = {"difference": both.change.difference, "difference_low": low, "difference_high": high}
     return pd.DataFrame(found).assign(**more, p_mcnemar=both.change.p_mcnemar)
 
 
 def in_words(both: ModelComparison, names: Sequence[str]) -> str:
     """Returns text such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95 % interval 0.3 to 7.9 (p =
     0.041)"."""
-    low, high = (100 * end for end in both.interval)
+    low, high = (100 * end for end in both.change.interval)
     first, second = map(plain, names)
     if both.change.n < MIN_QUESTIONS:
         return f"{both.change.n} questions are too few to distinguish the two"
     if not both.change.is_clear:
         ends = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
         return f"**No detectable difference**: {second} less {first} may be {ends} points " + _p(both)
-    more, ends = ("more", (low, high)) if both.difference > 0 else ("fewer", (-high, -low))
-    points, (low, high) = number(100 * abs(both.difference), 1), (number(end, 1) for end in ends)
+    more, ends = ("more", (low, high)) if both.change.difference > 0 else ("fewer", (-high, -low))
+    points, (low, high) = number(100 * abs(both.change.difference), 1), (number(end, 1) for end in ends)
     return f"**{second} answers {points} points {more}** than {first}, 95 % interval {low} to {high} {_p(both)}"
 
 
@@ -105,39 +110,30 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
     said = [f"**{plain(names[1])}: {percent(both.second.acc)}**, 95 % interval {interval}"]
     if of_second["acc_full"] == of_second["acc_full"]:
         said[0] += f"; its full model {percent(of_second['acc_full'])}"
-    of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.only_first}**"
-    return [*said, in_words(both, names), f"{of}, only {plain(names[1])} **{both.only_second}**"]
+    of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.change.lost}**"
+    return [*said, in_words(both, names), f"{of}, only {plain(names[1])} **{both.change.gained}**"]
 
 
-def with_second(
+def with_points_of_second(
     points: pd.DataFrame, now: pd.DataFrame, compared: Beside, axis: Axis, n: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the first model's points of the curve and its position, and the second's after them, named."""
-    moving = dragging.moving()
+    moving, second = dragging.moving(), compared.answers(n)
     more = compared.curve(axis) if moving in ([], [axis]) else points[:0]
-    second = compared.answers(n)
     here = now[:0] if moving else now_point(compared.x, axis, second, second.mask)
-    named = zip(((points, more), (now, here)), ("measured", "now"), strict=True)
-    found = []
-    for (first, other), series in named:
-        of = (
-            first.assign(series=series, model=compared.names[0]),
-            other.assign(series="second", model=compared.names[1]),
-        )
-        found.append(pd.concat(of, ignore_index=True))
-    return found[0], found[1]
+
+    def joined(first: pd.DataFrame, other: pd.DataFrame, series: str) -> pd.DataFrame:
+        named = first.assign(series=series, model=compared.names[0])
+        return pd.concat([named, other.assign(series=SECOND, model=compared.names[1])], ignore_index=True)
+
+    return joined(points, more, "measured"), joined(now, here, "now")
 
 
 def with_second_model(of: Origin, x: Experiment, compared: Beside, found: AnswersSoFar) -> Origin:
     """Returns the screen's origin with the second model added to its request, measurements and sentences."""
-    n, second = x.n_taken(found), compared.x
-    measurements = {**of.measurements, "Second model": accuracies(second, compared.mask, compared.names[1])}
+    second, (_, name) = compared.x, compared.names
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
-    both = pair(found, compared.answers(n))
-    says = (
-        []
-        if both is None
-        else [f"{plain(compared.names[1])}: {percent(both.second.acc)}", in_words(both, compared.names)]
-    )
-    about = f"{of.about} · compared with {compared.names[1]}"
-    return replace(of, requests=[against], measurements=measurements, says=[*of.says, *says], about=about)
+    both = pair(found, compared.answers(x.n_taken(found)))
+    says = [] if both is None else [f"{plain(name)}: {percent(both.second.acc)}", in_words(both, compared.names)]
+    measurements = {"Second model": accuracies(second, compared.mask, name)}
+    return with_second(of, second.target, measurements, [against], says)

@@ -35,7 +35,7 @@ def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
     found, n = shown.measured, shown.x.n_taken(shown.measured)
     if dragging.moving():
         jobs().drop(beside.SLOT)
-    elif shown.x.settled(found) and not beside.is_complete(shown.beside.answers(n), n):
+    elif shown.x.settled(found) and not beside.is_complete(shown.beside.answers(n), n) and not shown.beside.asks:
         shown.beside.work(n).start()
     live([beside.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
 
@@ -59,7 +59,9 @@ def _draw(shown: PruneResult) -> None:
     if not shown.x.settled(found):
         st.caption(f"{name} follows once {plain(of.names[0])} is measured.")
     elif not beside.is_complete(second, n):
-        of.work(n).line()
+        work = of.work(n)
+        if not work.line() and of.asks:
+            work.offer(f"Measure {name}", "compare_arrows", "Its own order first, then its answers.")
 
 
 def draw_curve_of_second(shown: PruneResult, axis: Axis) -> None:

@@ -11,14 +11,13 @@ from pathlib import Path
 import streamlit as st
 from streamlit.components.v2 import component
 
-from engine.checkpoints.runs import is_run
+from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError
 from engine.jobs import Job, Jobs
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
-from engine.training.recipe import Recipe, law_tokens
-from engine.training.recipes import RECIPES
+from engine.training.recipe import RECIPES, Recipe, law_tokens
 from engine.training.running import best
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.marks import mark

@@ -1,4 +1,5 @@
-"""The Correlations screen in a real Chromium: measured on demand; a clicked cell shows its two rankings."""
+"""Screens of many tasks in a real Chromium: tasks are chosen, measured on demand and drawn; a clicked cell of
+Correlations shows its two rankings, and a sweep goes on while another screen is open."""
 
 import re
 
@@ -57,3 +58,44 @@ def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_k
     page.wait_for_function("location.search.includes('correlations_shots=0')")
     await_mark(page, "importance", of=18)
     assert "precision=fp32" in page.url and "correlations_tasks" not in page.url
+
+
+def test_two_tasks_are_chosen_measured_and_seen(page, address):
+    open_study(page, address, "importance", "demo_walk", "demo_price")
+    await_mark(page, "importance", "missing", slot="importance heads", known=0, of=2)
+    for slot in ("importance heads", "importance ffns"):
+        keyed(page, f"measure {slot}").get_by_role("button").click()
+        await_mark(page, "importance", "measured", slot=slot, known=2, of=2)
+    await_mark(page, "chart", key="importance_maps")
+    cell = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')
+    cell.first.wait_for()
+    assert cell.count() >= 2, "in each task's map"
+    page.locator('[aria-label*="FFN: F0"]').first.wait_for()
+    await_mark(page, "chart", key="importance_ffns")
+    assert "importance_shots=0" in page.url and "importance_tasks=" in page.url
+
+
+def test_a_sweep_goes_on_behind_another_screen(page, address):
+    open_study(page, address, "sweeps", "demo_copy", "demo_lookup")
+    questions = page.get_by_label("Questions", exact=True)
+    questions.fill("16")
+    questions.press("Enter")
+    keyed(page, "offer sweep heads").get_by_role("button").click()
+    page.get_by_role("button", name="Cancel").wait_for()
+    page.get_by_role("link", name="Prune").click()
+    page.get_by_test_id("stMetricValue").wait_for()
+    page.get_by_role("link", name="Sweeps").click()
+    await_mark(page, "sweep", "measured", section="heads")
+    page.get_by_role("button", name="Cancel").wait_for(state="detached")
+    for tenth in range(11):
+        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label*="Pruned: {10 * tenth} %;"]')
+        point.first.wait_for()
+    said = page.get_by_test_id("stMain").inner_text()
+    assert "Mean of tasks at 0 %, 50 %, 70 %, 100 % of heads pruned" in said
+    page.get_by_role("radio", name="Transfer").click()
+    keyed(page, "sweeps_level drag").wait_for()  # the page is the new one
+    keyed(page, "offer sweep transfer").get_by_role("button").click()
+    await_mark(page, "chart", key="sweep transfer")
+    cell = page.locator('path[aria-roledescription="rect mark"][aria-label*="Judged on: demo_"]')
+    assert cell.first.bounding_box()["height"] >= 28
+    assert "sweeps_what=Transfer" in page.url and "sweeps_limit=16" in page.url

@@ -1,8 +1,46 @@
-"""A timer that fires late, when the part of the page it was for has gone, does no harm."""
+"""What goes wrong between browser and server does no harm: a page that an error in Streamlit's front end has removed is
+loaded again with its address, but never in a loop, and a timer that fires late finds its part of the page gone."""
 
+import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.conftest import WAIT_MS
+from tests.browser.conftest import WAIT_MS, open_settings, settled_figure
+
+
+@pytest.fixture
+def tab(context_of):
+    """A tab whose errors are expected."""
+    tab = context_of("light").new_page()
+    yield tab
+    tab.evaluate("localStorage.clear(); sessionStorage.clear()")
+    tab.close()
+
+
+def test_a_blank_page_is_loaded_again_once(tab, address):
+    sockets = []
+
+    def watch(socket):
+        sockets.append(socket)
+        socket.connect_to_server()
+
+    def fail():
+        """An element where the page has no place for one."""
+        message = ForwardMsg()
+        message.metadata.delta_path.extend([0, 999])
+        message.delta.new_element.text.body = "nowhere"
+        sockets[-1].send(message.SerializeToString())
+
+    tab.route_web_socket(lambda url: True, watch)
+    tab.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_heads=50")
+    settled_figure(tab, questions=16)
+    with tab.expect_navigation():
+        fail()
+    settled_figure(tab, questions=16)
+    assert "prune_heads=50" in tab.url and len(sockets) == 2
+    fail()
+    tab.locator("#root > p").wait_for()
+    assert len(sockets) == 2, "it was loaded again and again"
 
 
 def test_a_late_poll_after_a_run_that_ended_early(page, address):
@@ -28,8 +66,8 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
     polls.clear()  # from here on those of the figure and the curve
     while len(polls) < 3:
         page.wait_for_timeout(100)
-    page.get_by_role("button", name="Your own questions").click()
-    path = page.get_by_label("Path of a file on this computer")
+    open_settings(page)
+    path = page.get_by_label("Your own questions: path of a file", exact=True)
     path.fill("nonsense.jsonl")
     path.press("Enter")
     page.get_by_test_id("stAlert").get_by_text("nonsense").wait_for()
