@@ -102,7 +102,7 @@ def finding(frame: pd.DataFrame) -> str:
         least = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
         return f"**None of the {len(frame):,} heads is an induction head** ({least})."
     listed = ", ".join(names[:MOST_NAMED]) + " …" * (len(names) > MOST_NAMED)
-    before = frame.loc[frame["previous_token"].idxmax()]
+    [before] = frame.nlargest(1, "previous_token").to_dict("records")
     feeds = f"The strongest previous-token head is {before['name']} ({number(before['previous_token'])})."
     are = "head is an induction head" if len(names) == 1 else "heads are induction heads"
     return f"**{len(names)} of {len(frame):,} {are}**: {listed}. {feeds}"
