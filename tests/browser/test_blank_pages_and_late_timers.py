@@ -5,7 +5,7 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.conftest import WAIT_MS, open_settings, settled_figure
+from tests.browser.conftest import WAIT_MS, keyed, open_settings, settled_figure
 
 
 @pytest.fixture
@@ -32,10 +32,11 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
         sockets[-1].send(message.SerializeToString())
 
     tab.route_web_socket(lambda url: True, watch)
-    tab.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_heads=50")
+    tab.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_heads=50")
     settled_figure(tab, questions=16)
     with tab.expect_navigation():
         fail()
+    keyed(tab, "example look").wait_for()  # measured last: the page is drawn once more
     settled_figure(tab, questions=16)
     assert "prune_heads=50" in tab.url and len(sockets) == 2
     fail()
@@ -61,7 +62,7 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
 
     page.set_default_timeout(WAIT_MS)
     page.route_web_socket(lambda url: True, watch)
-    page.goto(f"{address}/?precision=fp32&prune_limit=200&prune_ranking=importance&prune_heads=50&prune_ffns=50")
+    page.goto(f"{address}/?precision=fp32&prune_limit=200&prune_order=importance&prune_heads=50&prune_ffns=50")
     page.get_by_test_id("stMetricValue").wait_for()
     polls.clear()  # from here on those of the figure and the curve
     while len(polls) < 3:

@@ -18,7 +18,7 @@ def shows(page, name):
 
 
 def test_a_link_opens_that_head_and_its_address_holds(page, address, another_tab):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_mask=L2H3")
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_mask=L2H3")
     page.get_by_role("link", name="Open L2H3").click()  # at once, while Prune still measures
     shows(page, "L2H3")
     page.get_by_role("button", name="›").click()
@@ -47,7 +47,7 @@ def test_boxes_fit_their_text_and_take_the_focus(page, address):
 
 
 def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
     settled_figure(page, questions=32, heads=0)
     page.get_by_role("link", name="Induction").click()
     await_mark(page, "importance", slot="importance of all")
@@ -70,7 +70,7 @@ def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address
 
 
 def test_what_is_compared_goes_along_and_is_let_go_of_by_one_click(page, address):
-    page.goto(f"{address}/?against=fp32&prune_task=demo_copy&prune_shots=0&prune_limit=32&prune_ranking=random")
+    page.goto(f"{address}/?against=fp32&prune_task=demo_copy&prune_shots=0&prune_limit=32&prune_order=random")
     await_mark(page, "second figure", model="demo in fp32", questions=32)
     page.get_by_role("link", name="Induction").click()
     heading = page.get_by_role("heading", name="demo in int8 and demo in fp32")

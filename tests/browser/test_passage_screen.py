@@ -117,7 +117,7 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     await_mark(page, "losses", "measured", heads=0)
     expect(page.locator(".legend .note")).to_be_visible()
     choose(page, "Pruning order", "random")
-    page.wait_for_url(re.compile("passage_ranking=random"))
+    page.wait_for_url(re.compile("passage_order=random"))
     page.locator(".text span").first.evaluate("span => { span.mark = 'the same element' }")
     seen = [tints(page)]
     slider.focus()

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import await_mark, settled_figure
 from tests.embedded import n_at
 
-FEW = "precision=fp32&prune_limit=16&prune_ranking=random"
+FEW = "precision=fp32&prune_limit=16&prune_order=random"
 VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&prune_heads=50", "Text": "/passage?passage_text=The+ferry"}
 
 

@@ -11,7 +11,7 @@ from tests.embedded import n_at
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_open_move_reload(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
     full = settled_figure(page, questions=32, heads=0)
     assert re.fullmatch(r"\d+\.\d %", full)
 
@@ -29,7 +29,7 @@ def test_open_move_reload(page, address):
 
 
 def test_every_control_is_reached_by_the_keyboard(page, address):
-    asked = "precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false"
+    asked = "precision=fp32&prune_limit=32&prune_order=random&prune_idle=false"
     page.goto(f"{address}/?{asked}&prune_mask=F1")  # no other test measures this curve
     settled_figure(page, questions=32)
     open_settings(page)
@@ -58,7 +58,7 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
 
 def test_a_cold_permalink(page, app_server, store_folder):
     cold_address, _ = app_server(store_folder)
-    page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50&prune_mask=F0")
+    page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_order=random&prune_heads=50&prune_mask=F0")
     settled_figure(page, heads=n_at(50), ffns=1, questions=32)
     page.get_by_role("combobox", name="Model").wait_for()
     assert page.get_by_label("Prune these as well", exact=True).input_value() == "F0"
@@ -66,7 +66,7 @@ def test_a_cold_permalink(page, app_server, store_folder):
 
 
 def test_neighboring_levels_are_measured_while_the_page_is_open_and_idle(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=24&prune_ranking=random&prune_mask=F3&prune_heads=40")
+    page.goto(f"{address}/?precision=fp32&prune_limit=24&prune_order=random&prune_mask=F3&prune_heads=40")
     settled_figure(page, heads=n_at(40), questions=24)
     await_mark(page, "neighbours", "running")
     page.locator('[aria-label*="at 30 %"][aria-label*="at 40 %"]').first.wait_for()
@@ -81,10 +81,11 @@ def test_neighboring_levels_are_measured_while_the_page_is_open_and_idle(page, a
 
 
 def test_a_picture_and_a_table_are_saved(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50")
-    # the perplexity comes last, behind the estimates, and the page is drawn once more
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_heads=50")
+    # the link of the example comes last, after estimates and perplexity, and the page is drawn once more
     await_mark(page, "curve", "estimated")
     await_mark(page, "perplexity", "measured")
+    keyed(page, "example look").wait_for()
     settled_figure(page, heads=n_at(50), questions=32)
     wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
@@ -99,7 +100,7 @@ def test_a_picture_and_a_table_are_saved(page, address):
 def test_the_command_is_in_a_popover_and_the_highlighter_loads_with_it(page, address):
     loaded = []
     page.on("request", lambda sent: loaded.append(sent.url) if "SyntaxHighlighter" in sent.url else None)
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_idle=false")
     settled_figure(page, questions=16)
     command = marked(page, "command").first.get_attribute("data-text")
     assert " evaluate " in command and not loaded, "1.5 MB of script for each page load"
@@ -137,7 +138,7 @@ def test_few_controls_and_question_marks_are_in_sight(page, address):
 
 
 def test_typing_part_of_a_name_finds_the_task(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
     settled_figure(page, questions=32)
     task = page.get_by_role("combobox", name="Task", exact=True)
     task.click()

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import settled_figure
 from tests.embedded import SHAPE, ffns, heads, n_at
 
-START = "precision=fp32&prune_limit=16&prune_shots=1&prune_ranking=random&prune_idle=false"
+START = "precision=fp32&prune_limit=16&prune_shots=1&prune_order=random&prune_idle=false"
 
 
 def field(page):

@@ -45,7 +45,7 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
 def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_keeps_the_rest(page, address):
     held = []
     page.route("**/static/js/Multiselect*.js", lambda route: held.append(route))  # fetched where it is first drawn
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random")
     settled_figure(page, questions=16)
     page.get_by_role("link", name="Correlations").click()
     for count in ("5", "1"):

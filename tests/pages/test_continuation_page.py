@@ -21,7 +21,7 @@ PROMPT = "One two three, one two"
 
 @pytest.fixture
 def open_screen(open_app):
-    defaults = {"continue_prompt": PROMPT, "continue_ranking": "random", "continue_heads": "50"}
+    defaults = {"continue_prompt": PROMPT, "continue_order": "random", "continue_heads": "50"}
     return partial(open_app, "continuation", **defaults, continue_tokens="6")
 
 
@@ -83,7 +83,7 @@ def test_any_prompt_gives_a_line_or_is_shown_as_it_stands(open_screen, prompt):
 def test_the_screen_opens_pruned(open_app):
     at = open_app("continuation", model="demo")
     assert at.number_input(key="continue_heads").value == 10
-    assert at.selectbox(key="continue_ranking").value == "induction-first"
+    assert at.selectbox(key="continue_order").value == "induction-first"
     assert at.selectbox(key="continue_task").disabled, "no head goes by importance"
     assert "--mask L" in at.code[0].value.replace("'", "")
 

@@ -67,7 +67,7 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     from engine.progress import final
     from engine.questions.requests import TaskSpec, get_requests, select
 
-    at = open_app(prune_heads="40", prune_ranking=name)
+    at = open_app(prune_heads="40", prune_order=name)
     task = TaskSpec(at.selectbox(key="prune_task").value, split="train")
     train = select(get_requests(task, None, runtime.store()), 64, "stratified")
     target = experiment_of(at).target

@@ -15,18 +15,13 @@ from tests.engine.fixtures import write_questions
 from tests.pages.conftest import settled
 
 SCREENS = {
-    "": ({"prune_heads": "40", "prune_ranking": "random"}, ""),
+    "": ({"prune_heads": "40", "prune_order": "random"}, ""),
     "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure 1 "),
     "induction": ({}, ""),
     "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
-    "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"}, ""),
+    "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_order": "random"}, ""),
     "continuation": (
-        {
-            "continue_prompt": "One two, one",
-            "continue_tokens": "4",
-            "continue_ranking": "random",
-            "continue_heads": "20",
-        },
+        {"continue_prompt": "One two, one", "continue_tokens": "4", "continue_order": "random", "continue_heads": "20"},
         "",
     ),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),

@@ -27,7 +27,7 @@ def told():
                       "figures": [each.value for each in at.metric], "errors": [each.value for each in at.error]}))
 
 at = AppTest.from_file("app.py", default_timeout=500)
-at.query_params.update({"precision": "fp32", "prune_limit": "4", "prune_ranking": "random", "prune_heads": heads})
+at.query_params.update({"precision": "fp32", "prune_limit": "4", "prune_order": "random", "prune_heads": heads})
 at.run()
 assert not at.exception, at.exception
 time.sleep(1)

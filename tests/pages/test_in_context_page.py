@@ -46,7 +46,7 @@ def open_as_it_is(open_app, wide_opt, tmp_path):
 
 @pytest.fixture
 def open_screen(open_as_it_is):
-    return partial(open_as_it_is, incontext_ranking="random", incontext_around="exact")
+    return partial(open_as_it_is, incontext_order="random", incontext_around="exact")
 
 
 @pytest.fixture
@@ -110,13 +110,13 @@ def tasks_asked_for(at):
 
 
 def test_a_task_is_hidden_where_nothing_goes_by_it_and_older_addresses_mean_what_they_did(open_screen, questions):
-    prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_ranking": "importance"}
+    prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_order": "importance"}
     at = open_screen(**prose)
     assert tasks_asked_for(at) == [], "nothing is pruned"
     slide(at, "incontext_heads", 50)
     assert tasks_asked_for(settled(at)) == ["incontext_ranked_on"], "what is pruned goes by its importance"
     assert "4 of 8 heads, 0 of 2 FFNs pruned" in said(at), "which is measured first"
-    assert tasks_asked_for(open_screen(**prose | {"incontext_ranking": "random", "incontext_heads": "50"})) == []
+    assert tasks_asked_for(open_screen(**prose | {"incontext_order": "random", "incontext_heads": "50"})) == []
     at = open_screen()
     assert tasks_asked_for(at) == ["incontext_task"], "its questions are the texts"
     assert at.segmented_control(key="incontext_from").value == "task", "it names a task, and no kind of text"

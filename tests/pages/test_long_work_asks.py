@@ -68,7 +68,7 @@ def test_what_is_faster_is_offered_with_its_time(started):
 def test_layers_go_by_depth_for_the_time_being(started, monkeypatch):
     at, slots = started
     monkeypatch.setattr(provisional, "order_seconds", lambda x: LONG_S if x.pruning.ranking.name == "random" else 0.0)
-    at.selectbox(key="prune_ranking").set_value("random")
+    at.selectbox(key="prune_order").set_value("random")
     at.segmented_control(key="prune_axis").set_value("layers")
     settled(at)
     settled(slide(at, "prune_layers", 50))

@@ -21,7 +21,7 @@ from tests.pages.conftest import WAIT_S, experiment_of, settled, slide, under_fi
 @pytest.fixture
 def x(open_app):
     """The experiment of a page on which nothing happens any more."""
-    return experiment_of(open_app(prune_ranking="random", prune_heads="40"))
+    return experiment_of(open_app(prune_order="random", prune_heads="40"))
 
 
 def levels_of(x, axis="heads"):
@@ -114,7 +114,7 @@ def test_it_waits_for_everything_else_and_gives_way_to_it(x, gate, monkeypatch):
 
 
 def test_a_moved_slider_ends_it(open_app, gate):
-    at = open_app(prune_ranking="random", prune_heads="40")
+    at = open_app(prune_order="random", prune_heads="40")
     assert at.toggle(key="prune_idle").value is True
     work = idle(experiment_of(at))
     frame.jobs().put(SLOT, Job(work.work.key, gate.job, neighbours.PRIORITY))

@@ -36,7 +36,7 @@ HOSTILE = (
 
 @pytest.fixture
 def open_screen(open_app):
-    return partial(open_app, "passage", passage_text=TITLE, passage_ranking="random", passage_heads="0")
+    return partial(open_app, "passage", passage_text=TITLE, passage_order="random", passage_heads="0")
 
 
 def shown(at):
@@ -156,13 +156,13 @@ def test_the_button_says_where_the_induction_heads_are_pruned_already(open_scree
         found = at.button(key="passage example")
         return found.disabled, found.label == "Prune the induction heads"
 
-    at = open_screen(model="demo", passage_ranking="induction-first", passage_heads="10")
+    at = open_screen(model="demo", passage_order="induction-first", passage_heads="10")
     assert example(at) == (True, False)
     words = shlex.split(at.code[0].value)
     best = words[words.index("--mask") + 1]
     assert example(open_screen(model="demo", passage_mask=best)) == (True, False), "named, they are pruned too"
     kept = f"keep {best.split()[0]}"
-    at = open_screen(model="demo", passage_ranking="induction-first", passage_heads="10", passage_mask=kept)
+    at = open_screen(model="demo", passage_order="induction-first", passage_heads="10", passage_mask=kept)
     assert example(at) == (False, True), "an edit keeps one of them"
     at = open_screen(model="demo")
     assert example(at) == (False, True)
@@ -171,7 +171,7 @@ def test_the_button_says_where_the_induction_heads_are_pruned_already(open_scree
 
 
 def test_a_ranking_by_importance_is_measured_on_the_way_and_a_wrong_mask_is_one_line(open_screen, questions):
-    at = open_screen(passage_ranking="importance", passage_task=str(questions), passage_heads="50", passage_ffns="50")
+    at = open_screen(passage_order="importance", passage_task=str(questions), passage_heads="50", passage_ffns="50")
     assert "4 of 8 heads, 1 of 2 FFNs" in summary(at)
     at.text_input(key="passage_mask").set_value("L9H0").run()
     assert [error.value for error in at.error] == ["mask term 'L9H0': this model has layers 0 to 1; choose within that"]
@@ -273,7 +273,7 @@ def test_the_notes_say_what_was_measured(a, b, words):
 def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
     at = open_app("passage", model="demo")
     assert at.number_input(key="passage_heads").value == 10 and at.selectbox(key="passage_task").disabled
-    assert at.selectbox(key="passage_ranking").value == "induction-first"
+    assert at.selectbox(key="passage_order").value == "induction-first"
     assert shown(at)["view"] == "B − A" and heads_at(10) in summary(at)
     assert not [each for each in at.caption if "text.txt" in each.value]
     at = paste(at, "A boat and a boat.")

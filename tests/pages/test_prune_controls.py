@@ -15,7 +15,7 @@ def drawn_sliders(at):
 
 
 def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
-    at = open_app(prune_ranking="random", prune_heads="50", prune_ffns="50", prune_idle="false")
+    at = open_app(prune_order="random", prune_heads="50", prune_ffns="50", prune_idle="false")
     assert drawn_sliders(at) == ["Attention heads pruned"]
     assert [each.label for each in at.button if (each.key or "").startswith("prune chip")] == ["FFNs 50 %"]
     button(at, "FFNs 50 %").click()
@@ -28,11 +28,11 @@ def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
 
 @pytest.mark.parametrize(("label", "axis"), [("FFNs pruned", "ffns"), ("Layers dropped", "layers"), ("FFNs", "ffns")])
 def test_an_axis_of_an_older_address_is_understood(open_app, label, axis):
-    at = open_app(prune_ranking="random", prune_axis=label, prune_idle="false")
+    at = open_app(prune_order="random", prune_axis=label, prune_idle="false")
     assert at.segmented_control(key="prune_axis").value == axis and not at.warning
 
 
 def test_a_story_of_an_older_address_is_understood(open_app):
-    at = open_app(prune_ranking="random", prune_story="No examples needed", prune_idle="false")
+    at = open_app(prune_order="random", prune_story="No examples needed", prune_idle="false")
     pills = next(each for each in at.main.button_group if each.key == "prune_story")
     assert pills.value == "control" and STORIES["control"] == "Try without examples" and not at.warning

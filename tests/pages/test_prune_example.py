@@ -56,6 +56,6 @@ def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_
 
 
 def test_a_task_that_copies_nothing_shows_its_question_alone(open_app):
-    at = open_app(prune_ranking="random", prune_idle="false")
+    at = open_app(prune_order="random", prune_idle="false")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
     assert "Decided by" not in said and not [each for each in at.button if each.key == "example look"]

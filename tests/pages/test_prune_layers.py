@@ -33,7 +33,7 @@ def trained(at):
 
 
 def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):
-    at = open_app(prune_ranking="random", prune_axis="Layers", prune_layers_by="oracle")
+    at = open_app(prune_order="random", prune_axis="Layers", prune_layers_by="oracle")
     assert level(at, "prune_layers") == 0 and block_influence(*trained(at)[1:]).stored(trained(at)[0]) is None
     assert "--prune-layers" not in at.code[0].value and "layer_order" not in json.dumps(
         [each.value for each in at.code]
@@ -42,7 +42,7 @@ def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):
 
 
 def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
-    at = open_app(prune_ranking="random", prune_axis="Layers")
+    at = open_app(prune_order="random", prune_axis="Layers")
     settled(slide(at, "prune_layers", 50))
     influence = block_influence(*trained(at)[1:]).stored(trained(at)[0])
     first = int(influence.argmin())
@@ -63,7 +63,7 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
 
 @pytest.mark.parametrize("by", [each for each in LAYERS_BY if each != "influence"])
 def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
-    at = open_app(prune_ranking="random", prune_layers="50", prune_layers_by=by)
+    at = open_app(prune_order="random", prune_layers="50", prune_layers_by=by)
     assert at.selectbox(key="prune_layers_by").value == by and "1 layer dropped" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and len(result["layers_dropped"]) == 1
@@ -72,7 +72,7 @@ def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
 
 
 def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(open_app):
-    at = open_app(prune_ranking="random", prune_layers="50")
+    at = open_app(prune_order="random", prune_layers="50")
     at.segmented_control(key="prune_axis").set_value("layers")
     settled(at)
     if "Measure the curve" in labels(at):  # else it was, while idle

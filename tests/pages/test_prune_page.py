@@ -132,7 +132,7 @@ def click(at, what, number, parts, pruned):
 
 
 def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, capsys):
-    at = open_app(prune_ranking="random", prune_heads="25")
+    at = open_app(prune_order="random", prune_heads="25")
     by_level = [map["pruned"] for map in components(at) if "shade" in map]
     gone = by_level[0].index(True)
     click(at, "heads", 1, [gone], False)
@@ -161,7 +161,7 @@ def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, c
 
 
 def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     click(at, "heads", 1, [5], True).run()
     assert at.text_input(key="prune_mask").value == "L1H1"
     at.text_input(key="prune_mask").set_value("").run()  # what a timer's run brings along from before
@@ -169,18 +169,18 @@ def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app
 
 
 def test_a_repeated_question_needs_no_job_and_no_model(open_app):
-    first = figure(open_app(prune_ranking="random", prune_heads="50"))
+    first = figure(open_app(prune_order="random", prune_heads="50"))
     frame.jobs().close(WAIT_S)
     frame.store().close()
     st.cache_resource.clear()  # as after a restart
-    again = open_app(prune_ranking="random", prune_heads="50")
+    again = open_app(prune_order="random", prune_heads="50")
     assert figure(again) == first
     assert frame.session().models.loaded is None
     assert frame.jobs().snapshot("accuracy") is None
 
 
 def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(open_app):
-    at = open_app(prune_ranking="random", prune_idle="false")
+    at = open_app(prune_order="random", prune_idle="false")
     for heads, ffns, mask, starts in (
         (50, 0, "", ""),
         (50, 50, "L0H1", "on top of “L0H1”, 50 % of FFNs"),
@@ -207,7 +207,7 @@ def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
 
 
 def test_a_cancelled_run_waits_for_the_user(open_app, gate):
-    at = open_app(prune_ranking="random", prune_idle="false")
+    at = open_app(prune_order="random", prune_idle="false")
     gate.occupy()
     slide(at, "prune_heads", 50).run()
     assert "waiting" in at.progress[0].text
@@ -258,7 +258,7 @@ def test_once_the_ranking_is_measured_the_figure_says_what_is_pruned(open_app, g
 
 
 def test_a_moved_slider_and_a_moving_hand_abandon_what_is_being_measured(open_app, gate):
-    at, keys = open_app(prune_ranking="random", prune_idle="false"), []
+    at, keys = open_app(prune_order="random", prune_idle="false"), []
     gate.occupy()
     for percent in (20, 30, 50):
         slide(at, "prune_heads", percent).run()
@@ -278,7 +278,7 @@ def curve(at):
 
 
 def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     before, puts = worker_state(), frame.store().n_puts
     slide(at, "prune_heads", 45, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
@@ -302,7 +302,7 @@ def test_estimates_are_the_engines(open_app):
     from engine.importance.rankings import random_order
     from engine.importance.rankings_of import Orders
 
-    at = open_app(prune_ranking="random", prune_heads="20")  # measured without the typed mask: says nothing with it
+    at = open_app(prune_order="random", prune_heads="20")  # measured without the typed mask: says nothing with it
     at.text_input(key="prune_mask").set_value("L1H0")
     for percent in (20, 40, 60, 80):
         settled(slide(at, "prune_heads", percent))
@@ -371,7 +371,7 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, gate, monkeypat
 
     real = jobs.gradients
     monkeypatch.setattr(jobs, "gradients", lambda *given: gate.held(real(*given), Progress(0, 2 * N)))
-    at = open_app(run=False, prune_ranking="random")
+    at = open_app(run=False, prune_order="random")
     for _ in range(10):
         at.run()
         if frame.jobs().snapshot("gradients"):
@@ -393,7 +393,7 @@ def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_
     takes_s = {"gradient": 130.0}
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     monkeypatch.setattr(Workload, "seconds", lambda work, *given: sum(takes_s.get(kind, 0) for kind in work.characters))
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     assert frame.jobs().snapshot("gradients") is None and not curve(at)["estimates"], "nobody has asked"
     press(at, "Measure estimates, about 2 min here")
     assert len(curve(at)["estimates"]) == 21 and "Measure estimates" not in " ".join(labels(at))
@@ -401,12 +401,12 @@ def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_
 
 def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "soon")
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     assert ["give seconds" in error.value for error in at.error] == [True]
 
 
 def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
-    at = open_app(prune_ranking="random", prune_heads="50", prune_task=str(boats(tmp_path / "many.jsonl", 256)),
+    at = open_app(prune_order="random", prune_heads="50", prune_task=str(boats(tmp_path / "many.jsonl", 256)),
                   prune_limit="256", prune_stop="10 points")  # fmt: skip
     measured = frame.jobs().snapshot("accuracy")
     measured = measured.value if measured is not None else recalled(at)
@@ -431,7 +431,7 @@ def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, c
 
 def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app, tmp_path):
     many = str(boats(tmp_path / "many.jsonl", 96))
-    at = open_app(prune_ranking="random", prune_heads="50", prune_task=many, prune_limit="16")
+    at = open_app(prune_order="random", prune_heads="50", prune_task=many, prune_limit="16")
 
     class Eager(experiment.Experiment):
         takes_of = [32, 48]  # of the full model, then of the pruned one
@@ -447,7 +447,7 @@ def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app,
 
 
 def test_the_panel_of_what_pruning_saves(open_app):
-    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true")
+    at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
     assert table.count("—") == 3, "no time is measured yet"
     assert "| Parameters without embeddings |" in table, "the sidebar counts them"
@@ -471,7 +471,7 @@ def test_the_panel_of_what_pruning_saves(open_app):
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
     monkeypatch.setattr(measurement, "seconds_for", lambda store, target, kind, characters: characters / 1000)
-    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true", prune_idle="false")
+    at = open_app(prune_order="random", prune_heads="50", prune_cost="true", prune_idle="false")
     [label] = [label for label in labels(at) if label.startswith("Measure tokens a second")]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
@@ -479,7 +479,7 @@ def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkey
 
 def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_path, capsys):
     levels = {"prune_heads": "50", "prune_layers": "50"}
-    at = open_app(prune_ranking="random", prune_export="true", prune_export_form="Small", **levels)
+    at = open_app(prune_order="random", prune_export="true", prune_export_form="Small", **levels)
     [sizes] = [each.value for each in at.markdown if "on disk" in each.value]
     at.text_input(key="prune_export_folder").set_value(str(tmp_path / "taken")).run()
     (tmp_path / "taken").mkdir()
@@ -503,13 +503,13 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_p
 
 
 def test_a_form_that_cannot_be_had_says_why(open_app):
-    at = open_app(prune_ranking="random", prune_mask="F1", prune_export="true", prune_export_form="Even")
+    at = open_app(prune_order="random", prune_mask="F1", prune_export="true", prune_export_form="Even")
     assert "F1 is pruned and layer 1 keeps 4 heads" in said(at) and "Export this model" not in labels(at)
 
 
 def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(open_app):
     address = {"bos": "off", "prune_shots": "1", "prune_limit": "7", "prune_heads": "40", "prune_ffns": "100"}
-    at = open_app(run=False, prune_ranking="random", **address)
+    at = open_app(run=False, prune_order="random", **address)
     at.switch_page("pages/prune.py")
     settled(at)
     assert at.selectbox(key="bos").value == "off" and at.sidebar.selectbox(key="model")
@@ -520,10 +520,10 @@ def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(ope
 
 
 def test_nonsense_in_the_address_is_put_right(open_app):
-    nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_ranking": "best"}
+    nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_order": "best"}
     at = open_app(**nonsense, prune_layers="50", prune_layers_by="magic")
     assert level(at, "prune_heads") == 100, "the nearest that is allowed"
-    assert at.selectbox(key="prune_ranking").value == "importance"
+    assert at.selectbox(key="prune_order").value == "importance"
     assert at.selectbox(key="prune_layers_by").value == "influence" and "magic" in at.warning[0].value
     assert "--shots 5" in at.code[0].value
 
@@ -548,7 +548,7 @@ def test_bad_input_is_one_plain_line(open_app, parameters, line):
 def test_the_table_of_answers(open_app):
     from pages.ui.prune.tables import answers_csv
 
-    at = open_app(prune_ranking="random", prune_heads="50")
+    at = open_app(prune_order="random", prune_heads="50")
     table = pd.read_csv(io.BytesIO(answers_csv(recalled(at))))
     assert len(table) == N * 3 and table["question"].nunique() == N
     right = table[table["pruned_chosen"] & table["gold"]]

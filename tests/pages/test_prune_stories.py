@@ -37,7 +37,7 @@ def choose(at, name):
 
 def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = open_app(**embedded, prune_limit="48", prune_heads="20", prune_ranking="random", prune_idle="false")
+    at = open_app(**embedded, prune_limit="48", prune_heads="20", prune_order="random", prune_idle="false")
     choose(at, "heads")
     found = induction_heads()
     assert at.text_input(key="prune_mask").value == found.text() and level(at, "prune_heads") == 0
@@ -68,7 +68,7 @@ def test_a_link_to_a_story_alone_sets_the_controls_too(open_app):
 
 
 def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app):
-    at = open_app(prune_ranking="random", prune_story=NAME)
+    at = open_app(prune_order="random", prune_story=NAME)
     assert story.UNASKED in said(at)
     choose(at, "heads")
     assert not at.exception and "See it on a text" in labels(at)

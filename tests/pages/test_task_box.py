@@ -30,7 +30,7 @@ def test_names_are_proposed_by_substring_first():
 
 
 def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
-    at = open_app(prune_ranking="random", prune_task="demo_copy", prune_limit="16")
+    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
     box = at.selectbox(key="prune_task")
     assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     assert not box.proto.accept_new_options, "Streamlit puts a new name first, and takes it on Enter"
@@ -42,7 +42,7 @@ def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
 
 
 def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
-    at = open_app(prune_ranking="random", prune_task="demo_copy", prune_limit="16")
+    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
     at.text_input(key="prune_own_path").set_value("boxes.csv")
     at.run()
     assert ["does not end with" in each.value for each in at.error] == [True]
@@ -67,7 +67,7 @@ def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):
     file, lines = tmp_path / "boxes.jsonl", rows().splitlines()
     lines[2], lines[8] = b'{"context": "Box:", "choices": ["red", "green"], "gold": "b"}', b"no JSON"
     file.write_bytes(b"\n".join(lines))
-    at = open_app(prune_task=str(file), prune_ranking="random", prune_limit="16")
+    at = open_app(prune_task=str(file), prune_order="random", prune_limit="16")
     [line] = [each.value for each in at.error]
     assert "row 3" in line and "1 of 2 faults" in line
     table = at.dataframe[0].value
@@ -82,7 +82,7 @@ def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):
 def test_too_few_rows_offer_to_use_no_examples(open_app, tmp_path):
     file = tmp_path / "few.jsonl"
     file.write_bytes(rows(6))
-    at = open_app(prune_task=str(file), prune_shots="5", prune_ranking="random", prune_limit="16")
+    at = open_app(prune_task=str(file), prune_shots="5", prune_order="random", prune_limit="16")
     assert ["too few rows for 5" in each.value for each in at.error] == [True]
     at.button(key="prune_use_0").click()
     settled(at)

@@ -42,7 +42,7 @@ from tests.pages.conftest import (
     slide,
 )
 
-RANDOM = {"prune_ranking": "random", "prune_heads": "50"}
+RANDOM = {"prune_order": "random", "prune_heads": "50"}
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_what_is_compared_is_the_same_on_all_screens_and_in_old_addresses_of_pas
 
 
 def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
-    at = open_app(against=str(unequal), prune_ranking="random", prune_layers="50")
+    at = open_app(against=str(unequal), prune_order="random", prune_layers="50")
     session, x = runtime.session(), experiment_of(at)
     other = session.target(LoadSpec(str(unequal), "fp32"))
     train = select(get_requests(replace(x.task, split="train"), None, session.store), RANKING_QUESTIONS, "stratified")

@@ -28,7 +28,7 @@ def badges(at):
 
 
 def test_each_screen_opens_with_what_prune_prunes(open_app):
-    at = open_app(prune_ranking="random", prune_heads="25", prune_mask="F1")
+    at = open_app(prune_order="random", prune_heads="25", prune_mask="F1")
     [badge] = badges(at)
     assert "2 of 8 heads, 1 of 2 FFNs" in badge
     for name in SCREENS:
@@ -40,7 +40,7 @@ def test_each_screen_opens_with_what_prune_prunes(open_app):
 
 
 def test_what_another_screen_sets_comes_back_and_is_let_go_of_everywhere(open_app):
-    at = open_app(prune_ranking="random", prune_heads="25")
+    at = open_app(prune_order="random", prune_heads="25")
     goes_to(at, "attention")
     at.text_input(key="attention_mask").set_value("L0H1")
     settled(at)

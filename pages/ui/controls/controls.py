@@ -94,7 +94,7 @@ def with_own(options: Sequence[str], key: str) -> list[str]:
 def choose_ranking(prefix: str, where: DeltaGenerator, first: str = OF_ONE_TASK[0]) -> str:
     """Draws the choice of a pruning order, `first` by default."""
     look: dict[str, Any] = {"index": OF_ONE_TASK.index(first), "help": RANKING_HELP}
-    return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_ranking", **look)
+    return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_order", **look)
 
 
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import one_line
-from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rewrite_param
+from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rename_param, rewrite_param
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 
@@ -47,6 +47,13 @@ def token_field(key: str, of: str) -> int | None:
 def as_written() -> dict[str, list[str]]:
     """Returns all query parameters: every value of each, in order."""
     return {key: st.query_params.get_all(key) for key in st.query_params}
+
+
+def rename_params() -> None:
+    """Gives parameters of older addresses the names that their controls have now; to be called before any is drawn."""
+    for key in list(st.query_params):
+        if (start := key.removesuffix("_ranking")) != key:
+            rename_param(key, f"{start}_order")
 
 
 def flag(text: str) -> str | None:

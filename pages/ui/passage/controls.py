@@ -36,7 +36,7 @@ SHARE = level_percent(10 * HEADS)
 EXAMPLE_HELP = f"Sets the controls: of all heads the {SHARE} that match prefixes best."
 PRUNED_HELP = f"B lacks the {SHARE} of all heads that match prefixes best."
 PRUNE_THEM = "Prune the induction heads"
-EXAMPLE = {"passage_ranking": RANKING, "passage_heads": HEADS}
+EXAMPLE = {"passage_order": RANKING, "passage_heads": HEADS}
 
 
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:

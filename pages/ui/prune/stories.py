@@ -38,7 +38,7 @@ STORIES = {
 OLDER = {"No examples needed": STORIES["control"]}  # labels in older addresses
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
 SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
-                  "prune_ranking")  # fmt: skip
+                  "prune_order")  # fmt: skip
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most
@@ -110,7 +110,7 @@ def set_controls(setup: Setup) -> None:
         write("prune_task", task.name)
         write("prune_shots", task.shots)
     if story == "far":
-        write("prune_ranking", "importance")
+        write("prune_order", "importance")
         state[FAR] = True
     mask = draw(target.shape, heads, 0) if story == "others" else without(target.shape, heads)
     set_pruned("prune", mask.text())
