@@ -131,7 +131,7 @@ def get_requests(
     found = made_of(decode(store.get(key)) if store is not None else None, questions_in)
     if found is None:
         if files is None and not may_fetch():
-            where = "give a folder with them, --download, or switch on “Fetch tasks” in the sidebar"
+            where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"
             raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
         questions, greedy = _render(task, info, given)
         text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})

@@ -232,7 +232,7 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Passage screen: mean losses, tokens and counts."""
     controls = seen["controls"]
     lacks = next(value for name, value in controls.items() if (name or "").startswith("A lacks"))
-    if not lacks and controls.get("Compare with", "") in ("", "nothing"):
+    if not lacks and controls.get("Compare with", "") in ("", "none"):
         found.same("command of the Passage screen", model_of(seen["commands"][0]), model_in(seen))
     same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])

@@ -195,7 +195,7 @@ def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_t
     page.get_by_role("button", name="Your own text").click()
     page.locator('input[type="file"]').set_input_files(file)
     page.locator(".text").get_by_text("harbour").first.wait_for()
-    fill(page, "Remember it under a name", "My harbour")
+    fill(page, "Name of this text", "My harbour")
     page.get_by_role("button", name="Remember", exact=True).click()
     page.wait_for_url(re.compile("passage_text=My"))
     tab = another_tab(page.url)

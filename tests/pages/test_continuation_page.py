@@ -50,7 +50,10 @@ def test_both_models_continue_and_the_command_and_the_program_agree(
         assert data["pieces"] == list(alone.pieces) and len(data["p"]) == 6
     likeliest = final(next_tokens(target, PROMPT, masks).run(runtime.session()))
     for row, frames in zip(likeliest.log_p, frames_of(at), strict=True):
-        np.testing.assert_allclose(frames["tokens"]["p"], np.exp(row.astype(float)), rtol=1e-6)
+        p = dict(zip(likeliest.token_ids.tolist(), np.exp(row.astype(float)), strict=True))
+        drawn = frames["tokens"]
+        np.testing.assert_allclose(drawn["p"], [p[token] for token in drawn["token_id"]], rtol=1e-6)
+        assert len(drawn) == min(len(p), sections.N_DRAWN)
 
 
 def test_draws_are_in_the_address_and_repeat(open_screen):

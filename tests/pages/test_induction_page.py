@@ -40,7 +40,7 @@ def test_every_score_is_drawn_with_its_numbers_and_sets_of_the_strongest_heads_a
     )  # the example, maps, scatter, depth and distribution, what is left of two scores
     frame = sent[1]["heads"]
     assert len(frame) == 8 and set(SCORES) <= set(frame)
-    assert [heading.value for heading in at.subheader][:6] == [charts.TITLES[name] for name in SCORES]
+    assert [heading.value for heading in at.subheader][2:8] == [charts.TITLES[name] for name in SCORES]
     assert "--out induction.csv" in at.code[0].value and "--variant" not in at.code[0].value
     [line] = [line for line in printed_by_the_program(at).splitlines() if line.startswith("prefix_matching")]
     best = [each.split() for each in line.removeprefix("prefix_matching").split(",")]
@@ -188,6 +188,16 @@ def test_the_legend_of_what_is_left_names_the_lines_that_are_drawn():
         drawn = to_svg(charts.retained_chart(tables.retained_lines(found, orders, "a", aggregate), "copying"), "left")
         named = {kind for kind in charts.KINDS if f">{kind}<".encode() in drawn}
         assert named == {*charts.KINDS} - missing - ({"aggregate"} if aggregate is None else set())
+
+
+def test_the_finding_names_the_induction_heads():
+    frame = tables.head_scores(SHAPE, scores(), [])
+    before = frame.loc[frame["previous_token"].idxmax(), "name"]
+    inside = frame.assign(in_corner=frame["name"].isin(["L0H1", "L1H3"]))
+    assert tables.finding(inside).startswith(
+        f"**2 of 8 heads are induction heads**: L0H1, L1H3. The strongest previous-token head is {before} ("
+    )
+    assert tables.finding(frame.assign(in_corner=False)).startswith("**None of the 8 heads is an induction head**")
 
 
 def test_masks_of_a_selection():

@@ -63,7 +63,7 @@ def test_the_whole_text_is_shown_with_the_losses_of_the_full_model(open_screen, 
     assert "".join(data["pieces"]) == text and data["n_total"] == len(found) == len(data["ids"])
     np.testing.assert_allclose([x for x in data["loss"]["a"] if x is not None],
                                found.loss_nats[np.isfinite(found.loss_nats)], atol=1e-4)  # fmt: skip
-    assert data["view"] == "A" and "Nothing differs" in data["note"]
+    assert data["view"] == "A" and "are the same model" in data["note"]
     assert f"A **{np.nanmean(found.loss_nats):.3f}**" in summary(at)
     best = [data["strings"][str(ids[0])] for ids in data["likely"]["a"]]
     assert best[3] == found.strings[int(found.top_ids[3, 0])]
@@ -142,7 +142,7 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
     gate.occupy()
     slide(at, "passage_heads", 75).run()
     data = shown(at)
-    assert data["loss"] == old["loss"] and "levels before" in data["note"]
+    assert data["loss"] == old["loss"] and "previous levels" in data["note"]
     assert data["text_key"] == old["text_key"], "the text must not be set anew"
     assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
     gate.go_on.set()

@@ -1,5 +1,6 @@
 """The sidebar says how much memory the app holds and how much of it is the model, where layers lie, and where results
-are kept and how large they are, without looking at every file."""
+are kept and how large they are, without looking at every file. Rarely changed settings are folded, and named if they
+differ from the default."""
 
 import os
 import re
@@ -12,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from cache import Store
 from pages.ui.controls import sidebar
-from pages.ui.controls.sidebar import LONG_PATH, short_path
+from pages.ui.controls.sidebar import FETCH_TASKS, LONG_PATH, short_path
 from pages.ui.page import runtime
 from tests.conftest import HANG_S
 
@@ -35,10 +36,10 @@ def test_memory_before_and_with_a_model(open_app):
 
 def test_where_layers_lie_is_shown_with_what_it_costs(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_PLACE", "cpu:1,disk")
-    [line] = [each.value for each in open_app().sidebar.caption if each.value.startswith("Layers")]
-    said = r"Layers 0 in main memory, 1 on disk; each pass reads 0\.0\d+ MB from disk, about [\d.e-]+ s at the .+/s "
-    said += "measured here, less where the system still holds them in memory"
-    assert re.fullmatch(said, line), line
+    [line] = [each for each in open_app().sidebar.caption if each.value.startswith("Layers")]
+    costs = r"Each pass reads 0\.0\d+ MB from disk, about [\d.e-]+ s at the .+/s measured here, less where the system "
+    costs += r"still holds them in memory\. "
+    assert line.value == "Layers 0 in main memory, 1 on disk" and re.match(costs, line.help), line
 
 
 def test_the_parts_are_the_model_and_the_rest(monkeypatch):
@@ -96,3 +97,77 @@ def test_a_path_is_shortened_from_where_the_user_is(tmp_path, monkeypatch):
     assert short_path("/home/adam/h") == "/home/adam/h", "of another user"
     long = os.path.join(os.sep, "m" * LONG_PATH, "results of", "today")
     assert short_path(long) == os.path.join("…", "results of", "today")
+
+
+def sidebar_alone():
+    import streamlit as st
+
+    from pages.ui.controls.sidebar import draw_sidebar
+
+    st.set_page_config()
+    draw_sidebar(compares=st.query_params.get("compares") == "yes")
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """Draws the sidebar alone, at given query parameters."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    st.cache_resource.clear()
+
+    def drawn(**parameters):
+        at = AppTest.from_function(sidebar_alone, default_timeout=HANG_S)
+        for name, value in parameters.items():
+            at.query_params[name] = value
+        at.run()
+        assert not at.exception, at.exception
+        return at
+
+    yield drawn
+    runtime.store().close()
+    st.cache_resource.clear()
+
+
+def label_of(at):
+    """The label of the folded settings."""
+    [folded] = at.sidebar.expander
+    return folded.label
+
+
+@pytest.mark.parametrize(
+    ("parameters", "label"),
+    [
+        ({}, "More"),
+        ({"bos": "on"}, "More: BOS on"),
+        ({"bos": "off", "data_dir": "/tmp"}, "More: BOS off, data folder set"),
+        ({"bos": "model default"}, "More"),
+        ({"bos": "model's own"}, "More"),
+        ({"bos": "sideways"}, "More"),
+    ],
+)
+def test_folded_settings_that_are_not_the_default_are_in_the_label(drawn, parameters, label):
+    at = drawn(**parameters)
+    assert label_of(at) == label
+    assert at.selectbox(key="bos").value == (parameters["bos"] if "BOS" in label else "model default")
+
+
+def test_a_changed_setting_is_named_at_once(drawn):
+    at = drawn()
+    at.selectbox(key="bos").set_value("off").run()
+    assert label_of(at) == "More: BOS off"
+    at.toggle(key=FETCH_TASKS).set_value(True).run()
+    assert label_of(at) == "More: BOS off, fetching tasks"
+    at.selectbox(key="bos").set_value("model default").run()
+    assert label_of(at) == "More: fetching tasks"
+
+
+def test_a_data_folder_set_by_the_environment_is_the_default(drawn, monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADROOM_TASK_DATA", str(tmp_path))
+    assert label_of(drawn()) == "More"
+    assert label_of(drawn(data_dir="/elsewhere")) == "More: data folder set"
+
+
+@pytest.mark.parametrize(("compares", "hint"), [("yes", "none"), ("no", "not on this screen")])
+def test_the_second_model_says_where_it_is_used(drawn, compares, hint):
+    field = drawn(compares=compares).selectbox(key="against")
+    assert (field.proto.placeholder, field.disabled) == (hint, compares == "no")

@@ -42,9 +42,7 @@ EXAMPLE = {"passage_order": RANKING, "passage_heads": HEADS}
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     """Draws the choice of A; returns (model and precision, its mask as text)."""
     spec = compared(setup.spec) or setup.spec
-    mask = where.text_input(
-        f"A lacks (A: {plain(spec.in_words)})", key="passage_a_mask", placeholder="nothing", **A_MASK
-    )
+    mask = where.text_input(f"A lacks (A: {plain(spec.in_words)})", key="passage_a_mask", placeholder="none", **A_MASK)
     return spec, mask or ""
 
 
@@ -53,7 +51,7 @@ def choose_colours() -> tuple[str, int, DeltaGenerator]:
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     view = one_of(at, "Color by", named, "passage_view", VIEW_HELP)
-    full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
+    full = one_of(at, "Full color at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
     return view, full, at.container(width="content")
 
 
