@@ -29,8 +29,8 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import sections
-from pages.ui.importance.beside import FirstImportance
-from pages.ui.importance.beside import draw as draw_second
+from pages.ui.importance.second_model import FirstImportance
+from pages.ui.importance.second_model import draw as draw_second
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
@@ -89,17 +89,17 @@ says = [*sections.draw_heads(shown, sheet), *sections.draw_ffns(found["ffns"].sc
 finding_at.markdown(" ".join(says))
 sheet.says[:0] = says
 
-beside, second = dict[str, Measurement[Any]](), second_model(setup)
+compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     first = FirstImportance(means, target, tasks, front, what, found)
-    beside = draw_second(first, second, sheet, since_s)
+    compared = draw_second(first, second, sheet, since_s)
 
 sections.draw_oracle(setting, target, front, sheet, since_s)
-model = dict[str, Any](of_model(target), task_data=setup.data_dir, what=what)
+model = dict[str, Any](of_model(target), task_data=setup.data_dir, score=what)
 requests = [
     ScoreImportance(**model, **of_task(front), limit=N, sample=SAMPLE, out="heads.csv"),
     Correlate(**model, **of_grid(tasks), aggregate=how, out="all-tasks.csv"),
 ]
 measurements = {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS}
 of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-closing(with_second(Origin("Importance", requests, measurements, of, sheet.says), second, beside), sheet)
+closing(with_second(Origin("Importance", requests, measurements, of, sheet.says), second, compared), sheet)

@@ -2,11 +2,11 @@
 
 import importlib
 import re
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from tests.conftest import REPOSITORY
+
 ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `([\w.]+)` \|$",
                   (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M)  # fmt: skip
 STRUCK = r"cannot be had|\bwhoever\b|\bwhence\b|\bput right\b|(?<!scored )(?<!scored_)\banew\b"

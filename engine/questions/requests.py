@@ -22,7 +22,7 @@ from engine.checkpoints.hub_internals import disable_telemetry
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
 from engine.progress import may_stop, tell
-from engine.questions import lm_eval_internals, rows, squad
+from engine.questions import lm_eval_internals, rows
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 
@@ -131,7 +131,7 @@ def get_requests(
     found = made_of(decode(store.get(key)) if store is not None else None, questions_in)
     if found is None:
         if files is None and not may_fetch():
-            where = "give a folder with them, --download, or switch on “Fetch tasks” in the sidebar"
+            where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"
             raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
         questions, greedy = _render(task, info, given)
         text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
@@ -188,6 +188,9 @@ class Questions:
     def receipt(self) -> dict[str, Any]:
         """What a receipt says of them."""
         return {"task": asdict(self.task), "source": self.requests.source}
+
+
+SAMPLES = ("first", "stratified")
 
 
 def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Questions:
@@ -302,7 +305,7 @@ def _judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tupl
 def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> Any:
     """The harness's task object for local rows or the hub, set to the number of shots and the seed."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    supply_squad_metrics(squad.compute_exact, squad.compute_f1)
+    supply_squad_metrics(lm_eval_internals.compute_exact, lm_eval_internals.compute_f1)
     import datasets
     import lm_eval.tasks
     from lm_eval.tasks import TaskManager

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from engine.errors import HeadroomError
-from engine.studies.break_points import break_points
-from engine.studies.statements import SMALL_LOSS, Statement, statements
+from engine.statistics import Statement
+from engine.studies.statements import SMALL_LOSS, break_points, statements
 from engine.studies.study import Study
 from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import SweepRow, Swept

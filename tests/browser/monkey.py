@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Error, Locator, Page
 
+from tests.browser.conftest import open_settings
 from tests.conftest import HANG_S
 
 SCREENS = ("Prune", "Passage", "In context")  # those with figures that are recomputed; they come up most
@@ -59,7 +60,7 @@ def drag(page, rng, models, words):
     if (box := slider.bounding_box()) is None:
         raise LookupError("it was drawn anew meanwhile")
     words.append(slider.evaluate("input => input.labels[0].textContent"))
-    thumb = 11.25  # 0.75 rem
+    thumb = 15 * slider.evaluate("input => parseFloat(getComputedStyle(input).getPropertyValue('--thumb'))")  # rem
     y = box["y"] + box["height"] / 2
 
     def x(percent):
@@ -96,6 +97,7 @@ def set_number(page, rng, models, words):
 
 
 def set_mask(page, rng, models, words):
+    open_settings(page)
     field = any_of(rng, page.get_by_role("textbox", name=re.compile("^(Prune these as well|A lacks)$")))
     words.append(mask := rng.choice(MASKS))
     field.fill(mask)

@@ -28,6 +28,7 @@ for line in sys.stdin:
     sys.stdout.flush()
 """
 LEVELS = ("Attention heads pruned", "FFNs pruned", "Layers dropped")
+AXES = dict(zip(("Attention heads", "FFNs", "Layers"), LEVELS, strict=True))  # of the control on Prune
 FIGURES = ("figure", "losses", "scores")  # marks of what is compared
 SLOTS = ("questions", "train questions", "accuracy", "passage order", "passage A", "passage B", "incontext texts",
          "incontext")  # fmt: skip
@@ -203,7 +204,8 @@ def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, fou
     if not points:
         return
     level, shown = points[len(points) // 2]
-    controls, axis = seen["controls"], seen["controls"]["Curve over"]
+    controls = seen["controls"]
+    axis = AXES[controls["What to prune"]]
     right = oracle.run([*full, *by_level(controls, {axis: level})], store)["acc"]
     found.same(f"curve at {level} % of {axis}", shown, f"{100 * right:.1f}")
 
@@ -230,7 +232,7 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Passage screen: mean losses, tokens and counts."""
     controls = seen["controls"]
     lacks = next(value for name, value in controls.items() if (name or "").startswith("A lacks"))
-    if not lacks and controls.get("Compare with", "") in ("", "nothing"):
+    if not lacks and controls.get("Compare with", "") in ("", "none"):
         found.same("command of the Passage screen", model_of(seen["commands"][0]), model_in(seen))
     same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])

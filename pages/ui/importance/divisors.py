@@ -9,7 +9,6 @@ import streamlit as st
 from engine.heads.induction import induction
 from engine.importance.importance import Scores
 from engine.importance.rankings import n_top, top_overlap
-from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, together
@@ -28,7 +27,7 @@ def draw_line(what: str, target: Target, setting: StudySettings, scores: Mapping
     """Draws and returns the line, if the head score `what` has such a divisor; prefix matching is only read."""
     if what not in (PAPERS, EVEN):
         return []
-    found = induction(target, "olsson", INDUCTION_SEED).stored(session())
+    found = induction(target).stored(session())
     said = in_words(scores, setting)
     matching = "" if found is None else prefix_in_words(scores, setting, found.mean["prefix_matching"])
     st.caption(said, help=f"{HELP} {matching}".strip())

@@ -12,7 +12,7 @@ from engine.heads.ablation import FILLS, KINDS
 from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
-from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source
+from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
 from pages.ui.controls.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.importance.head_sets import HeadSet, Losses, set_losses
 from engine.models.session import Target
+from engine.studies.removal import HeadSet, Losses, set_losses
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet

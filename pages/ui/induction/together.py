@@ -8,11 +8,11 @@ import streamlit as st
 
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.composed import deferred
-from engine.importance.head_sets import HeadSet, set_answers
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.statistics import paired
+from engine.studies.removal import HeadSet, set_answers
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet

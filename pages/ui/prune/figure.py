@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
-from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
+from engine.statistics import MIN_QUESTIONS, Paired, paired
 from pages.ui.figures.drawing import draw_table
 from pages.ui.page.tables import RANK_TITLE, magnitude, number, p_in_words, percent, percents, plain, whole_percent
 from pages.ui.prune.estimates import EstimateLine, trust
@@ -109,7 +109,7 @@ def cut_in_words(answers: Answers) -> list[str]:
 def change_in_words(change: Paired) -> str:
     """Returns lines such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", with the gained and lost questions."""
     counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
-    low, high = (100 * end for end in change_interval(change))
+    low, high = (100 * end for end in change.interval)
     signed = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
     if change.n < MIN_QUESTIONS:
         return f"{counted}  \nToo few questions to distinguish a change from chance"

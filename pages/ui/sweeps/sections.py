@@ -6,8 +6,7 @@ from functools import partial
 import streamlit as st
 
 from engine.questions.requests import TaskSpec
-from engine.studies.break_points import break_points
-from engine.studies.statements import SMALL_LOSS
+from engine.studies.statements import SMALL_LOSS, break_points
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import POWER_HELP

@@ -53,8 +53,8 @@ PATHS_HELP = (
     "stretch from A to B is the window: there the path turns."
 )
 ANALYSIS_HELP = (
-    "As in Olsson et al.'s appendix: a column a run. PCA over all snapshots of all these runs together, columns "
-    "centred, not scaled. The window is shaded; A and B are its ends."
+    "As in the appendix of Olsson et al. PCA over all snapshots of all these runs together, columns "
+    "centred, not scaled. "
 )
 
 
@@ -271,7 +271,7 @@ def passage(view: TrainingFrames, sheet: Sheet) -> None:
 
 def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None, sheet: Sheet) -> None:
     """Draws the model analysis table: a column per run, nine rows."""
-    st.caption(ANALYSIS_HELP)
+    st.caption("One column per run. The window is shaded; A and B are its ends.", help=ANALYSIS_HELP)
     drawn = analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
     draw_chart(drawn, "training analysis", words, width="content")
