@@ -3,20 +3,21 @@
 import streamlit as st
 
 from pages.ui.controls.sidebar import draw_sidebar
-from pages.ui.page.address import as_written, draw_notes
-from pages.ui.page.presentation import draw_stage
+from pages.ui.page.address import as_written, draw_notes, rename_params
+from pages.ui.page.presentation import draw_stage, slide_title
 from pages.ui.page.runtime import begin_run, ended_early, faults_shown
 from pages.ui.page.screens import draw_heading, navigation, screen_of
 
 st.set_page_config(page_icon="✂️", layout="wide")
 begin_run()
+rename_params()
 st.session_state.framed = True
 page = navigation()
 # A page opened directly on a fresh server runs without this file; require_frame sends it here and names the page.
 if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=as_written())
 draw_stage()
-draw_heading(page)
+draw_heading(page, slide_title())
 notes_at = st.container()
 try:
     with faults_shown(), ended_early():

@@ -1,16 +1,14 @@
 """Result store: verified bytes under text keys.
 
 `store`: the interface: get, put, delete, keys, size, verify, clear
-`opening`: the rules for opening a folder
-`reading`: a folder that can only be read
+`opening`: the rules for opening a folder, also one that can only be read
 `files`: files read with a bound, and replaced whole
 `typed_json`: JSON that others may have written, bounded and typed
 `disk`: how a value lies there, never through pickle
 `diskcache_internals`: the private names and the tables of diskcache
 `checking`: every entry against its digest
 `shared`: results that many machines share, a file each
-`remote`: the same at an address of fsspec
-`addresses`: which of the two an address names
+`remote`: the same at an address of fsspec, and which of the two an address names
 `behind`: how a store reads and writes them, and does without
 `patience`: calls that may hang
 `exchange`: results brought there and from there: push and pull

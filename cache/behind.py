@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from cache.addresses import shared_folder
 from cache.patience import Patient
+from cache.remote import shared_folder
 from cache.shared import SharedStore, Unreadable, name_of, reason, shown, travels
 
 RETRY_S = 30  # until a place that failed is tried again; longer if calls hang in it

@@ -1,5 +1,9 @@
-"""Shared results at an address of fsspec: `s3://bucket/folder`, `ssh://host/folder`, whatever is installed for it."""
+"""Shared results at an address of fsspec: `s3://bucket/folder`, `ssh://host/folder`, whatever is installed for it; and
+`shared_folder`, the results at any address.
+"""
 
+import errno
+import os
 import secrets
 import time
 from collections.abc import Collection, Iterator
@@ -7,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from cache.disk import CorruptEntry
-from cache.shared import FOLDER, HEAD_BYTES, MAX_BYTES, NAME, PART, PART_AGE_S, SharedStore, Unreadable
+from cache.shared import FOLDER, HEAD_BYTES, MAX_BYTES, NAME, PART, PART_AGE_S, SharedFolder, SharedStore, Unreadable
 
 # stores of objects, where a write is seen when it is whole, and a rename would be a copy
 OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "hf", "memory"}
@@ -128,3 +132,14 @@ def _plain_errors() -> Iterator[None]:
         raise
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
+
+
+def shared_folder(address: str, make: bool = False) -> SharedStore:
+    """The results in a folder, or with `://` in the address wherever fsspec and its packages reach; OSError says why
+    not. `make` creates the folder if it is missing, and never the one above it."""
+    _, is_remote, place = address.partition("://")
+    if not (place.strip(" /") if is_remote else address.strip()):
+        raise OSError(errno.EINVAL, "the address names no folder")
+    if "::" in address and not os.path.isdir(address):
+        raise OSError(errno.EINVAL, "addresses chained by :: are not supported")
+    return RemoteFolder(address) if is_remote else SharedFolder(address, make)

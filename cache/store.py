@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,16 @@ from cache.behind import Behind
 from cache.checking import IsReadable, Verified, any_blob, folder_bytes, verify_folder
 from cache.disk import HEADER_BYTES, CorruptEntry, key_digest
 from cache.diskcache_internals import DBNAME, cause, counted_bytes, stored_sizes
-from cache.opening import BrokenStore, ResultCache, discard, inode_of, network_file_system, open_cache
-from cache.reading import ReadOnlyCache, open_for_reading
+from cache.opening import (
+    BrokenStore,
+    ReadOnlyCache,
+    ResultCache,
+    discard,
+    inode_of,
+    network_file_system,
+    open_cache,
+    open_for_reading,
+)
 
 CODE = Path(__file__).resolve().parent
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
@@ -168,13 +176,9 @@ class Store:
         """Forgets `key`; no error where it is not there."""
         with self._lock:
             self._memory.pop(key, None)
-            cache = self._current()
-            if cache is not None:
-                try:
-                    with suppress(CorruptEntry):  # the row is gone; its file lies outside the store and stays
-                        cache.delete(key, retry=False)
-                except DISK_ERRORS as error:
-                    self._failed(cache, error)
+            if (cache := self._current()) is not None:
+                with self._noting(cache), suppress(CorruptEntry):  # the row is gone; a file outside the store stays
+                    cache.delete(key, retry=False)
 
     def keys(self) -> Iterator[str]:
         """Every key, in no order. Keys that are not text (planted) are skipped, never unpickled."""
@@ -184,12 +188,9 @@ class Store:
         """Bytes of each value, by key, without reading it."""
         found, cache = {key: len(blob) for key, blob in list(self._memory.items())}, self._for_reading()
         if cache is not None:
-            try:
-                with cache.reading() as connection:
-                    rows = stored_sizes(connection)
+            with self._noting(cache), cache.reading() as connection:
+                rows = stored_sizes(connection)
                 found.update({key: max(0, (n_bytes or 0) - HEADER_BYTES) for key, n_bytes in rows})
-            except DISK_ERRORS as error:
-                self._failed(cache, error)
         return found
 
     def size_bytes(self) -> int:
@@ -201,11 +202,8 @@ class Store:
         process they were put. Stores set aside are left out."""
         n_bytes, cache = sum(map(len, list(self._memory.values()))), self._for_reading()
         if cache is not None:
-            try:
-                with cache.reading() as connection:
-                    n_bytes += counted_bytes(connection)
-            except DISK_ERRORS as error:
-                self._failed(cache, error)
+            with self._noting(cache), cache.reading() as connection:
+                n_bytes += counted_bytes(connection)
         return n_bytes
 
     def stamp(self) -> str:
@@ -221,12 +219,9 @@ class Store:
     def verify(self) -> Verified:
         """Reads and decodes every entry on disk, deletes damaged ones, removes value files older than an hour without a
         row."""
-        cache = self._current()
-        if cache is not None:
-            try:
+        if (cache := self._current()) is not None:
+            with self._noting(cache):
                 return verify_folder(self._folder, self.is_readable)
-            except DISK_ERRORS as error:
-                self._failed(cache, error)
         return Verified()
 
     def clear(self) -> int:
@@ -257,22 +252,18 @@ class Store:
         return self._current() if self._cache is None and self._reason is None else self._cache
 
     def _read(self, cache: AnyCache, key: str) -> bytes | None:
-        try:
-            found: Any = cache.get(key, retry=False)  # what BytesDisk.fetch gives, or None
-        except DISK_ERRORS as error:
-            self._failed(cache, error)
-            return None
+        found: Any = None
+        with self._noting(cache):
+            found = cache.get(key, retry=False)  # what BytesDisk.fetch gives, or None
         # a digest of another key: its entry was moved here
         return found[1] if found is not None and found[0] == key_digest(key) else None
 
     def _write(self, cache: AnyCache, key: str, blob: bytes) -> bool:
-        try:
+        with self._noting(cache):
             with suppress(CorruptEntry):  # raised after the commit, by the file of the entry that was replaced
                 cache.set(key, blob, retry=False)
-        except DISK_ERRORS as error:
-            self._failed(cache, error)
-            return False
-        return True
+            return True
+        return False
 
     def _saved(self, cache: AnyCache, *just_written: str) -> None:
         """The disk works: what it refused before goes there too."""
@@ -308,6 +299,14 @@ class Store:
                     self._cache = open_for_reading(self._folder)
                     break
             return self._cache
+
+    @contextmanager
+    def _noting(self, cache: AnyCache) -> Iterator[None]:
+        """Context that an error of the disk ends, which is noted."""
+        try:
+            yield
+        except DISK_ERRORS as error:
+            self._failed(cache, error)
 
     def _failed(self, cache: AnyCache, error: Exception) -> None:
         """Says why the disk failed; where that is damage to the database, sets it aside and opens a new one."""

@@ -20,16 +20,14 @@
 `texts`: losses token by token, and in-context learning
 
 `errors`: exceptions whose text is shown to users
-`files`: files named by a user: bounded reads, atomic writes
+`files`: files named by a user: bounded reads, atomic writes; which process holds a folder
 `jobs`: the worker thread and its jobs
 `measurement`: a value that is read from stored records, measured, or forecast
 `composed`: measurements made of other measurements
 `memory`: bounded caches, and freed memory returned to the system
 `pieces`: one stored record, and how it is measured
-`process_marks`: which process holds a folder
 `progress`: progress of long work
-`readable`: whether a stored result can be decoded
-`receipts`: how stored numbers were measured
+`receipts`: how stored numbers were measured, and whether a stored result can be decoded
 `records`: stored records, their codec and keys
 `shapes`: names of axes, and `ModelShape`
 `shipped`: records of the embedded model that come with the package

@@ -15,7 +15,6 @@ resumes when a page looks again. A page looks each time it is drawn. A page in a
 down, counts as open.
 """
 
-import heapq
 import itertools
 import logging
 import threading
@@ -142,7 +141,6 @@ class Jobs:
             if old is not None and old.snapshot.key == asked.key and not (again and old.snapshot.finished):
                 old.while_seen = old.while_seen and asked.while_seen
                 old.priority = min(old.priority, asked.priority)
-                heapq.heapify(self._queue)
                 self._look_at(old)
                 return old.snapshot
             if old is not None:
@@ -150,7 +148,7 @@ class Jobs:
             job = _Job(asked, next(self._numbers))
             self._look_at(job)
             self._slots[slot] = job
-            heapq.heappush(self._queue, job)
+            self._queue.append(job)
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="headroom-jobs", daemon=True)
                 self._worker.start()
@@ -185,7 +183,6 @@ class Jobs:
             if job is not None and not job.snapshot.finished:
                 others = [self._running] if self._running is not None else []
                 job.priority = min(other.priority for other in [*others, *self._queue, job]) - 1
-                heapq.heapify(self._queue)
                 self._changed.notify_all()
 
     def snapshot(self, slot: str) -> Snapshot[Any] | None:
@@ -258,7 +255,6 @@ class Jobs:
         if job.snapshot.state in ("queued", "left"):
             if job in self._queue:
                 self._queue.remove(job)
-                heapq.heapify(self._queue)
             job.start = _spent
             job.snapshot = replace(job.snapshot, state="cancelled", finished_s=time.monotonic())
 
@@ -268,7 +264,7 @@ class Jobs:
         if (page := self._page()) is not None:
             job.pages = {each for each in job.pages if self._is_open(each)} | {page}
         if job.snapshot.state == "left":
-            heapq.heappush(self._queue, job)
+            self._queue.append(job)
             self._publish(job, state="queued")
 
     def _is_unseen(self, job: _Job) -> bool:
@@ -283,7 +279,8 @@ class Jobs:
                 self._changed.wait_for(lambda: self._queue or self._closed)
                 if not self._queue:
                     return
-                job = heapq.heappop(self._queue)
+                job = min(self._queue)
+                self._queue.remove(job)
                 if self._is_unseen(job):
                     self._publish(job, state="left")  # it stays in its slot, until somebody looks
                     continue
@@ -338,7 +335,7 @@ class Jobs:
             if job.cancelled.is_set() and end["state"] == "queued":
                 end = {"state": "cancelled"}
             if end["state"] == "queued":
-                heapq.heappush(self._queue, job)
+                self._queue.append(job)
                 self._publish(job, **end)
             else:
                 job.start = _spent  # the closure may hold on to a model

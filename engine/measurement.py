@@ -156,17 +156,10 @@ class Measurement(Generic[T]):
         return Measurement(self.target, (*self.about, "mapped"), steps)
 
 
-class _Nothing:
-    """In place of a result store: it holds nothing."""
-
-    def get(self, key: str) -> None:
-        return None
-
-    def put(self, key: str, blob: bytes) -> bool:
-        return True
-
-
-_EMPTY = SimpleNamespace(store=_Nothing(), record=lambda key: None)
+# a session whose result store holds nothing
+_EMPTY = SimpleNamespace(
+    store=SimpleNamespace(get=lambda key: None, put=lambda key, blob: True), record=lambda key: None
+)
 
 
 def with_value(steps: Steps[T]) -> Generator[Progress[T], None, tuple[T | None, Missing]]:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 SMALL, LARGE = 2**18, 2**25  # bytes; LARGE is where glibc's own limit ends up once blocks of that size were freed
 # oneDNN keeps compiled code for each shape of a 16-bit or int8 product, ideep (torch's way to oneDNN) what it needs
-# beside that: 1,024 shapes each by their own defaults, 0.7 MB a shape in bf16. Under one mask 100 questions have 190
+# in addition: 1,024 shapes each by their own defaults, 0.7 MB a shape in bf16. Under one mask 100 questions have 190
 # (PIQA, 0 shots) to 320 (HellaSwag, 5 shots); a shape that is not kept costs a millisecond in the first of the layers.
 SHAPES_KEPT = 256
 CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

@@ -85,11 +85,7 @@ def last_value(
 
 def final(steps: Iterable[Progress[T]]) -> T:
     """The value of the last of `steps` that has one."""
-    value = None
-    for step in steps:
-        value = step.value if step.value is not None else value
-    assert value is not None
-    return value
+    return returned(last_value(steps))
 
 
 def driven(steps: Generator[U, None, T], change: Callable[[U], V]) -> Generator[V, None, T]:

@@ -1,33 +1,21 @@
-"""How numbers were measured: the receipts of the stored records that they are read from."""
+"""How numbers were measured: the receipts of the stored records that they are read from. Whether a stored result can be
+decoded: the store asks it of results that others have shared, and `verify` of all.
+"""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import Progress
-from engine.records import noted
+from engine.questions.requests import questions_in
+from engine.records import SCHEMA, Record, decode, made_of, noted, unpack_json
 from engine.shipped import MARK
 
 Measurements = Mapping[str, Measurement[Any]]  # by what they are of
 Receipt = Mapping[str, Any]
-Fact = Callable[[Receipt], str]
-FACTS: Mapping[str, Fact] = {
-    "Shipped": lambda receipt: "with Headroom, not measured on this computer" if receipt.get(MARK) else "",
-    "Model": lambda receipt: f"{receipt['name']}, files {receipt['model'][:12]}",
-    "Precision": lambda receipt: receipt["precision"],
-    "Beginning-of-sequence token": lambda receipt: "in front" if receipt["bos"] else "none",
-    "Matrix products": lambda receipt: ways_in_words(receipt),
-    "Versions": lambda receipt: ", ".join(
-        f"{name} {version}" for name, version in {**receipt["versions"], "python": receipt["python"]}.items()
-    ),
-    "Machine": lambda receipt: ", ".join(
-        str(part)
-        for part in (receipt["device"], receipt.get("processor"), receipt["machine"], cores_in_words(receipt))
-        if part
-    ),
-}
+FACTS = ("Shipped", "Model", "Precision", "Beginning-of-sequence token", "Matrix products", "Versions", "Machine")
 
 
 @dataclass(frozen=True)
@@ -91,15 +79,37 @@ def shipped_receipt(measurements: Measurements, session: Session) -> Iterator[Pr
 
 def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
     """What the receipts say of model, precision, versions and machine; more than one line where they differ."""
-    found = list(receipts)
-    return {name: list(dict.fromkeys(filter(None, map(fact, found)))) for name, fact in FACTS.items()}
+    found: dict[str, list[str]] = {name: [] for name in FACTS}
+    for receipt in receipts:
+        for name, fact in _facts(receipt).items():
+            found[name] += [] if fact in found[name] or not fact else [fact]
+    return found
 
 
-def ways_in_words(receipt: Receipt) -> str:
-    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.kernels.kinds.Kernels`."""
-    return ", ".join(f"{name} {way}" for name, way in (receipt.get("products") or {}).items()) or "the library's own"
+def _facts(receipt: Receipt) -> dict[str, str]:
+    products = ", ".join(f"{name} {way}" for name, way in (receipt.get("products") or {}).items())
+    cores = f"{receipt['cores']} cores" if receipt.get("cores") else ""
+    versions = {**receipt["versions"], "python": receipt["python"]}
+    machine = (receipt["device"], receipt.get("processor"), receipt["machine"], cores)
+    return {
+        "Shipped": "with Headroom, not measured on this computer" if receipt.get(MARK) else "",
+        "Model": f"{receipt['name']}, files {receipt['model'][:12]}",
+        "Precision": receipt["precision"],
+        "Beginning-of-sequence token": "in front" if receipt["bos"] else "none",
+        "Matrix products": products or "the library's own",
+        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "Machine": ", ".join(str(part) for part in machine if part),
+    }
 
 
-def cores_in_words(receipt: Receipt) -> str:
-    """Such as "2 cores"; "" in a receipt that does not say."""
-    return f"{receipt['cores']} cores" if receipt.get("cores") else ""
+def is_readable(key: str, blob: bytes) -> bool:
+    """Whether the blob under a key can be decoded. Results of other versions are never decoded."""
+    if not key.startswith(f"{SCHEMA}/"):
+        return True
+    reads = questions_in if key.startswith(f"{SCHEMA}/requests/") else _json_in
+    return made_of(decode(blob), reads) is not None
+
+
+def _json_in(record: Record) -> list[Any]:
+    """What the arrays of a record hold that are JSON."""
+    return [unpack_json(record.arrays[name]) for name in ("json", "strings") if name in record.arrays]

@@ -115,6 +115,16 @@ def decode(blob: bytes | None) -> Record | None:
     return record
 
 
+def pack_json(value: Any) -> np.ndarray:
+    """(bytes,) a JSON value as an array of a record."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def unpack_json(array: np.ndarray) -> Any:
+    """The value that `pack_json` packed; ValueError if it is none."""
+    return json.loads(array.tobytes())
+
+
 def made_of(record: Record | None, reads: Callable[[Record], T]) -> T | None:
     """What `reads` makes of a record that others may have written; None without one, or if it cannot be read."""
     try:

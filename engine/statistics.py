@@ -1,4 +1,8 @@
-"""How sure a figure is: intervals of one accuracy and of a change on the same questions, and of a mean over texts."""
+"""How sure a figure is: intervals of one accuracy and of a change on the same questions, and of a mean over texts; and
+whether a paper's statements hold.
+"""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -11,6 +15,7 @@ import numpy as np
 
 Z_95 = 1.959963984540054
 ALPHA = 0.05  # of McNemar's exact test, wherever one is read
+Judgment = tuple[bool | None, str]  # whether a statement holds (None: not measured), and the result here
 MIN_QUESTIONS = 32  # while they are still coming in: before that a verdict would come and go with every question
 
 
@@ -33,6 +38,27 @@ class Paired:
         """The same of questions that are still being answered: on enough of them to say so."""
         return self.n >= MIN_QUESTIONS and self.is_significant
 
+    @property
+    def difference(self) -> float:
+        """The change of accuracy, -1 to 1; nan without questions."""
+        return (self.gained - self.lost) / self.n if self.n else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the change of accuracy, -1 to 1; nan without questions.
+
+        The adjusted Wald interval for paired proportions (Bonett & Price 2012, J. Educ. Behav. Stat. 37:479): one
+        question is added to the gained and one to the lost. Widened to 0 where the exact test, which is the stricter of
+        the two, finds nothing.
+        """
+        if self.n == 0:
+            return math.nan, math.nan
+        n = self.n + 2
+        gained, lost = (self.gained + 1) / n, (self.lost + 1) / n
+        middle, half = gained - lost, Z_95 * math.sqrt((gained + lost - (gained - lost) ** 2) / n)
+        low, high = max(-1.0, middle - half), min(1.0, middle + half)
+        return (low, high) if self.is_significant else (min(low, 0.0), max(high, 0.0))
+
 
 def wilson(n_right: int, n: int) -> tuple[float, float]:
     """Wilson 95 % interval of a proportion (Wilson 1927), no continuity correction."""
@@ -49,22 +75,6 @@ def paired(before: np.ndarray, after: np.ndarray) -> Paired:
     gained, lost = int((~before & after).sum()), int((before & ~after).sum())
     tail = sum(math.comb(gained + lost, k) for k in range(min(gained, lost) + 1))
     return Paired(n, gained, lost, min(1.0, float(Fraction(2 * tail, 2 ** (gained + lost)))))
-
-
-def change_interval(change: Paired) -> tuple[float, float]:
-    """95 % interval of the change of accuracy, -1 to 1; nan without questions.
-
-    The adjusted Wald interval for paired proportions (Bonett & Price 2012, J. Educ. Behav. Stat. 37:479): one question
-    is added to the gained and one to the lost. Widened to 0 where the exact test, which is the stricter of the two,
-    finds nothing.
-    """
-    if change.n == 0:
-        return math.nan, math.nan
-    n = change.n + 2
-    gained, lost = (change.gained + 1) / n, (change.lost + 1) / n
-    middle, half = gained - lost, Z_95 * math.sqrt((gained + lost - (gained - lost) ** 2) / n)
-    low, high = max(-1.0, middle - half), min(1.0, middle + half)
-    return (low, high) if change.is_significant else (min(low, 0.0), max(high, 0.0))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -130,3 +140,25 @@ def parted(values: np.ndarray) -> float:
     gap = (ordered.sum() - sums) / above - sums / below
     at = int(np.argmax(below * above * gap**2))
     return float((ordered[at] + ordered[at + 1]) / 2)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A finding of a paper, the result here, and whether it `holds`, `does not hold` or is `not measured`."""
+
+    text: str
+    ours: str
+    verdict: str
+
+    @classmethod
+    def judged(cls, text: str, judgment: Judgment) -> Statement:
+        """The statement with its judgment."""
+        holds, ours = judgment
+        return cls(text, ours, "not measured" if holds is None else "holds" if holds else "does not hold")
+
+
+def all_hold(judgments: Sequence[Judgment], otherwise: str) -> Judgment:
+    """Whether each of several holds, with the words of all; `otherwise` says why there is none."""
+    if not judgments:
+        return None, otherwise
+    return all(holds for holds, _ in judgments), "; ".join(words for _, words in judgments)

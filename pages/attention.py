@@ -7,7 +7,6 @@ import streamlit as st
 
 from engine.heads.attention import head_views, overview
 from engine.heads.induction import induction
-from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.masks import parse_heads, parse_mask
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
@@ -29,11 +28,15 @@ PRESETS = {  # what to see, the passage, the only tokens that can be pointed at,
     TRANSLATION: ("Three languages", "", ":material/translate:"),
     "Pattern labels": ("Pattern labels", ":", ":material/label:"),
 }
-SCORES, SCORES_HELP = "Induction scores for the map", "As on the Induction screen: the map marks who matches prefixes."
-CAPTION = """**Violet**: where the chosen heads attend from the token you point at. **Orange bar**: which earlier tokens
-raised its logit, by the direct path: attention × value through W_O and the unembedding, the mean over all tokens taken
-off. Orange is read at the position just before, where the model says what comes next; set to “the one after it”, at the
-token itself."""
+SCORES, SCORES_HELP = (
+    "Induction scores for the map",
+    "As on the Induction screen: the map marks heads that match prefixes.",
+)
+CAPTION = "**Violet**: where the heads attend from the token. **Orange**: which tokens raised its logit."
+CAPTION_HELP = (
+    "Orange is the direct path: attention × value through W_O and the unembedding, minus the mean over all tokens. It "
+    "is read at the previous position, where the model predicts the token; with “the one after it”, at the token."
+)
 
 
 def use_preset(title: str) -> None:
@@ -77,7 +80,7 @@ carried.hand_on("attention", target.shape, mask, badge_at)
 of = f"{target} {mask.key()} {text_digest(text.text)}"
 whole = overview(target, text.text, mask)
 seen = whole.stored(session()) or Work("attention", "Text", whole, while_seen=True).required()
-wanted = induction(target, "olsson", INDUCTION_SEED)
+wanted = induction(target)
 score = Work("attention induction", SCORES, wanted, 3, while_seen=True)
 since_s = time.monotonic()
 found = wanted.stored(session())
@@ -92,7 +95,7 @@ def draw_view(text: Chosen) -> None:
     """Draws the view; choosing another head redraws only this part."""
     problem_at, view_at = st.container(), st.container()
     about_at, heads_at = st.columns([5, 3], gap="medium")
-    about_at.caption(CAPTION)
+    about_at.caption(CAPTION, help=CAPTION_HELP)
     help = "Or click them on the map. Of several heads you see their mean attention and the sum of their nats."
     example = "such as L1H0,L1H3"
     hold("attention_heads")

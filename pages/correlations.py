@@ -10,7 +10,18 @@ from engine.importance.rankings import AGGREGATES
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of
-from pages.ui.controls.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
+from pages.ui.controls.first_views import DEMO, first_view
+from pages.ui.controls.many_tasks import (
+    choose_tasks,
+    importance_work,
+    local_tasks,
+    setting_of,
+    settings_popover,
+    show_failed,
+    so_far,
+    start_small,
+    survey_line,
+)
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
 from pages.ui.downloads.footer import closing, draw_command
@@ -38,9 +49,9 @@ MEAN_HELP = (
     "alike."
 )
 ORDER_HELP = "Similarity: tasks that agree stand side by side (average linkage on 1 − SRCC)."
-SCALES = {"own": "what is there", "whole": "−1 to 1"}
+SCALES = {"own": "fit data", "whole": "−1 to 1"}
 SCALE_HELP = (
-    "What is there: from the lowest to the highest value of two tasks, in each matrix; with negative ones the same way "
+    "Fit data: from the lowest to the highest value of two tasks, in each matrix; with negative ones the same way "
     "up and down. What lies beyond has the last colour. Or always the whole way."
 )
 
@@ -61,21 +72,25 @@ at_one = partial(
     controls_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True
 )
 shown = sections.choice("correlations_shown", counts, at_one, help=help)
-method = one_of(controls_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
+more_at = settings_popover(controls_at, "Coefficient, aggregate over tasks, order and color range of the matrices.")
+method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
 named = {each: f"mean of {each}" for each in AGGREGATES}
-how = one_of(controls_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
-ordered = one_of(controls_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
-scale = one_of(controls_at, "Colours", SCALES, "correlations_scale", SCALE_HELP)
+how = one_of(more_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
+ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
+scale = one_of(more_at, "Color range", SCALES, "correlations_scale", SCALE_HELP)
 
 target = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)
 work = importance_work(setting, target, tasks, what, "correlations", TITLES[what])
 found = so_far(work)
+is_demo = setup.spec.model == DEMO
+if what == "heads" and tasks == first_view(local_tasks(setup.data_dir), is_demo) and found.n_known < len(tasks):
+    start_small([work], is_demo)
 live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), since_s)
 show_failed(found.failed)
 places = [st.container() for _ in range(4)]
 request = Correlate(
-    **of_model(target), **of_grid(tasks), task_data=setup.data_dir, what=what, aggregate=how, out="correlations.csv"
+    **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=how, out="correlations.csv"
 )
 if not found.scores:
     draw_command(command_line(request))

@@ -24,6 +24,7 @@ N_QUESTIONS = 100
 SECTIONS = (losses.section, idealised.section, in_texts.section, feeders.section, by_weights.section)
 
 setup = chosen()
+headline_at = st.container()
 target = wait_for_model(setup)
 with errors_shown():
     choice = choose(target, setup.data_dir)
@@ -31,8 +32,8 @@ with errors_shown():
 asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
 verdict = known.found.verdict or "Its scores are being measured."
-st.header(f"{asked.name} · {verdict.rstrip('.')}")
-st.markdown(tables.in_short(known.found))
+headline_at.header(f"{asked.name} · {verdict.rstrip('.')}")
+headline_at.markdown(tables.in_short(known.found))
 draw_all(known)
 sheet = Sheet()
 sheet.add("Scores", tables.scores_table(known.found))

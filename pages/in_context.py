@@ -9,9 +9,9 @@ import streamlit as st
 
 from engine.heads.ablation import KINDS
 from engine.heads.induction import induction
-from engine.importance.rankings_of import INDUCTION_SEED, Evidence
+from engine.importance.rankings_of import Evidence
 from engine.texts.incontext import MIN_TOKENS
-from engine.texts.sources import texts_of
+from engine.texts.passages import texts_of
 from pages.ui.controls import carried
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import OWN_FILE
@@ -79,7 +79,7 @@ def draw_heads() -> None:
     if not heads.line() and n_done < len(texts):
         heads.offer(label, "science", ABLATE_HELP.format(n_passes))
     if n_done:
-        known = induction(target, "olsson", INDUCTION_SEED).stored(session())
+        known = induction(target).stored(session())
         frame = head_frame(target.shape, found, so_far(), kind, controls.around, known)
         sections.head_section(frame, kind, len(texts), sheet)
         mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)

@@ -21,11 +21,11 @@ from pages.ui.figures import induction_scores
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, overlap
-from pages.ui.induction.beside import FirstInduction
-from pages.ui.induction.beside import draw as draw_second
 from pages.ui.induction.closely import draw_closely
+from pages.ui.induction.second_model import FirstInduction
+from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
-from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
+from pages.ui.induction.tables import corner, corner_in_words, finding, head_scores, in_words
 from pages.ui.page.address import number_field
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
@@ -50,14 +50,15 @@ Where our numbers differ from the latter's code: the position after the beginnin
 """
 
 setup = chosen()
-variant_at, seed_at, mask_at, about_at = st.columns([4, 2, 4, 4])
+finding_at, row = st.container(), st.container(horizontal=True, vertical_alignment="center")
+settings_at = row.popover("Settings", icon=":material/tune:")
 help = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 named = {each: each.capitalize() for each in VARIANTS}
-variant = one_of(variant_at, "Variant", named, "induction_variant", help, default="olsson")
-seed = number_field(seed_at, "Seed", (0, 9999), "induction_seed", value=0, help="Of the random tokens.")
-typed = type_mask("induction", mask_at)
+variant = one_of(settings_at, "Variant", named, "induction_variant", help, default="olsson")
+seed = number_field(settings_at, "Seed", (0, 9999), "induction_seed", value=0, help="Of the random tokens.")
+typed = type_mask("induction", settings_at)
 if not presenting():
-    with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
+    with row.popover("About induction heads", icon=":material/help:"):
         st.markdown(ABOUT)
         words = "From each second copy of four tokens, an ideal induction head looks at what followed the first copy"
         draw_chart(charts.example_pattern(), "induction_example", words)
@@ -65,7 +66,7 @@ if not presenting():
 target = wait_for_model(setup)
 with errors_shown():
     mask = parse_mask(typed, target.shape)
-with st.container(horizontal=True, vertical_alignment="center"):
+with row:
     carried.hand_on("induction", target.shape, mask, st.container(width="content"))
     if not mask.is_full:
         st.caption("All scores are the full model's; a cross marks a head that is pruned.")
@@ -80,35 +81,35 @@ names = selected_heads(target.shape)
 frame = head_scores(target.shape, found, names).assign(pruned=~np.array(mask.heads).ravel())
 
 sheet = Sheet(tables={"Induction scores": frame})
-for row in (SCORES[:3], SCORES[3:]):
-    for score, at in zip(row, st.columns(3, gap="medium"), strict=True):
+finding_at.markdown(finding(frame))
+scatter_at, table_at = st.columns([5, 6], gap="large")
+with scatter_at:
+    help = (
+        "One dot per head, colored by layer. Top right: heads that match prefixes and copy. The induction corner "
+        "begins where the heads of this model separate into two groups (Otsu 1979), at a prefix matching of "
+        f"{INDUCTION_FROM} or more."
+    )
+    st.subheader("Induction heads: matching × copying", help=help)
+    drawn = charts.induction_scatter(frame, corner(frame))
+    chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
+    st.caption(corner_in_words(frame))
+    mark("corner", "drawn" if frame["in_corner"].any() else "none", heads=int(frame["in_corner"].sum()))
+with table_at:
+    st.subheader("Heads", help="A head selected in a row, dot or cell is selected everywhere on this screen.")
+    head_table(frame)
+    send_to_prune(target.shape, names)
+for scores_in_row in (SCORES[:3], SCORES[3:]):
+    for score, at in zip(scores_in_row, st.columns(3, gap="medium"), strict=True):
         with at:
             title = charts.TITLES[score]
             st.subheader(title, help=charts.HELP[score])
             chart_with_heads(f"map {score}", title, charts.score_map(frame, score), in_words(frame, score), sheet)
             st.caption(induction_scores.ABOUT[score])
 
-scatter_at, table_at = st.columns([5, 6], gap="large")
-with scatter_at:
-    help = (
-        "One point a head, coloured by layer. Up and right: matches prefixes and copies. The induction corner begins "
-        "where this model's heads fall apart into two groups (Otsu 1979), at a prefix matching of "
-        f"{INDUCTION_FROM} or more."
-    )
-    st.subheader("Who does both", help=help)
-    drawn = charts.induction_scatter(frame, corner(frame))
-    chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
-    st.caption(corner_in_words(frame))
-    mark("corner", "drawn" if frame["in_corner"].any() else "none", heads=int(frame["in_corner"].sum()))
-with table_at:
-    st.subheader("Heads", help="Select rows, points or cells: they are the same heads everywhere on this screen.")
-    head_table(frame)
-    send_to_prune(target.shape, names)
-
-sheet.says = [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
-beside, second = dict[str, Measurement[Any]](), second_model(setup)
+sheet.says = [finding(frame), *(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
+compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
-    beside = draw_second(FirstInduction(target, variant, seed, found, frame), second, sheet)
+    compared = draw_second(FirstInduction(target, variant, seed, found, frame), second, sheet)
 if not presenting():  # a slide is one screen, and these are below it
     draw_closely(frame, sheet)
     overlap.draw(setup, target, found, frame, since_s, sheet)
@@ -117,4 +118,4 @@ measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, tar
 n = f"{found.n['prefix_matching']} examples"
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 origin = Origin("Induction", [request], measurements, of, sheet.says)
-closing(with_second(origin, None if second is None else second.as_usual, beside), sheet)
+closing(with_second(origin, None if second is None else second.as_usual, compared), sheet)

@@ -24,8 +24,8 @@ from pages.ui.passage.controls import choose_a, choose_colours, largest_tables, 
 from pages.ui.passage.jobs import PassageRun, so_far
 
 require_frame("pages/passage.py")
-SAME = "Nothing differs between A and B so far: prune something, or change A."
-OLD = "B is being measured; these are the colours of the levels before."
+SAME = "A and B are the same model: prune something, or change A."
+OLD = "B is being measured; the colors show the previous levels."
 WAITING = "B is being measured."
 run = PassageRun()
 
@@ -69,7 +69,7 @@ levels = choose_pruning("passage", setup.data_dir, "B: ")
 view, full_nats, example_at = choose_colours()
 badge_at = st.container()
 if text is None:
-    st.info("This text is no longer kept here; choose another.", icon=":material/notes:")
+    st.info("This text was deleted; choose another.", icon=":material/notes:")
     end_run()
 target, a_target = wait_for_model(setup), wait_for_model(setup, a_spec)
 with errors_shown():

@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.controls.controls import choose_ranking, choose_task, folded
+from pages.ui.controls.controls import folded
 from pages.ui.controls.sidebar import chosen
 from pages.ui.controls.texts import choose_text, chosen_text
 from pages.ui.downloads.footer import closing
@@ -14,7 +14,8 @@ from pages.ui.page.address import flag, put_right
 from pages.ui.page.runtime import errors_shown, require_frame
 from pages.ui.page.tables import for_file
 from pages.ui.page.work import live
-from pages.ui.prune import beside, dragging, parts
+from pages.ui.prune import dragging, head_map, parts, second_model
+from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.panels import costs, criteria, exports, perplexity, speeds
@@ -26,20 +27,18 @@ from pages.ui.prune.tables import answers_csv
 require_frame("pages/prune.py")
 setup = chosen()
 set_controls(setup)
-with st.container(key="prune_controls"):  # hidden on a slide
-    task_at, ranking_at = st.columns([57, 15])
+head_map.apply_edits()
 with errors_shown():
-    task, limit, width = choose_task("prune", task_at, setup.data_dir)
-ranking = choose_ranking("prune", ranking_at)
-screen = PruneScreen(setup, task, limit, width, ranking, postponed=dragging.nothing_drawn_yet())
+    controls = choose_controls(setup.data_dir)
+screen = PruneScreen(setup, controls, postponed=dragging.nothing_drawn_yet())
 parts.draw_levels(screen)
 screen.whole = False  # the next run is one of the sliders' fragment
 shown = screen.shown
 assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 second = None
-if shown.beside is not None:
-    second = shown.beside.names[1], shown.beside.answers(shown.x.n_taken(shown.measured)).pruned
+if shown.compared is not None:
+    second = shown.compared.names[1], shown.compared.answers(shown.x.n_taken(shown.measured)).pruned
 listed = partial(draw_questions, shown.x, shown.measured, second)
 folded("The questions", "prune_questions", listed, in_address=True)
 compared = Sheet()
@@ -58,16 +57,15 @@ if second_at.open:
 folded("The same as tables", "prune_tables", partial(component_tables, screen.tables["Heads"], screen.tables["FFNs"]))
 files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored, second)}
 files |= {name: for_file(table) for name, table in screen.tables.items()}
-axis = st.session_state.get("prune_axis") or "heads"
 if saves and (saved := speeds.stored(shown)) is not None:
     files["What pruning saves"] = saved.frame()
 if shown.second.full is not None:
     files["Perplexity"] = perplexity.table(shown.second)
-shows = origin(shown.x, shown.measured, shown.known, axis)
-if shown.beside is not None:
+shows = origin(shown.x, shown.measured, shown.known, controls.axis, shown.order_words)
+if shown.compared is not None:
     found = shown.measured
-    shows = beside.with_second_model(shows, shown.x, shown.beside, found)
-    files["Two models"] = beside.rows(found, shown.beside.answers(shown.x.n_taken(found)), shown.beside.names)
+    shows = second_model.with_second_model(shows, shown.x, shown.compared, found)
+    files["Two models"] = second_model.rows(found, shown.compared.answers(shown.x.n_taken(found)), shown.compared.names)
 shows = perplexity.with_perplexity(shows, shown, text)
 if comparison is not None:
     shows = replace(shows, measurements={**shows.measurements, "Compare criteria": comparison.measurement})

@@ -7,7 +7,15 @@ import streamlit as st
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.controls.controls import choose_level, one_listed, one_of
-from pages.ui.controls.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setting_of, show_failed
+from pages.ui.controls.first_views import DEMO, JUDGES, first_view
+from pages.ui.controls.many_tasks import (
+    choose_tasks,
+    local_tasks,
+    setting_of,
+    settings_popover,
+    show_failed,
+    start_small,
+)
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
@@ -25,20 +33,22 @@ from pages.ui.sweeps.sections import draw_section
 require_frame("pages/sweeps.py")
 HELP = (
     "Heads, FFNs: each task pruned by its own importance. Heads and FFNs: every pair of levels. Transfer: each task "
-    "pruned by each other's ranking. Unseen tasks: pruned by a ranking without them. Scored anew: importance is "
-    "measured again before each step. Compare criteria: the highlighted task pruned by several rankings, and at random."
+    "pruned by each other's ranking. Unseen tasks: pruned by a ranking without them. Rescored after each step: "
+    "importance is measured again before each step. Compare criteria: the highlighted task pruned by several rankings, "
+    "and at random."
 )
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
 
 setup = chosen()
-tasks = choose_tasks("sweeps", st.container(), setup, FEW_COUNTS, few=True)
+tasks = choose_tasks("sweeps", st.container(), setup)
 at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 section = one_of(at, "What", {**SECTIONS, criteria.SECTION: criteria.TITLE}, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
 help = "Drawn darker among the curves; the one that is “scored anew”."
-front_name = one_listed(at, "Highlighted task", names, "sweeps_front", width=150, help=help)
+more_at = settings_popover(at, "The highlighted task, and the number of questions.")
+front_name = one_listed(more_at, "Highlighted task", names, "sweeps_front", width=150, help=help)
 help = "Of each task's validation split. More of them, narrower intervals."
-judges = number_field(at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=116, help=help)
+judges = number_field(more_at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=116, help=help)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 if section == criteria.SECTION:
     criteria.draw_section(setup, front, int(judges), at)
@@ -56,6 +66,9 @@ wanted = sweep(target, setting_of(setup, int(judges)), points, pool_of(names))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
+is_first = section == "heads" and tasks == first_view(local_tasks(setup.data_dir), setup.spec.model == DEMO)
+if is_first and int(judges) == JUDGES and not any(len(each.rows) + len(each.failed) >= len(points) for each in stored):
+    start_small([work], setup.spec.model == DEMO)
 
 
 def draw() -> None:
@@ -67,7 +80,7 @@ def draw() -> None:
     if not work.line() and missing:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
     if found.rows and missing:
-        st.caption(f"{len(found.rows):,} of {len(points):,} accuracies are there.")
+        st.caption(f"{len(found.rows):,} of {len(points):,} measured")
     show_failed(found.failed)
     draw_section(section, found.rows, front, permille, published, sheet)
     mark("sweep", "missing" if missing else "measured", section=section, known=len(found.rows))

@@ -18,12 +18,14 @@ from pages.ui.training.measuring import draw_unmeasured, work_of
 from pages.ui.training.origin import origin, recipes
 from pages.ui.training.slider import draw_field, moment, slider
 from pages.ui.training.statements import statements
+from pages.ui.training.tables import in_words
 
 require_frame("pages/training.py")
 draw_field()
 since_s = time.monotonic()
-runs_at, axis_at, tokens_at, more_at = st.columns([16, 5, 7, 5], vertical_alignment="bottom")
-choice = choose(runs_at, axis_at, more_at)
+finding_at = st.container()
+runs_at, tokens_at, more_at = st.columns([20, 7, 5], vertical_alignment="bottom")
+choice = choose(runs_at, more_at)
 sheet = Sheet()
 waiting = [(choice.sources[name], choice.labels[name]) for name in choice.unmeasured]
 if waiting:
@@ -31,6 +33,7 @@ if waiting:
 if not choice.runs:
     draw_live(choice.folder)
     end_run()
+finding_at.markdown(" ".join(map(in_words, choice.runs)))
 at = moment(tokens_at, choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)
@@ -39,7 +42,7 @@ sheet.tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)
 draw_made(choice.runs)
 if not presenting():  # a slide shows one screen, and these sections are below it
-    label, icon = "Train one now: charts that grow", ":material/model_training:"
+    label, icon = "Train a tiny model live", ":material/model_training:"
     folded(label, "training_live", partial(draw_live, choice.folder), icon)
     sections.more_heads(view, sheet)
     sections.losses(view, sheet)

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 # before anything imports torch or a hub client
@@ -20,8 +22,6 @@ os.environ.setdefault("HEADROOM_IDLE_SECONDS", "1000000")  # what is measured ah
 
 import pytest  # noqa: E402
 
-from tests.slowest import slowest_lines  # noqa: E402
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 HANG_S = 600  # what a test waits at most: not for how fast a machine is, only for what would never end
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -31,6 +31,7 @@ yes, or the answer is no. A question has a context and some choices; one of the 
 bread, a long road: these were the things that she wrote about in her letters, and these the things he remembered."""
 
 
+N_SHOWN, BUDGET_S = 20, 1.0  # of the slowest tests, and what a test may take without saying why
 IS_THOROUGH = os.environ.get("HEADROOM_THOROUGH") == "1"  # tests marked `thorough` run in their full form
 
 
@@ -49,6 +50,21 @@ def pytest_terminal_summary(terminalreporter):
     terminalreporter.section("slowest tests, set-up included")
     for line in slowest_lines(reports):
         terminalreporter.line(line)
+
+
+def slowest_lines(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """A line for each of the slowest tests: seconds (set-up and teardown included), name, and the reason it gives."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    reasons: dict[str, str] = {}
+    for report in reports:
+        seconds[report.nodeid] += report.duration
+        reasons.update((report.nodeid, str(why)) for name, why in report.user_properties if name == "slow")
+    lines = []
+    for name in sorted(seconds, key=lambda name: -seconds[name])[:N_SHOWN]:
+        over = seconds[name] > BUDGET_S
+        why = reasons.get(name, "no reason given: @pytest.mark.slow") if over else ""
+        lines.append(f"{seconds[name]:6.2f} s  {name}{f'  ({why})' if why else ''}")
+    return lines
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -124,7 +140,15 @@ def tiny_opt(tmp_path_factory):
     return make_tiny_opt(tmp_path_factory.mktemp("tiny_opt"))
 
 
-def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: int = 32, seed: int = 0) -> Path:
+@pytest.fixture(scope="session")
+def wide_opt(tmp_path_factory):
+    """Folder of such a model with a window of 512 tokens."""
+    return make_tiny_opt(tmp_path_factory.mktemp("wide_opt"), n_ctx=512, seed=3)
+
+
+def make_tiny_opt(
+    folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: int = 32, n_ctx: int = 256, seed: int = 0
+) -> Path:
     """The folder, filled as `save_pretrained` fills one."""
     import torch
     from tokenizers import ByteLevelBPETokenizer
@@ -150,7 +174,7 @@ def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: in
         ffn_dim=2 * d_model,
         num_hidden_layers=n_layers,
         num_attention_heads=n_heads,
-        max_position_embeddings=256,
+        max_position_embeddings=n_ctx,
         init_std=0.3,  # the default is so small that every choice would score alike
         bos_token_id=2,
         eos_token_id=2,

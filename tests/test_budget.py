@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from tests.slowest import N_SHOWN, slowest_lines
+from tests.conftest import N_SHOWN, slowest_lines
 
 
 def report(name, seconds, *properties):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pages.ui.page.screens import STORY
+from tests.conftest import REPOSITORY
 from tests.test_imports_go_one_way import FLOORS
 from tests.write_command_line import PAGE, commands_of, page, parser
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CONTRIBUTING, ARCHITECTURE = REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "architecture.md"
 DOCS = [REPOSITORY / "README.md", REPOSITORY / "SECURITY.md", CONTRIBUTING, *sorted(ARCHITECTURE.parent.glob("*.md"))]
 PACKAGES = sorted(
@@ -79,29 +79,23 @@ def test_every_screen_is_in_the_navigation_the_tree_and_the_docs():
     assert re.findall(r"^## (.+)", read(REPOSITORY / "docs" / "screens.md"), re.M) == [*titles().values()]
 
 
-@pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_has_its_folder_and_its_tests(name):
-    assert REPOSITORY / "pages" / "ui" / name in PACKAGES
-    assert (REPOSITORY / "tests" / "pages" / f"test_{name}_page.py").exists()
-
-
 def test_every_command_and_option_is_told():
     assert read(PAGE) == page(parser()), "run `.venv/bin/python -m tests.write_command_line`"
 
 
 CHOICES = {
     ("evaluate", "--order"): "engine.importance.rankings_of OF_ONE_TASK",
-    ("evaluate", "--layers-by"): "engine.importance.layers LAYERS_BY",
-    ("importance", "--what"): "engine.importance.importance WHAT",
+    ("evaluate", "--layer-order"): "engine.importance.layers LAYERS_BY",
+    ("importance", "--score"): "engine.importance.importance WHAT",
     ("induction", "--variant"): "engine.heads.induction VARIANTS",
     ("attribute", "--kind"): "engine.heads.ablation KINDS",
     ("attribute", "--fill"): "engine.heads.ablation FILLS",
     ("export", "--form"): "engine.export.forms FORMS",
     ("export", "--fill"): "engine.heads.ablation FILLS",
-    ("correlate", "--what"): "engine.importance.importance WHAT",
+    ("correlate", "--score"): "engine.importance.importance WHAT",
     ("sweep", "--order"): "engine.importance.rankings_of OF_MANY_TASKS",
     ("compare", "--axis"): "engine.studies.compare ALONG",
-    ("compare", "--criteria"): "engine.importance.criteria CRITERIA",
+    ("compare", "--criteria"): "engine.importance.rankings CRITERIA",
     ("sweep", "--aggregate"): "engine.importance.rankings AGGREGATES",
     ("evaluate", "--precision"): "engine.models.loading PRECISIONS",
     ("importance", "--split"): "engine.questions.tasks SPLITS",

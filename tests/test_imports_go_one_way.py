@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import HANG_S
+from tests.conftest import HANG_S, REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
     "cache engine.errors",
-    "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes "
-    "engine.statistics",
+    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes engine.statistics",
     "engine.architecture engine.jobs engine.shipped",
     "engine.checkpoints engine.kernels",
     "engine.placement",
@@ -29,7 +27,7 @@ FLOORS = [
     "engine.pieces",
     "engine.measurement",
     "engine.composed engine.receipts",
-    "engine.accuracy engine.readable",
+    "engine.accuracy",
     "engine.texts",
     "engine.heads",
     "engine.importance",
@@ -49,10 +47,11 @@ FLOORS = [
     "headroom",  # starts either
 ]
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
+SCREENS = ("pages", "pages.ui", "app")
 DRAWING = {"streamlit", "altair", "vl_convert"}
 OF_TORCH = {  # classes and functions of torch itself, imported where they are first needed
     "engine/export/modeling_pruned.py",  # written beside exported weights, for transformers to run
-    "engine/architecture/modeling_headroom.py", "engine/training/model.py", "engine/training/watching.py",
+    "engine/architecture/modeling_headroom.py", "engine/training/model.py",
 }  # fmt: skip
 HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accelerate", "datasets", "ray"}
 
@@ -73,6 +72,15 @@ MODULES = {dotted(path) for path in sources()}
 def part(module: str) -> str:
     """The part of the app a module belongs to; of a library its own name."""
     return "pages.ui" if f"{module}.".startswith("pages.ui.") else module.split(".")[0]
+
+
+def libraries(names: Collection[str]) -> set[str]:
+    """The top of each name that is imported."""
+    return {name.split(".")[0] for name in names}
+
+
+def may_import_torch(path: Path) -> bool:
+    return "making" in path.parts or path.relative_to(REPOSITORY).as_posix() in OF_TORCH
 
 
 def room(module: str) -> str | None:
@@ -166,13 +174,15 @@ def test_everything_stands_on_a_floor():
     assert {room(module) for module in MODULES} - {None} == set(FLOOR)
 
 
-@pytest.mark.parametrize("path", list(sources()), ids=dotted)
-def test_imports_go_one_way(path):
-    assert not upward(path)
-    for name in imports(path):
-        if part(dotted(path)) in ("cache", "engine"):
-            assert name.split(".")[0] not in DRAWING, f"{dotted(path)} imports {name}"
-        assert dotted(path) not in ("engine", "pages.ui"), f"{dotted(path)} imports {name}, and is to hold words alone"
+def in_parts(*parts: str) -> list[Path]:
+    return [path for path in sources() if part(dotted(path)) in parts]
+
+
+def test_imports_go_one_way():
+    assert [each for path in sources() for each in sorted(upward(path))] == []
+    drawing = {dotted(path) for path in in_parts("cache", "engine") if libraries(imports(path)) & DRAWING}
+    assert drawing == set(), "what is drawn is drawn by pages"
+    assert not [path for path in sources() if dotted(path) in ("engine", "pages.ui") and imports(path)], "words alone"
 
 
 def test_only_the_command_line_looks_from_the_engine_at_pages():
@@ -181,33 +191,28 @@ def test_only_the_command_line_looks_from_the_engine_at_pages():
     assert fronts == {"engine.__main__"}
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if part(dotted(p)) in ("cache", "engine")], ids=dotted)
-def test_heavy_libraries_are_imported_where_first_needed(path):
-    if "making" in path.parts or path.relative_to(REPOSITORY).as_posix() in OF_TORCH:
-        return  # the scripts that made the demo model are run by hand, never imported by the app
-    heavy = {name.split(".")[0] for name in imports(path, top_level_only=True)} & HEAVY
-    assert not heavy, f"{dotted(path)} imports {heavy} at the top"
+def test_heavy_libraries_are_imported_where_first_needed():
+    """Not in the scripts that made the demo model, which are run by hand and never imported by the app."""
+    at_top = {path: libraries(imports(path, top_level_only=True)) & HEAVY for path in in_parts("cache", "engine")}
+    assert {dotted(path): found for path, found in at_top.items() if found and not may_import_torch(path)} == {}
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if part(dotted(p)) in ("pages", "pages.ui", "app")], ids=dotted)
-def test_screens_leave_the_heavy_work_to_the_worker(path):
+def test_screens_leave_the_heavy_work_to_the_worker():
     """The first screen must not wait for torch; a function of a page would import it in the script's thread."""
-    assert not {name.split(".")[0] for name in imports(path)} & (HEAVY - {"streamlit"})
+    heavy = {dotted(path): libraries(imports(path)) & (HEAVY - {"streamlit"}) for path in in_parts(*SCREENS)}
+    assert {module: found for module, found in heavy.items() if found} == {}
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if part(dotted(p)) in ("pages", "pages.ui", "app")], ids=dotted)
-def test_no_screen_ends_by_losing_what_is_clicked_meanwhile(path):
+def test_no_screen_ends_by_losing_what_is_clicked_meanwhile():
     """st.stop takes the place of a request that waits for the run to end, a click in a fragment: `end_run` does not."""
-    named = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)]
-    assert not [node.lineno for node in named if ast.unparse(node) == "st.stop"]
+    for path in in_parts(*SCREENS):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "stop"]
+        assert not [node.lineno for node in named if ast.unparse(node) == "st.stop"], path
 
 
 def test_importing_the_whole_engine_leaves_torch_out():
-    modules = [
-        dotted(p)
-        for p in (REPOSITORY / "engine").rglob("*.py")
-        if not {"making", "__main__.py"} & {*p.parts} and p.relative_to(REPOSITORY).as_posix() not in OF_TORCH
-    ]
+    modules = [dotted(p) for p in in_parts("engine") if p.name != "__main__.py" and not may_import_torch(p)]
     modules += ["cache", "engine.__main__"]
     code = f"import sys\nfor m in {modules!r}: __import__(m)\nprint(sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)

@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import socket
-import tomllib
 
 import pytest
 
@@ -46,13 +45,6 @@ def test_a_run_from_the_command_line(task, tmp_path, tiny_opt, capsys, monkeypat
         shared = ["--model", model, "--task", name, "--limit", "16", "--cache", str(tmp_path / "results"), "--json"]
         assert main([*command, *shared]) == 0
         assert json.loads(capsys.readouterr().out)["n"] == 16
-
-
-def test_streamlit_is_told_to_send_and_to_show_nothing_outside():
-    settings = tomllib.loads((REPOSITORY / ".streamlit" / "config.toml").read_text())
-    assert settings["browser"]["gatherUsageStats"] is False
-    assert settings["server"]["address"] == "127.0.0.1"
-    assert settings["server"]["allowedHosts"] == ["localhost", "127.0.0.1"]
 
 
 def network_use(source: str) -> set[str]:

@@ -8,11 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from tests.conftest import REPOSITORY
 
 
 @dataclass(frozen=True)

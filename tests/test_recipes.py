@@ -21,8 +21,8 @@ from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.architecture.model_config import ModelConfig
 from engine.cli.options import request_of
 from engine.importance import rankings_of
-from engine.importance.criteria import CRITERIA
 from engine.importance.importance import WHAT
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS
 from engine.models.masks import Edits, Mask
 from engine.plans.planning import SEEDED
@@ -229,7 +229,7 @@ def is_of_others(name: str) -> bool:
 CRITERION = [
     Place("engine.importance.importance.WHAT",
           lambda name: name in CRITERIA and {CRITERIA[name].heads, CRITERIA[name].ffns} <= {*WHAT}),
-    Place("engine.importance.criteria.CRITERIA", lambda name: name in CRITERIA and name in NEEDS),
+    Place("engine.importance.rankings.CRITERIA", lambda name: name in CRITERIA and name in NEEDS),
     Place("tests.engine.studies.conftest.SCORES",
           lambda name: name in constant("tests/engine/studies/conftest.py", "SCORES"),
           lambda name: name != "importance"),
@@ -312,9 +312,9 @@ def test_an_option_is_taken_shown_and_told_once_its_field_is_there(monkeypatch):
     assert request_of(engine.cli.parser().parse_args(argv(request))) == request
     assert "Evaluated(task='demo_copy', made_up=3)" in program([request])
     page = write_command_line.page(engine.cli.parser())
-    assert "| `--made-up MADE_UP` | how many are made up (2) |" in page
+    assert "| `--made-up N` | how many are made up (2) |" in page
     assert set(page.splitlines()) - set(text("docs/command-line.md").splitlines()) == {
-        "| `--made-up MADE_UP` | how many are made up (2) |"
+        "| `--made-up N` | how many are made up (2) |"
     }
 
 

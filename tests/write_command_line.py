@@ -12,23 +12,23 @@ OPENING = """\
 
 <!-- Written by `.venv/bin/python -m tests.write_command_line` from the parser: change the parser, not this page. -->
 
-Every measurement of the app is also a command, and both use the same store. `pip install .` installs the command
-`headroom`; in a clone, after `make run`, it is `.venv/bin/headroom`. Without a command, it opens the app.
+Every measurement of the app is also a command, and both use the same store. `pip install .` installs the `headroom`
+command; in a clone, after `make run`, it is `.venv/bin/headroom`. Without a command, it opens the app.
 
 ```sh
 headroom evaluate --task demo_translation --shots 5 --prune-heads 40
-headroom evaluate --model facebook/opt-125m --task piqa --mask "L3H5 L4H* F7 F2-5" --items answers.jsonl
-headroom importance --task demo_translation --shots 5 --what heads --out heads.csv
+headroom evaluate --model facebook/opt-125m --task piqa --mask "L3H5 L4H* F7 F2-5" --questions-out answers.jsonl
+headroom importance --task demo_translation --shots 5 --score heads --out heads.csv
 headroom induction --variant olsson --out induction.csv
 headroom losses --text mine.txt --mask "L1H1-3" --out losses.csv
-headroom attribute --solved demo_outfit --kind pattern-preserving --out heads.csv
+headroom attribute --from-task demo_outfit --kind pattern-preserving --out heads.csv
 headroom check --model facebook/opt-125m --tasks piqa,arc_easy --limit 500
 headroom perplexity --text mine.txt --mask "L1H1-3"
 headroom attention --passage "Privet Drive, twice" --heads L1H2,L1H3 --out attention.csv
 headroom head L1H2 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
-headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
-headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --plan plan.json
+headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --out sweep.csv
+headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --plan plan.json
 headroom plan --model facebook/opt-66b --gpus 2xA100-80GB
 headroom work plan.json
 headroom work plan.json --status
@@ -36,10 +36,10 @@ headroom work plan.json --executor ray
 headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
 headroom export --mask "L0H1 L2H* F1" --form small --task demo_copy --out pruned
-headroom trajectory RUN --what loss,icl,induction --out trajectory.csv
+headroom trajectory RUN --quantities loss,icl,induction --out trajectory.csv
 headroom speed --mask "L0H1 L2H* F1"
 headroom train --recipe smeared --out runs/smeared
-headroom train --layers 2 --repeats 0.5 --context 128 --batch 8 --rate 0.001 --tokens 6000000 --out runs/half
+headroom train --layers 2 --repeats 0.5 --context 128 --batch 8 --learning-rate 0.001 --tokens 6000000 --out runs/half
 headroom tasks
 headroom models
 headroom doctor
@@ -73,7 +73,7 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argpars
     """What each command gives, in words, and its own parser."""
     [action] = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     words = {each.dest: each.help or "" for each in action._choices_actions}
-    return {name: (words[name], each) for name, each in action.choices.items()}
+    return {name: (words[name], action.choices[name]) for name in words}
 
 
 def page(parser: argparse.ArgumentParser) -> str:

@@ -3,8 +3,7 @@
 `evaluation`: answers, accuracy, intervals and flips, through the store
 `scoring`: log-likelihoods of all choices; a prefix shared by all questions is computed once
 `passes`: a forward pass over rows of different lengths, without padding
-`restarts`: passes that start at the first layer that a mask changes
+`restarts`: passes that start at the first layer that a mask changes, and the ablation oracle
 `published`: published values, and whether the measured ones agree
-`speed`: tokens per second, and bytes of weights, keys and values, full against pruned
-`costs`: parameters, bytes and seconds that a mask saves
+`costs`: parameters, bytes and seconds that a mask saves, and tokens per second
 """

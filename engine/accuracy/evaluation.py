@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from engine.accuracy.scoring import Scored, score_under
+from engine.errors import HeadroomError
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
@@ -22,7 +23,7 @@ from engine.progress import Progress, driven
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
-from engine.statistics import exponential, wilson
+from engine.statistics import Paired, exponential, paired, wilson
 from engine.timing.workload import all_characters, characters, kept_share
 
 ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
@@ -112,6 +113,25 @@ def accuracy(answers: Answers) -> Accuracy:
     low, high = wilson(int(answers.correct.sum()), n)
     words = exponential(-answers.gold_log_likelihood_nats.mean()) if answers.by_greedy else math.nan
     return Accuracy(n, float(answers.correct.mean()), float(answers.correct_norm.mean()), low, high, words)
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """Two models' accuracy on the same n questions. `change` is from the first to the second: gained are the questions
+    that only the second answers right."""
+
+    first: Accuracy
+    second: Accuracy
+    change: Paired
+
+
+def compared(first: Answers, second: Answers) -> ModelComparison:
+    """Compares the two on the questions that both have answered so far. HeadroomError: these are not the same."""
+    n = min(len(first), len(second))
+    if first.questions[:n] != second.questions[:n]:
+        raise HeadroomError("the two models answered different questions; measure both on one task again")
+    first, second = first.first(n), second.first(n)
+    return ModelComparison(accuracy(first), accuracy(second), paired(first.correct, second.correct))
 
 
 def evaluation(target: Target, questions: Questions, mask: Mask, by_pace: bool = True) -> Measurement[Answers]:

@@ -15,9 +15,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from engine.architecture.transformers_internals import attention_named, keys_and_values, sdpa_attention
-from engine.kernels.kinds import FP32, OWN
-from engine.models.last_layer import last_layer_at
+from engine.kernels.cpu_kernels import FP32, OWN
 from engine.models.loading import Loaded
+from engine.models.slicing import last_layer_at
 from engine.questions.encoding import Row, batches, joined
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from os.path import commonprefix
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,18 +12,15 @@ from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_p
 from engine.architecture.family import smears_keys
 from engine.models.loading import Loaded
 from engine.models.slicing import Sliced, applied
-from engine.placement.pass_memory import CACHED_POSITIONS, READ_POSITIONS
+from engine.placement.needs import CACHED_POSITIONS, READ_POSITIONS
+from engine.progress import may_stop
 from engine.questions.encoding import Encoded, Row, pack
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MIN_PREFIX, MIN_PREFIX_SHARE = (
-    32,
-    0.25,
-)  # tokens, and share of all rows' tokens, from which a prefix is computed separately
-
-
+# tokens, and share of all rows' tokens, from which a prefix is computed separately
+MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25
 Scored = tuple[np.ndarray, np.ndarray]
 
 
@@ -103,6 +100,39 @@ def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterat
         logits = loaded.model.get_output_embeddings()(hidden[which]).float()
         chosen = logits.gather(1, targets[which, None])[:, 0]
         yield which, logits, chosen - torch.logsumexp(logits, -1)
+
+
+def nats_of(loaded: Loaded, hidden: Tensor, targets: np.ndarray) -> np.ndarray:
+    """Returns (n,): -log p in nats of the token ids `targets` (n,); `hidden` (n, d_model): the unembedding's input."""
+    import torch
+
+    wanted, found = torch.as_tensor(targets, dtype=torch.long).to(hidden.device), np.empty(len(targets), np.float32)
+    for which, _, log_p in log_probabilities(loaded, hidden, wanted):
+        found[which] = -log_p.cpu().numpy()
+        may_stop()  # the unembedding of a window takes a second in a larger model
+    return found
+
+
+def hidden_of(loaded: Loaded, ids: Any, positions: bool = False) -> Tensor:
+    """Returns (row, T, d_model): the unembedding's input at all positions, from one forward pass over rows of token ids
+    (row, T), with their `positions` given or left to the model. Call inside torch.inference_mode."""
+    import torch
+
+    ids = torch.as_tensor(ids, dtype=torch.long, device=loaded.model.get_input_embeddings().weight.device)
+    more = {"position_ids": torch.arange(ids.shape[1], device=ids.device).expand_as(ids)} if positions else {}
+    return loaded.model.base_model(input_ids=ids, use_cache=False, **more).last_hidden_state
+
+
+def next_logits(loaded: Loaded, ids: Sequence[int], kept: Any = None, first: int = 0) -> Tensor:
+    """Returns (V,) logits in fp32 of the token after `ids`; `first`: position of the first of them, after the tokens in
+    the cache `kept`. Call inside torch.inference_mode."""
+    import torch
+
+    device = loaded.model.get_input_embeddings().weight.device
+    where = torch.arange(first, first + len(ids), device=device)[None]
+    more = {"use_cache": False} if kept is None else {"use_cache": True, "past_key_values": kept}
+    read = loaded.model.base_model(input_ids=torch.tensor([list(ids)], device=device), position_ids=where, **more)
+    return loaded.model.get_output_embeddings()(read.last_hidden_state[0, -1:]).float()[0]
 
 
 def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Tensor) -> list[Scored]:

@@ -3,9 +3,7 @@
 `families`: where heads and FFNs live in each family, a module each
 `family`: a model's family and shape, and which fields of its config.json are used
 `layer_tensors`: which tensor is what of a layer, and where a head lies in it
-`model_config`: what a config.json says of a model: its shape and its parts
-`sizes`: how many parameters a model has, as a whole and part by part
-`opt_sizes`: the sizes in which OPT was published
+`model_config`: what a config.json says of a model: its shape, its parts and their parameters; and the sizes of OPT
 `modeling_headroom`: small models trained here that no class of transformers is
 `torch_internals`: private and fragile parts of torch
 `transformers_internals`: the same of transformers

@@ -48,17 +48,17 @@ def head_numbers(family: Family, shape: ModelShape, rest: str, kept: Sequence[in
     module, _, kind = rest.rpartition(".")
     transposed = family.qkv_layout == "joined" and kind == "weight"  # GPT-2's Conv1D holds (inputs, outputs)
     if module == family.attention_out:
-        return None if kind == "bias" else (0 if transposed else 1, _positions(kept, shape.d_head))
+        return None if kind == "bias" else (0 if transposed else 1, positions(kept, shape.d_head))
     within, _, name = module.rpartition(".")
     if within != family.attention or name not in family.qkv:
         return None
     if family.qkv_layout == "by head":  # each head's query, key and value one behind the other
-        return 0, _positions(kept, 3 * shape.d_head)
+        return 0, positions(kept, 3 * shape.d_head)
     if family.qkv_layout == "joined":
-        one = _positions(kept, shape.d_head)
+        one = positions(kept, shape.d_head)
         width = shape.n_heads * shape.d_head
         return int(transposed), np.concatenate([one, width + one, 2 * width + one])
-    return 0, _positions(kept if name == family.qkv[0] else key_heads(shape, kept), shape.d_head)
+    return 0, positions(kept if name == family.qkv[0] else key_heads(shape, kept), shape.d_head)
 
 
 def key_heads(shape: ModelShape, kept: Sequence[int]) -> list[int]:
@@ -66,5 +66,6 @@ def key_heads(shape: ModelShape, kept: Sequence[int]) -> list[int]:
     return sorted({head // (shape.n_heads // shape.n_key_value_heads) for head in kept})
 
 
-def _positions(heads: Sequence[int], width: int) -> np.ndarray:
+def positions(heads: Sequence[int], width: int) -> np.ndarray:
+    """Indices of what these heads have, `width` each, side by side."""
     return (np.array(heads, int)[:, None] * width + np.arange(width)).ravel()

@@ -1,7 +1,6 @@
 """Models as files: names, downloads, validation, tensors.
 
 `names`: how a model is typed: `demo`, a folder, a hub id with its revision, a run with its snapshot
-`runs`: runs of training as places where models lie
 `hub`: Hub models: which are here, what a download takes, the download
 `hub_internals`: private and fragile parts of huggingface_hub
 `fetching`: the process that downloads

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from engine.architecture.family import shape_of
-from engine.architecture.model_config import ModelConfig
-from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO, published_config
+from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO, ModelConfig, published_config
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.names import ModelName, model_name

@@ -21,7 +21,6 @@ TICK_S = 0.2
 TRIES = 4  # without a byte in between
 WAIT_S = 10.0  # for the next byte
 SLOW_S, SLOWEST_BYTES_PER_S = 30.0, 1_000  # a server that sends less for so long would never be done
-READ_BYTES = 1 << 20
 
 
 class NotResumed(Exception):
@@ -134,9 +133,7 @@ def _digest_of(partial: Any, file: dict[str, Any]) -> Any:
     if file["algorithm"] == "sha1":  # as git names a file
         digest.update(f"blob {file['size']}\0".encode())
     partial.seek(0)
-    while block := partial.read(READ_BYTES):
-        digest.update(block)
-    return digest
+    return hashlib.file_digest(partial, lambda: digest)
 
 
 def in_words(error: BaseException) -> str:

@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,20 +248,14 @@ def _reach(name: ModelName) -> None:
     proxies = getproxies()
     if (parts.scheme in proxies or "all" in proxies) and not proxy_bypass(host):
         return
-    answered = threading.Event()
-
-    def try_it() -> None:
-        try:
-            with socket.create_connection((host, port), timeout=REACHED_S):
-                answered.set()
-        except OSError:
-            pass
-
-    trial = threading.Thread(target=try_it, daemon=True)  # to find an address may take longer than we wait
-    trial.start()
-    trial.join(REACHED_S)
-    if not answered.is_set():
-        raise HeadroomError(f"{name} cannot be looked up: no network, or {host} does not answer; {folder_works}")
+    patient = Patient()  # to find an address may take longer than we wait
+    try:
+        patient.call(REACHED_S, socket.create_connection, (host, port), REACHED_S).close()
+    except OSError as error:
+        line = f"{name} cannot be looked up: no network, or {host} does not answer; {folder_works}"
+        raise HeadroomError(line) from error
+    finally:
+        patient.close()
 
 
 def _remote_file(found: Any) -> RemoteFile | None:

@@ -4,14 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from cache import Store
 from engine.architecture.family import family_of, is_tied, shape_of
-from engine.architecture.model_config import ModelConfig
-from engine.architecture.sizes import n_parameters, n_parameters_of
+from engine.architecture.model_config import ModelConfig, n_parameters
 from engine.checkpoints.compact_checkpoint import is_small, stock_config
 from engine.checkpoints.tensor_index import Entry, contents
 from engine.checkpoints.validation import refuse_other_layers
@@ -23,7 +22,6 @@ PRECISIONS = ("int8", "bf16", "fp32")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "tokenizer_config.json",
                    "special_tokens_map.json", "added_tokens.json")  # fmt: skip
 TOKENIZER_SETS = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("tokenizer.model",))
-READ_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,7 @@ class Identity:
     @cached_property
     def model_config(self) -> ModelConfig:
         """Its config with shape and parts."""
-        return ModelConfig(self.name, self.config)
-
-    def loading_bytes(self, precision: str) -> int:
-        """Bytes that a load in that precision holds for a moment next to the weights: a tensor as it was stored."""
-        return 0 if self.stored_as == {"fp32": "float32"}.get(precision, "bfloat16") else self.largest_bytes
+        return ModelConfig(self.name, self.config, "", self.largest_bytes, self.stored_as)
 
     def weight_bytes(self, precision: str) -> int:
         """Bytes of the weights in memory in that precision."""
@@ -76,15 +70,13 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     weights = weight_files(folder)
     tensors = _tensors(weights, None if is_small(said) else shape)
     if tensors is None:
-        n_params = n_parameters_of(config, shape)[0]
         largest_bytes, stored_as = sum(file.stat().st_size for file in weights), "whole"  # all is read at once
-    elif is_small(said):  # it is spread out when it is loaded
-        n_params = n_parameters_of(config, shape)[0]
-        largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
     else:
-        shapes = [(name, entry.shape) for name, entry in tensors.items()]
-        n_params = n_parameters(shapes, is_tied(config))[0]
         largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
+    if tensors is None or is_small(said):  # which is spread out when it is loaded
+        n_params = ModelConfig(name, config).parts.n_params
+    else:
+        n_params = n_parameters([(name, entry.shape) for name, entry in tensors.items()], is_tied(config))
 
     tokenizer = hashlib.blake2b(digest_size=16)
     for file in TOKENIZER_FILES:
@@ -147,11 +139,8 @@ def file_digest(file: Path, store: Store | None) -> bytes:
 @lru_cache(maxsize=1000)
 def _content_digest(file: Path, *stamp: int) -> bytes:
     """The digest; `stamp` is what changes with the content."""
-    digest = hashlib.blake2b(digest_size=16)
     with file.open("rb") as handle:
-        while block := handle.read(READ_BYTES):
-            digest.update(block)
-    return digest.digest()
+        return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=16)).digest()
 
 
 def _adds_bos(folder: Path) -> bool:

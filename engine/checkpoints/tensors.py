@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.sizes import BUFFERS, UNEMBEDDINGS
+from engine.architecture.model_config import BUFFERS, UNEMBEDDINGS
 from engine.checkpoints.tensor_index import Entry, contents, extent
 from engine.checkpoints.weight_files import weight_files
 from engine.errors import HeadroomError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engine.architecture.layer_tensors import place_of
-from engine.architecture.sizes import UNEMBEDDINGS
+from engine.architecture.model_config import UNEMBEDDINGS
 from engine.architecture.transformers_internals import tied_weights
 from engine.errors import HeadroomError
 

@@ -1,8 +1,7 @@
 """Command line: parses a request, runs it, delivers the result.
 
 `options`: the parser, made from the fields of requests
-`downloads`: a hub model that is not here, fetched once a person has agreed
-`output`: progress, lines, one JSON object, or a file
+`output`: progress, lines, one JSON object, or a file; a hub model that is not here, fetched once a person has agreed
 
 Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. With --json exactly one JSON object goes
 to standard output; progress and messages always go to standard error.
@@ -17,9 +16,8 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, NoReturn
 
-from engine.cli.downloads import fetch
 from engine.cli.options import Parser, request_of
-from engine.cli.output import deliver, report_to_terminal
+from engine.cli.output import deliver, fetch, report_to_terminal
 from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth
@@ -28,6 +26,7 @@ from engine.requests import REQUESTS, Request
 from engine.requests.base import apply_settings, gives
 
 Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
+EARLIER_NAMES = {"idealize": "idealise"}
 CANCELLED = "cancelled; finished parts are stored, and the same command resumes from there"
 
 
@@ -80,6 +79,8 @@ def parser() -> Parser:
         does = gives(request)
         each = commands.add_parser(request.command, help=does[:1].lower() + does[1:], description=f"{does}.")
         each.add_request(request)
+        if earlier := EARLIER_NAMES.get(request.command):
+            commands.add_parser(earlier, description=f"{does}.").add_request(request)  # without help: not listed
     return whole
 
 
@@ -93,7 +94,7 @@ def _run(draw: Draw, options: Namespace) -> int:
             stream.reconfigure(errors="backslashreplace")
     from cache import open_store
     from engine.models.session import Session
-    from engine.readable import is_readable
+    from engine.receipts import is_readable
 
     results, report = open_store(request.cache, is_readable), report_to_terminal()
     session = Session(results)

@@ -13,6 +13,15 @@ from engine.errors import one_line
 from engine.requests.base import Request
 from engine.requests.fields import Option, option_name, options
 
+METAVARS = {  # of a field, or of all fields of a kind; other texts have their field's name
+    "number": "N", "path": "FILE", "cache": "DIR", "task_data": "DIR", "claims": "DIR", "shots": "COUNTS",
+    "mask": "COMPONENTS", "base_mask": "COMPONENTS", "second_mask": "COMPONENTS", "prune_heads": "PERCENT",
+    "prune_ffns": "PERCENT", "prune_layers": "PERCENT", "head_levels": "LEVELS", "ffn_levels": "LEVELS",
+    "from_task": "TASK", "source_task": "TASK", "aggregate_tasks": "TASKS", "against": "MODEL", "other_model": "MODEL",
+    "hub_id": "ID", "quantities": "NAMES", "where": "STORE", "place": "PLACES", "period": "A-B",
+    "executor": "ray[:ADDRESS]",
+}  # fmt: skip
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and a hint."""
@@ -64,7 +73,9 @@ def _add(parser: Parser, where: Any, name: str, option: Option, default: Any) ->
     """Adds a field to a parser, `where` in it, and hidden under its earlier names."""
     is_required = option.is_required or default is MISSING
     more: dict[str, Any] = {"help": option.help} | ({} if default is MISSING else {"default": default})
-    more |= {"metavar": option.metavar} if option.metavar else {}
+    by_name = METAVARS.get(name) if option.kind in ("text", "path") else None
+    if metavar := option.metavar or by_name or METAVARS.get(option.kind):
+        more["metavar"] = metavar
     if option.is_position:
         _add_as(parser, where, name, option, more | ({} if is_required else {"nargs": "?"}))
         return

@@ -6,6 +6,5 @@
 `means`: means of pruned components, in output biases
 `modeling_pruned`: the file included in the form `small`, for transformers to run; imported here only to compare
 `folders`: the temporary folder, and weights written in files of bounded size
-`verifying`: the exported model's logits compared with the masked model's
 `card`: the model card, and the base model's license
 """

@@ -1,6 +1,6 @@
 """The model card of an exported folder: the base model, the command, accuracy and size.
 
-The license is the one stated in the base model's files; if they state none, the card says so.
+The license is the one named in the base model's files. If they name none, the card says so.
 """
 
 import importlib.metadata
@@ -17,12 +17,22 @@ from engine.checkpoints.hub_internals import blobs_of
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import REPO
 from engine.errors import HeadroomError
-from engine.export.verifying import Checked
-from engine.statistics import change_interval, paired
+from engine.statistics import paired
 
 CARD_BYTES = 65_536  # read of a card for its header
 CARDS = ("README.md", "MODEL_CARD.md")
 LICENCE = re.compile(r"^(license|license_name|license_link):[ \t]*(\S.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The largest difference of a logit between the exported and the masked model on `n_tokens` tokens, and the largest
+    logit; both models in `precision`."""
+
+    difference: float
+    largest: float
+    n_tokens: int
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -43,13 +53,13 @@ class Judged:
     filled: Answers | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Returns JSON fields: accuracies with their 95 % intervals, and the paired differences from the full model."""
+        """Returns JSON fields: accuracies with their 95% intervals, and the paired differences from the full model."""
         found: dict[str, Any] = {"task": self.title, "shots": self.shots, "precision": self.precision,
                                  "n": len(self.full), "full": _accuracy(accuracy(self.full))}  # fmt: skip
         for name, answers in (("pruned", self.pruned), ("mean_filled", self.filled)):
             if answers is not None:
                 change = paired(self.full.correct, answers.correct)
-                low, high = change_interval(change)
+                low, high = change.interval
                 found[name] = _accuracy(accuracy(answers)) | {
                     "difference": (change.gained - change.lost) / change.n, "difference_ci95": [low, high],
                     "gained": change.gained, "lost": change.lost, "p_mcnemar": change.p_mcnemar}  # fmt: skip
@@ -69,7 +79,6 @@ class Exported:
     n_params, n_bytes: parameters and bytes of weights, before and after
     checked: comparison of its logits with the masked model's
     judged: its accuracy, if measured
-    says: notes for the card
     """
 
     folder: Path
@@ -83,7 +92,6 @@ class Exported:
     n_bytes: tuple[int, int]
     checked: Checked
     judged: Judged | None = None
-    says: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
         """Returns JSON fields."""
@@ -93,7 +101,7 @@ class Exported:
             "licence": self.licence or None, "command": self.command, "parameters": params,
             "parameters_before": params_before, "bytes": n_bytes, "bytes_before": bytes_before,
             "largest_logit_difference": self.checked.difference, "checked": asdict(self.checked),
-            "accuracy": None if self.judged is None else self.judged.fields(), "notes": list(self.says),
+            "accuracy": None if self.judged is None else self.judged.fields(), "notes": [],  # of earlier versions
             "headroom": headroom_version(),
         }  # fmt: skip
 
@@ -151,27 +159,28 @@ def card(identity: Identity, made: Exported) -> str:
     head += [f"- {tag}" for tag in ("headroom", "pruned", "attention-head-pruning")]
     (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
     name = base or Path(made.base).name
-    trust = (" The folder includes a modeling file (`modeling_pruned.py`) that `trust_remote_code=True` executes; "
-             "read it first.") if made.form == "small" else ""  # fmt: skip
+    trust = (" The folder includes a modeling file, `modeling_pruned.py`, which `trust_remote_code=True` executes. "
+             "Read it before you load the model.") if made.form == "small" else ""  # fmt: skip
     checked = made.checked
     lines = [
         "---", *head, "---", "", f"# {name}, pruned", "",
-        f"Pruned by Headroom {headroom_version()}. Export form `{made.form}`: {_FORMS[made.form]}{trust}", "",
-        *([] if licence else ["The files of the base model do not state a license. Check it before you distribute this "
-                              "model.", ""]),
+        f"This model was pruned with Headroom {headroom_version()}. Export form `{made.form}`: "
+        f"{_FORMS[made.form]}{trust}", "",
+        *([] if licence else ["The base model's files do not name a license. Look up its license before you distribute "
+                              "this model.", ""]),
         "```python", made.lines_to_load(made.folder.name), "```", "",
         "| | base model | this model |", "|---|--:|--:|",
         f"| parameters | {params_before:,} | {params:,} |", f"| bytes of weights | {bytes_before:,} | {n_bytes:,} |",
         "", f"Pruned components: `{made.mask or 'none'}`", "",
-        "(`L3H5` is head 5 of layer 3, `F7` the FFN of layer 7, `B2` all of layer 2, counted from 0.)", "",
-        *(["The output of each pruned component is its mean over a reference text, folded into biases, instead of 0.",
-           ""]
+        "`L3H5` is head 5 of layer 3, `F7` is the FFN of layer 7, and `B2` is all of layer 2. Layers and heads are "
+        "counted from 0.", "",
+        *(["Each pruned component outputs its mean over a reference text, folded into biases, instead of 0.", ""]
           if made.fill == "mean" else []),
         *_judged_lines(made.judged),
         "## How it was made", "", "```sh", made.command, "```", "",
-        f"Loaded in {checked.precision}, its logits differ from those of the masked model by at most "
-        f"{checked.difference:.3g} on {checked.n_tokens} tokens of text (largest logit: {checked.largest:.3g}).",
-        *("" if not made.says else ["", *(f"- {line}" for line in made.says)]),
+        f"Headroom loaded this folder in {checked.precision} and compared its logits with those of the masked model "
+        f"on a text of {checked.n_tokens} tokens. They differ by at most {checked.difference:.3g} (largest logit: "
+        f"{checked.largest:.3g}).",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -205,7 +214,7 @@ def _own(files: list[Path]) -> list[Path]:
 
 _FORMS = {
     "masked": "the stock architecture with zeros for pruned heads and FFNs, as large and as fast as the base model.",
-    "small": "pruned components are neither stored nor computed; layers may have different numbers of heads.",
+    "small": "pruned components are neither stored nor computed, and layers may have different numbers of heads.",
     "even": "pruned components are neither stored nor computed, and the architecture is stock.",
 }
 
@@ -223,7 +232,7 @@ def _judged_lines(judged: Judged | None) -> list[str]:
                 f"{100 * each['difference_ci95'][1]:+.1f})")  # fmt: skip
             rows.append(f"| {title} | {100 * each['acc']:.1f} ({low:.1f} to {high:.1f}) | {change} |")
     what = f"{judged.title}, {judged.shots}-shot, {fields['n']:,} questions, measured in {judged.precision}"
-    return ["## Accuracy", "", f"{what}; 95 % intervals, paired differences.", "",
+    return ["## Accuracy", "", f"{what}. Parentheses show 95% intervals; differences are paired.", "",
             "| | accuracy, % | difference, points |", "|---|--:|--:|", *rows, ""]  # fmt: skip
 
 

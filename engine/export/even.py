@@ -19,7 +19,7 @@ from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor
 from engine.errors import UsageError
 from engine.export.folders import PlannedTensor
-from engine.export.forms import ExportForm, bytes_of, made, n_params_of, taken_at
+from engine.export.forms import ExportForm, made, taken_at
 from engine.models.masks import Mask
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def even(
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
     if n_heads < shape.n_heads:
         changed |= {"num_attention_heads": n_heads, "num_key_value_heads": n_keys, "head_dim": shape.d_head}
-    planned, sizes = [], []
+    planned = []
     for name, tensor in stored.items():
         place, size, change = place_of(name), list(tensor.shape), None
         if place is not None:
@@ -62,9 +62,8 @@ def even(
             name = f"{front}{stays.index(place.layer)}.{place.rest}"
         elif begins.fullmatch(name) and -1 in added:
             change = partial(_plus, added[-1])
-        planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
-        sizes.append((name, tuple(size)))
-    return ExportForm({**config, **changed}, tuple(planned), n_params=n_params_of(sizes, is_tied(config)))
+        planned.append(PlannedTensor(name, tuple(size), tensor.dtype, partial(made, tensor, change)))
+    return ExportForm({**config, **changed}, tuple(planned), is_tied(config))
 
 
 def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]) -> None:

@@ -1,39 +1,46 @@
-"""Export of a pruned model as a folder: planned, written to a temporary folder, loaded back and compared, described,
-then renamed.
+"""Export of a pruned model as a folder: planned, written to a temporary folder, loaded back, compared with the masked
+model by their logits on a text, described, then renamed.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from engine.accuracy.evaluation import evaluation
 from engine.architecture.family import family_of, is_tied, smears_keys
-from engine.architecture.sizes import BUFFERS
+from engine.architecture.model_config import BUFFERS
 from engine.architecture.transformers_internals import model_config
 from engine.checkpoints.compact_checkpoint import is_small, stock_config, stock_tensors
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensor_index import contents
 from engine.checkpoints.tensors import LazyTensor
 from engine.checkpoints.weight_files import read_json, weight_files
-from engine.errors import UsageError
-from engine.export.card import Exported, Judged, base_cards, copied, licence_of, write_card
+from engine.demo import story
+from engine.errors import HeadroomError, UsageError
+from engine.export.card import Checked, Exported, Judged, base_cards, copied, licence_of, write_card
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
 from engine.export.forms import FORMS, ExportForm, masked, small, small_model
 from engine.export.means import filled, means
-from engine.export.verifying import compared, masked_logits, reference_model
 from engine.heads.ablation import FILLS
-from engine.models.masks import Mask
+from engine.models.loading import Loaded, LoadSpec, load
+from engine.models.masks import Mask, Means, pruned
 from engine.models.session import Session, Target
+from engine.placement.needs import memory_estimate
 from engine.progress import Progress, last_value
+from engine.questions.encoding import read
 from engine.questions.requests import Questions
 
 PLANS = {"masked": masked, "small": small, "even": even}
+TOKENS = 256
+MOST = 0.01  # of the largest logit: an export that differs by more is discarded
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
             before = sum(file.stat().st_size for file in weight_files(identity.folder))
             made = Exported(folder, asked.form, asked.fill, asked.mask.text(), asked.command, identity.name,
                             licence_of(identity).get("license", ""), (identity.n_params, plan.n_params),
-                            (before, folder_bytes(aside)), checked, judged, plan.says)  # fmt: skip
+                            (before, folder_bytes(aside)), checked, judged)  # fmt: skip
             write_card(aside, identity, made)
     yield Progress(total, total, made)
 
@@ -183,3 +190,47 @@ def _judged_filled(
     steps = evaluation(there, asked.questions, Mask.full(target.shape)).run(session)
     answers = yield from last_value(steps, label="accuracy, means filled in")
     return replace(judged, filled=answers)
+
+
+def reference_model(session: Session, target: Target) -> Loaded:
+    """Loads the base model in fp32, or in bf16 if fp32 does not fit. The session's model is unloaded first."""
+    session.models.unload()
+    fits = [each for each in ("fp32", "bf16") if memory_estimate(target.identity.model_config, each).fits]
+    precision = fits[0] if fits else "bf16"  # if neither fits, loading raises the error
+    return load(replace(target.spec, precision=precision), session.store)
+
+
+def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = None) -> np.ndarray:
+    """Returns (T, V) logits under the mask on a built-in text."""
+    with pruned(loaded, mask, means):
+        return _logits(loaded.model, _token_ids(loaded, bos))
+
+
+def compared(
+    expected: np.ndarray, given: LoadSpec, folder: Path, bos: bool, model_of: Callable[..., Any] | None = None
+) -> Checked:
+    """Compares the model in `folder` with the masked model's logits (`expected`), loaded with the same settings
+    (`given`); `model_of` builds it from a folder and a dtype if it is not a stock model. HeadroomError: it differs."""
+    loaded = load(replace(given, model=str(folder)))
+    model = loaded.model if model_of is None else model_of(folder, loaded.model.dtype)
+    found = _logits(model, _token_ids(loaded, bos))
+    difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
+    if not difference <= MOST * largest:
+        raise HeadroomError(f"the exported model's logits differ from the masked model's by {difference:.3g} (the "
+                            f"largest is {largest:.3g}); the export is discarded, please report this")  # fmt: skip
+    return Checked(difference, largest, len(expected), given.precision)
+
+
+def _token_ids(loaded: Loaded, bos: bool) -> Any:
+    """Returns (1, T) ids of the built-in text."""
+    import torch
+
+    ids = read(story(), loaded.tokenizer, bos, min(TOKENS, loaded.identity.shape.n_ctx) - 1).inputs
+    return torch.from_numpy(ids.astype(np.int64))[None]
+
+
+def _logits(model: Any, ids: Any) -> np.ndarray:
+    import torch
+
+    with torch.inference_mode():
+        return model(ids.to(model.get_input_embeddings().weight.device)).logits[0].float().cpu().numpy()

@@ -8,6 +8,7 @@ this folder; the next export to the same name removes it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cache.files import replacing
+from engine.checkpoints.tensor_index import TYPES
 from engine.errors import HeadroomError, UsageError
-from engine.files import named
-from engine.process_marks import running_process, this_process
+from engine.files import named, running_process, this_process
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,11 +33,17 @@ MORE_BYTES = 20_000_000  # tokenizer, card and other files besides the weights
 
 @dataclass(frozen=True)
 class PlannedTensor:
-    """A tensor to write: its name, its size in bytes, and the function that makes it just before it is written."""
+    """A tensor to write: its name, shape and type (torch's name), and the function that makes it just before it is
+    written."""
 
     name: str
-    n_bytes: int
+    shape: tuple[int, ...]
+    dtype: str
     make: Callable[[], Tensor]
+
+    @property
+    def n_bytes(self) -> int:
+        return TYPES[self.dtype][0] * math.prod(self.shape)
 
 
 def refuse_taken(out: Path) -> None:

@@ -8,8 +8,7 @@ last matrix of a pruned FFN and its bias are zero: the same as Headroom's mask, 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from engine.architecture.families import FAMILIES
 from engine.architecture.family import family_of, is_tied
 from engine.architecture.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
-from engine.architecture.sizes import UNEMBEDDINGS, n_parameters
+from engine.architecture.model_config import UNEMBEDDINGS, n_parameters
 from engine.checkpoints.compact_checkpoint import PRUNED
 from engine.checkpoints.identity import Identity
-from engine.checkpoints.tensor_index import TYPES
 from engine.checkpoints.tensors import LazyTensor, finite
 from engine.checkpoints.validation import refuse_unless_loaded
 from engine.checkpoints.weight_files import read_json
@@ -37,15 +35,17 @@ MODELING = "modeling_pruned"  # the file included in the form `small`
 
 @dataclass(frozen=True)
 class ExportForm:
-    """A form of one model under one mask: `config` is its config.json, `files` other files to write (text by name),
-    `says` notes for the card."""
+    """A form of one model under one mask: `config` is its config.json, `files` other files to write (text by name);
+    `is_tied`: the unembedding is the embedding."""
 
     config: Mapping[str, Any]
     tensors: tuple[PlannedTensor, ...]
+    is_tied: bool
     files: Mapping[str, str] = field(default_factory=dict)
-    says: tuple[str, ...] = ()
 
-    n_params: int = 0
+    @property
+    def n_params(self) -> int:
+        return n_parameters([(tensor.name, tensor.shape) for tensor in self.tensors], self.is_tied)
 
     @property
     def n_bytes(self) -> int:
@@ -69,9 +69,8 @@ def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_
                 change = partial(_zeroed_at, found[0], found[1])
             elif module == family.ffn_write and not mask.ffns[place.layer] and not (is_filled and kind == "bias"):
                 change = _zeroed
-        planned.append(PlannedTensor(name, bytes_of(tensor.shape, tensor.dtype), partial(made, tensor, change)))
-    n_params = n_params_of([(name, tensor.shape) for name, tensor in stored.items()], is_tied(identity.config))
-    return ExportForm(identity.config, tuple(planned), n_params=n_params)
+        planned.append(PlannedTensor(name, tensor.shape, tensor.dtype, partial(made, tensor, change)))
+    return ExportForm(identity.config, tuple(planned), is_tied(identity.config))
 
 
 def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
@@ -93,7 +92,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
             layers[str(layer)] = own
     norms_before = not family.norms_behind or stock.get("do_layer_norm_before") is not False
     norms = {family.attention_norm: 0, family.ffn_norm: 1} if norms_before else {}
-    planned, sizes = [], []
+    planned = []
     for name, tensor in stored.items():
         size, change, place = list(tensor.shape), None, place_of(name)
         if place is not None:
@@ -113,8 +112,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
                 change = partial(taken_at, *found)
         elif name in UNEMBEDDINGS:  # GPT-NeoX's files may use an old name, known only for that type
             name = UNEMBEDDINGS[0]
-        sizes.append((name, tuple(size)))
-        planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
+        planned.append(PlannedTensor(name, tuple(size), tensor.dtype, partial(made, tensor, change)))
     kind = stock["model_type"]
     config = {**stock, "model_type": f"{PRUNED}{kind}", "architectures": ["PrunedForCausalLM"],
               "auto_map": {"AutoConfig": f"{MODELING}.PrunedConfig",
@@ -123,7 +121,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
     code = Path(__file__).with_name(f"{MODELING}.py").read_text(encoding="utf-8")
     parts = "".join(f"    {name}={value!r},\n" for name, value in _parts(kind).items())
     code += f"\n\nPrunedConfig, PrunedForCausalLM = pruned_classes(\n{parts})\n"
-    return ExportForm(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params_of(sizes, is_tied(stock)))
+    return ExportForm(config, tuple(planned), is_tied(stock), {f"{MODELING}.py": code})
 
 
 def _parts(kind: str) -> dict[str, Any]:
@@ -132,16 +130,6 @@ def _parts(kind: str) -> dict[str, Any]:
     return {"kind": kind, "layers": family.layers, "attention": family.attention,
             "out": family.attention_out.rpartition(".")[2], "projections": family.qkv, "ffn": family.ffn_out,
             "ffn_begins": family.ffn_in, "norms": (family.attention_norm, family.ffn_norm)}  # fmt: skip
-
-
-def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
-    """Returns the bytes of a tensor of this shape and type (torch's name)."""
-    return TYPES[dtype][0] * math.prod(shape)
-
-
-def n_params_of(sizes: Sequence[tuple[str, tuple[int, ...]]], tied: bool) -> int:
-    """Returns the number of parameters of tensors with these names and shapes."""
-    return n_parameters(sizes, tied)[0]
 
 
 def made(tensor: LazyTensor, change: Callable[[Tensor], Tensor] | None) -> Tensor:

@@ -27,9 +27,8 @@ from engine.heads.ablation import mean_outputs
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
 from engine.progress import Progress, may_stop
-from engine.questions.encoding import encode_questions
+from engine.questions.encoding import encode_questions, read
 from engine.questions.requests import Questions
-from engine.questions.tokens import read
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,7 +52,7 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
     ffns: Any = 0.0
     for number, ids in enumerate(texts):
         may_stop()
-        found = mean_outputs(loaded, _row(loaded, ids), Mask.full(loaded.identity.shape))
+        found = mean_outputs(loaded, [ids], Mask.full(loaded.identity.shape))
         heads, ffns = heads + len(ids) * found.heads, ffns + len(ids) * found.ffns
         yield Progress(number + 1, len(texts), message="means of the pruned components")
     n = sum(map(len, texts))
@@ -141,9 +140,3 @@ def _instead(bias: LazyTensor, mean: np.ndarray) -> Tensor:
     import torch
 
     return torch.from_numpy(mean).to(getattr(torch, bias.dtype))
-
-
-def _row(loaded: Loaded, ids: list[int]) -> Tensor:
-    import torch
-
-    return torch.tensor([ids], device=loaded.model.get_input_embeddings().weight.device)

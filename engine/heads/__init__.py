@@ -2,12 +2,10 @@
 
 `induction`: six induction scores of every head, through the store
 `probes`: probe inputs for induction heads, and the scores of one batch of them
-`circuits`: scores of heads from their weights alone
+`circuits`: heads by their weights alone: scores, the heads that feed one, the tokens that one raises
 `ablation`: heads ablated one by one, fully or with patterns preserved
 `idealised`: heads with their attention pattern replaced by an ideal one, and how much of their effect remains
 `attention`: attention patterns of all heads on a text, and what they add to the next token's logit
 `direct_paths`: what each component adds to a logit
 `in_text`: one head on a text and on random tokens: its attention, and the tokens it raises there
-`ov_tokens`: the tokens that a head raises when it attends to a token, by its weights alone
-`composition`: which earlier heads feed a head's keys, by weights alone
 """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.accuracy.scoring import log_probabilities
+from engine.accuracy.scoring import hidden_of, nats_of
 from engine.errors import UsageError
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
@@ -25,7 +25,7 @@ from engine.models.patterns import Patterns, visited
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import TokenizedText, read
+from engine.questions.encoding import TokenizedText, read
 from engine.records import Record, canonical_key
 from engine.statistics import over_texts
 from engine.texts.incontext import MIN_TOKENS, scores, too_short
@@ -112,18 +112,18 @@ def head_ablations(
     return of_records(target, about, lambda session, records: pieces(records), _joined, expected)
 
 
-def patterns_of(loaded: Loaded, inputs: Tensor, mask: Mask) -> Patterns:
-    """Returns the attention pattern (1, H, T, T) of every layer under `mask`; `inputs` (1, T) token ids."""
+def patterns_of(loaded: Loaded, inputs: Any, mask: Mask) -> Patterns:
+    """Returns the attention pattern (row, H, T, T) of every layer under `mask`; `inputs` (row, T) token ids."""
     import torch
 
     found = {}
     with torch.inference_mode(), pruned(loaded, mask), visited(loaded, lambda layer, pattern, z, values:
                                                                 found.update({layer: pattern})):  # fmt: skip
-        loaded.model.base_model(input_ids=inputs, use_cache=False)
+        hidden_of(loaded, inputs)
     return found
 
 
-def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
+def mean_outputs(loaded: Loaded, inputs: Any, mask: Mask) -> Means:
     """Returns the mean output of each head and FFN over the positions of `inputs` (1, T), under `mask`."""
     import torch
 
@@ -145,7 +145,7 @@ def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
     with torch.inference_mode(), pruned(loaded, mask), ExitStack() as hooks:
         for layer, modules in enumerate(loaded.family.layer_modules(loaded.model)):
             note(layer, *modules)
-        loaded.model.base_model(input_ids=inputs, use_cache=False)
+        hidden_of(loaded, inputs)
     return Means(heads, ffns)
 
 
@@ -177,7 +177,7 @@ def _means(loaded: Loaded, bos: bool, mask: Mask, texts: Sequence[str]) -> Measu
     found, n = [], []
     for number, text in enumerate(texts):
         yield Progress(0, 0, message=f"means of text {number + 1} of {len(texts)}")
-        inputs = inputs_of(loaded, read_512(loaded, text, bos))
+        inputs = _inputs(read_512(loaded, text, bos))
         found.append(mean_outputs(loaded, inputs, mask))
         n.append(inputs.shape[1])
     arrays = {name: np.average([getattr(each, name) for each in found], 0, n).astype(np.float32)
@@ -188,7 +188,7 @@ def _means(loaded: Loaded, bos: bool, mask: Mask, texts: Sequence[str]) -> Measu
 def _measured(loaded: Loaded, bos: bool, text: str, how: Ablating, records: Sequence[Record]) -> Measuring:
     shape, mask, reading = loaded.identity.shape, how.mask, read_512(loaded, text, bos)
     instead = Means(records[0].arrays["heads"], records[0].arrays["ffns"]) if how.fill == "mean" else None
-    forced = patterns_of(loaded, inputs_of(loaded, reading), mask) if how.kind == "pattern-preserving" else None
+    forced = patterns_of(loaded, _inputs(reading), mask) if how.kind == "pattern-preserving" else None
     attend = nullcontext if forced is None else partial(visited, loaded, forced=forced)
     base = losses_of(loaded, reading, pruned(loaded, mask), attend())
     ablated = np.zeros((shape.n_layers, shape.n_heads, len(base)), np.float32)
@@ -207,12 +207,9 @@ def read_512(loaded: Loaded, text: str, bos: bool) -> TokenizedText:
     return read(text, loaded.tokenizer, bos, min(MIN_TOKENS, loaded.identity.shape.n_ctx))
 
 
-def inputs_of(loaded: Loaded, reading: TokenizedText) -> Tensor:
+def _inputs(reading: TokenizedText) -> np.ndarray:
     """Returns the (1, T) input ids, without the last token, which predicts nothing."""
-    import torch
-
-    ids = reading.inputs[:-1] if len(reading.inputs) > 1 else reading.inputs
-    return torch.from_numpy(ids.astype(np.int64))[None].to(loaded.model.get_input_embeddings().weight.device)
+    return (reading.inputs[:-1] if len(reading.inputs) > 1 else reading.inputs)[None]
 
 
 def losses_of(loaded: Loaded, reading: TokenizedText, *changed: AbstractContextManager[None]) -> np.ndarray:
@@ -224,12 +221,9 @@ def losses_of(loaded: Loaded, reading: TokenizedText, *changed: AbstractContextM
         open_ones.enter_context(torch.inference_mode())
         for each in changed:
             open_ones.enter_context(each)
-        inputs = inputs_of(loaded, reading)
-        targets = torch.from_numpy(reading.inputs[1:].astype(np.int64)).to(inputs.device)
-        hidden = loaded.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state[0]
-        found = [log_p for _, _, log_p in log_probabilities(loaded, hidden[: len(targets)], targets)]
-    losses = [-log_p.cpu().numpy() for log_p in found]
-    return np.concatenate([np.full(1 - reading.n_front, np.nan, np.float32), *losses])
+        targets = reading.inputs[1:]
+        losses = nats_of(loaded, hidden_of(loaded, _inputs(reading))[0, : len(targets)], targets)
+    return np.concatenate([np.full(1 - reading.n_front, np.nan, np.float32), losses])
 
 
 def _joined(records: Sequence[Record]) -> HeadAblations:

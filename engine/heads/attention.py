@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from engine.models.session import Session, Target
 from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import TokenizedText, pieces_at, read
+from engine.questions.encoding import TokenizedText, pieces_at, read
 from engine.records import Key, Record, canonical_key, encode, made_of
 from engine.texts.passages import checked, text_digest
 
@@ -38,14 +38,30 @@ Head = tuple[int, int]  # layer, head
 
 
 @dataclass(frozen=True)
-class Overview:
-    """A text of T tokens as the model reads it, BOS included, and what each component adds to the zero-meaned logit of
-    each token, in nats, 0 for the first token. `raised_nats`, `ffns`, `direct` and `rest` add up to `logit`.
+class AttendedText:
+    """A `text` of T tokens as the model reads it: `token_ids` (T,), BOS included, and `ends` (n,), the character
+    offsets at which the text's tokens end."""
 
-    text: the text
-    token_ids: (T,)
-    ends: (n,) character offsets at which the text's tokens end
-    first_text: index of the text's first token: 1 with BOS
+    text: str
+    token_ids: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def first_text(self) -> int:
+        """The index of the text's first token: 1 with BOS."""
+        return len(self.token_ids) - len(self.ends)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The text of each of the T tokens."""
+        return [BEGINNING] * self.first_text + pieces_at(self.text, self.ends)
+
+
+@dataclass(frozen=True)
+class Overview(AttendedText):
+    """What each component adds to the zero-meaned logit of each token of a text, in nats, 0 for the first token.
+    `raised_nats`, `ffns`, `direct` and `rest` add up to `logit`.
+
     n_left_out: tokens at the end that did not fit
     thumbnails: (L, H, S, S) each head's pattern, the largest weight of each square, scaled to 255
     raised_nats: (L, H, T) added by each head
@@ -55,10 +71,6 @@ class Overview:
     logit: (T,) the zero-meaned logit
     """
 
-    text: str
-    token_ids: np.ndarray
-    ends: np.ndarray
-    first_text: int
     n_left_out: int
     thumbnails: np.ndarray
     raised_nats: np.ndarray
@@ -66,11 +78,6 @@ class Overview:
     direct: np.ndarray
     rest: np.ndarray
     logit: np.ndarray
-
-    @property
-    def pieces(self) -> list[str]:
-        """The text of each of the T tokens."""
-        return [BEGINNING] * self.first_text + pieces_at(self.text, self.ends)
 
 
 @dataclass(frozen=True)
@@ -171,12 +178,12 @@ def _head_views(
                 if kept[head]:
                     read = ran.for_attention[layer].to(pattern.device)
                     raised[:-1] = read @ (values[head] @ weights[head]).T * pattern[head, :-1]
-                yield (layer, head), _largest("pattern", pattern[head]) | _largest("raised_nats", raised)
+                count = len(raised) if len(raised) <= WHOLE_ROWS else N_LARGEST
+                yield (layer, head), largest("pattern", pattern[head], count) | largest("raised_nats", raised, count)
 
 
-def _largest(name: str, rows: Tensor) -> dict[str, np.ndarray]:
-    """Returns the largest values of each row, in half precision, and their columns."""
-    count = len(rows) if len(rows) <= WHOLE_ROWS else N_LARGEST
+def largest(name: str, rows: Tensor, count: int) -> dict[str, np.ndarray]:
+    """Returns the `count` largest values of each row, in half precision, and their columns, as arrays of a record."""
     sources = rows.abs().topk(count, dim=-1).indices
     return {name: rows.gather(1, sources).half().cpu().numpy(), f"{name}_at": sources.short().cpu().numpy()}
 
@@ -188,19 +195,21 @@ def _reading(loaded: Loaded, text: str, bos: bool) -> TokenizedText:
     return reading
 
 
+def whole_rows(record: Record, name: str) -> np.ndarray:
+    """Returns (T, T): the rows of which `largest` kept these values, 0 elsewhere."""
+    rows = record.arrays[name]
+    whole = np.zeros((len(rows), len(rows)), np.float32)
+    np.put_along_axis(whole, record.arrays[f"{name}_at"].astype(np.int64), rows.astype(np.float32), 1)
+    return whole
+
+
 def _as_overview(text: str, record: Record) -> Overview:
-    arrays = dict(record.arrays)
-    n_left_out = int(arrays.pop("n_left_out"))
-    return Overview(text, first_text=len(arrays["token_ids"]) - len(arrays["ends"]), n_left_out=n_left_out, **arrays)
+    arrays: dict[str, Any] = {**record.arrays, "n_left_out": int(record.arrays["n_left_out"])}
+    return Overview(text, **arrays)
 
 
 def _as_view(record: Record) -> HeadView:
-    whole = {}
-    for name in ("pattern", "raised_nats"):
-        rows = record.arrays[name]
-        whole[name] = np.zeros((len(rows), len(rows)), np.float32)
-        np.put_along_axis(whole[name], record.arrays[f"{name}_at"].astype(np.int64), rows.astype(np.float32), 1)
-    return HeadView(**whole)
+    return HeadView(whole_rows(record, "pattern"), whole_rows(record, "raised_nats"))
 
 
 def _key(target: Target, text: str, mask: Mask, what: str | Head) -> Key:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.accuracy.scoring import log_probabilities
+from engine.accuracy.scoring import hidden_of, log_probabilities
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
 from engine.models.weights import folded, norm_scale, normed, norms_behind, output_bias, output_weights, unembedding
-from engine.placement.offload import onloaded
+from engine.placement.accelerate_internals import onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +85,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
             if norm is not None:
                 hooks.enter_context(norm.register_forward_pre_hook(keep_scale(norm)))
         with visited(loaded, visit):
-            hidden = model.base_model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, :-1]
+            hidden = hidden_of(loaded, tokens[None])[0, :-1]
     parts = [right - logits.mean(-1) for logits, right in
              ((logits, logits.gather(1, tokens[1:][which, None])[:, 0])
               for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:]))]  # fmt: skip

@@ -29,9 +29,8 @@ from engine.models.patterns import Replaced, visited
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, driven
-from engine.questions.encoding import Encoded, Row, pack
+from engine.questions.encoding import Encoded, Row, pack, tokenized, with_beginning
 from engine.questions.requests import Questions
-from engine.questions.tokens import tokenized, with_beginning
 from engine.records import Record, canonical_key
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import checked, text_digest

@@ -4,7 +4,6 @@ there by the direct path (engine.heads.direct_paths).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.accuracy.scoring import hidden_of
 from engine.heads import probes
-from engine.heads.attention import BEGINNING, MAX_TOKENS, Head
+from engine.heads.attention import BEGINNING, MAX_TOKENS, AttendedText, Head, largest, whole_rows
 from engine.heads.direct_paths import Pass, read_by_all, run
 from engine.measurement import Measurement, by_name, single
 from engine.models.loading import Loaded
@@ -23,8 +23,8 @@ from engine.models.session import Target
 from engine.models.weights import output_weights, unembedding
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import pieces_at, read
-from engine.records import Record, canonical_key
+from engine.questions.encoding import pack_strings, read, unpack_strings
+from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.shapes import ModelShape
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
@@ -39,12 +39,9 @@ ROWS = 128  # positions whose logits are held at once
 
 
 @dataclass(frozen=True)
-class HeadInText:
-    """A head on a text of T tokens, BOS included.
+class HeadInText(AttendedText):
+    """A head on a text.
 
-    text: the text
-    token_ids: (T,)
-    ends: (n,) character offsets at which the text's tokens end
     pattern: (T, T), row = destination, the 128 largest of each row
     to_first: (T,) attention to the first token, exact
     to_previous: (T,) attention to the previous token, exact
@@ -54,9 +51,6 @@ class HeadInText:
     strings: the text of each token id in `raised_ids`
     """
 
-    text: str
-    token_ids: np.ndarray
-    ends: np.ndarray
     pattern: np.ndarray
     to_first: np.ndarray
     to_previous: np.ndarray
@@ -64,16 +58,6 @@ class HeadInText:
     raised_ids: np.ndarray
     raised_nats: np.ndarray
     strings: Mapping[int, str]
-
-    @property
-    def first_text(self) -> int:
-        """The number of tokens before the text: 1 with BOS."""
-        return len(self.token_ids) - len(self.ends)
-
-    @property
-    def pieces(self) -> list[str]:
-        """The text of each of the T tokens."""
-        return [BEGINNING] * self.first_text + pieces_at(self.text, self.ends)
 
     @property
     def rests(self) -> float:
@@ -103,13 +87,28 @@ class Looked:
 def head_in_texts(target: Target, texts: Mapping[str, str], head: Head) -> Measurement[dict[str, HeadInText]]:
     """Returns the head's HeadInText on each text, by name. HeadroomError: a text is empty."""
     texts = {name: checked(text) for name, text in texts.items()}
-    wanted = {name: _text_piece(target, text, head) for name, text in texts.items()}
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "strings": ("bytes",)}
+    shapes |= {"pattern": ("T", "k"), "pattern_at": ("T", "k")}
+    shapes |= dict.fromkeys(("to_first", "to_previous", "raised_next"), ("T",))
+    shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
+    wanted = {}
+    for name, text in texts.items():
+        key = canonical_key("head in text", target.key() | {"text": text_digest(text), "head": list(head)})
+        measure, value = partial(_in_text, text=text, head=head, bos=target.bos), partial(_as_text, text)
+        wanted[name] = Piece(key, 1, shapes, measure, partial(len, text), "patterns", value)
     return by_name(target, wanted, lambda name, record: _as_text(texts[name], record))
 
 
 def head_on_probe(target: Target, head: Head) -> Measurement[HeadOnProbe]:
     """Returns the HeadOnProbe of `head`. HeadroomError: the window is too short."""
-    return single(target.as_usual, _probe_piece(target, head), _as_probe)
+    n_tokens = _probe_tokens(target.shape)
+    n = 1 + probes.N_COPIES * n_tokens
+    about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
+    key = canonical_key("head on probe", target.as_usual.key() | about)
+    shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
+    measure = partial(_on_probe, head=head)
+    piece = Piece(key, 1, shapes, measure, lambda: CHARACTERS_A_TOKEN * n, "patterns", _as_probe)
+    return single(target.as_usual, piece, _as_probe)
 
 
 def most_looked_at(seen: HeadInText, count: int) -> list[Looked]:
@@ -142,16 +141,6 @@ def most_raised(seen: HeadInText, count: int) -> list[int]:
     return listed
 
 
-def _text_piece(target: Target, text: str, head: Head) -> Piece:
-    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "strings": ("bytes",)}
-    shapes |= {"pattern": ("T", "k"), "pattern_at": ("T", "k")}
-    shapes |= dict.fromkeys(("to_first", "to_previous", "raised_next"), ("T",))
-    shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
-    key = canonical_key("head in text", target.key() | {"text": text_digest(text), "head": list(head)})
-    measure = partial(_in_text, text=text, head=head, bos=target.bos)
-    return Piece(key, 1, shapes, measure, lambda: len(text), "patterns", partial(_as_text, text))
-
-
 def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
     import torch
 
@@ -166,22 +155,18 @@ def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
     with torch.inference_mode():
         ran = run(loaded, reading.inputs, Mask.full(loaded.identity.shape), visit)
         pattern = rows[0]
-        sources = pattern.topk(min(N_SOURCES, len(pattern)), dim=-1).indices
         written = ran.z[layer][:-1, number] @ output_weights(loaded, layer)[number]
         following = (written * ran.for_attention[layer].to(written.device)).sum(-1)
         ids, nats = _raised(loaded, ran, layer, written)
     n = len(pattern)
-    shown = sorted(set(ids.ravel().tolist()))
-    strings = dict(zip(shown, loaded.tokenizer.batch_decode([[each] for each in shown]), strict=True))
-    arrays = {"token_ids": reading.inputs, "ends": reading.ends}
-    arrays |= {"pattern": pattern.gather(1, sources).half().cpu().numpy(), "pattern_at": sources.short().cpu().numpy()}
+    arrays = {"token_ids": reading.inputs, "ends": reading.ends, "strings": pack_strings(ids, loaded.tokenizer)}
+    arrays |= largest("pattern", pattern, min(N_SOURCES, len(pattern)))
     arrays["to_first"] = pattern[:, 0].cpu().numpy()
     arrays["to_previous"] = np.r_[0, pattern.diagonal(-1).cpu().numpy()].astype(np.float32)
     arrays["raised_next"] = np.r_[following.float().cpu().numpy(), np.nan].astype(np.float32)
     arrays["raised_ids"] = np.zeros((n, ids.shape[1]), np.int32)
     arrays["raised_nats"] = np.zeros((n, ids.shape[1]), np.float32)
     arrays["raised_ids"][:-1], arrays["raised_nats"][:-1] = ids, nats
-    arrays["strings"] = np.frombuffer(json.dumps(strings).encode(), np.uint8)
     return arrays, {"kind": "head in text", "head": f"L{layer}H{number}"}
 
 
@@ -198,22 +183,9 @@ def _raised(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> tuple[np.
 
 
 def _as_text(text: str, record: Record) -> HeadInText:
-    arrays = dict(record.arrays)
-    rows, at = arrays.pop("pattern"), arrays.pop("pattern_at")
-    pattern = np.zeros((len(rows), len(rows)), np.float32)
-    np.put_along_axis(pattern, at.astype(np.int64), rows.astype(np.float32), 1)
-    strings = json.loads(arrays.pop("strings").tobytes())
-    return HeadInText(text, pattern=pattern, strings={int(token): words for token, words in strings.items()}, **arrays)
-
-
-def _probe_piece(target: Target, head: Head) -> Piece:
-    n_tokens = _probe_tokens(target.shape)
-    n = 1 + probes.N_COPIES * n_tokens
-    about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
-    key = canonical_key("head on probe", target.as_usual.key() | about)
-    shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
-    return Piece(key, 1, shapes, partial(_on_probe, head=head), lambda: CHARACTERS_A_TOKEN * n, "patterns",
-                 _as_probe)  # fmt: skip
+    arrays = dict(record.arrays) | {"pattern": whole_rows(record, "pattern")}
+    del arrays["pattern_at"]
+    return HeadInText(text, strings=unpack_strings(arrays.pop("strings")), **arrays)
 
 
 def _probe_tokens(shape: ModelShape) -> int:
@@ -233,15 +205,14 @@ def _on_probe(loaded: Loaded, head: Head) -> Measuring:
         if at == layer:
             rows[0] = pattern[0, number].half().cpu().numpy()
 
-    device = loaded.model.get_input_embeddings().weight.device
     with torch.inference_mode(), visited(loaded, visit):
-        loaded.model.base_model(input_ids=torch.from_numpy(inputs).to(device), use_cache=False)
+        hidden_of(loaded, inputs)
     strings = [BEGINNING, *loaded.tokenizer.batch_decode([[each] for each in inputs[0, 1:].tolist()])]
-    arrays = {"pattern": rows[0], "strings": np.frombuffer(json.dumps(strings).encode(), np.uint8)}
+    arrays = {"pattern": rows[0], "strings": pack_json(strings)}
     return arrays, {"kind": "head on probe", "head": f"L{layer}H{number}"}
 
 
 def _as_probe(record: Record) -> HeadOnProbe:
-    strings = json.loads(record.arrays["strings"].tobytes())
+    strings = unpack_json(record.arrays["strings"])
     period = (len(strings) - 1) // probes.N_COPIES
     return HeadOnProbe(record.arrays["pattern"].astype(np.float32), tuple(strings), period)

@@ -52,7 +52,7 @@ class InductionScores:
     n_tokens: int = N_TOKENS
 
 
-def induction(target: Target, variant: str, seed: int = 0) -> Measurement[InductionScores]:
+def induction(target: Target, variant: str = "olsson", seed: int = 0) -> Measurement[InductionScores]:
     """Returns the InductionScores of all heads once all records are stored.
 
     `olsson`: 10 examples of 25 random tokens, or fewer if four copies of 25 do not fit the window. `bansal`: one

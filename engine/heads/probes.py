@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.accuracy.scoring import hidden_of
 from engine.demo import story
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded
 from engine.models.patterns import Visit, visited
 from engine.models.weights import output_bias, output_weights, unembedding
-from engine.questions.tokens import beginning
+from engine.questions.encoding import beginning
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +77,7 @@ def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.n
 def repeated_tokens(loaded: Loaded, n_tokens: int, n_copies: int, generators: Generators) -> np.ndarray:
     """Returns (example, 1 + n_tokens * n_copies): a beginning token, then the same random tokens `n_copies` times."""
     tokens = np.tile(random_tokens(loaded, n_tokens, generators), n_copies)
-    return np.concatenate([np.full((len(tokens), 1), beginning(loaded.tokenizer, default=0)), tokens], axis=1)
+    return np.insert(tokens, 0, beginning(loaded.tokenizer, default=0), 1)
 
 
 def prefix_matching(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
@@ -104,7 +105,7 @@ def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
     ids = np.array(loaded.tokenizer(story(), add_special_tokens=False).input_ids)
     firsts = [generator.integers(0, max(1, len(ids) - n_tokens)) for generator in generators]
     stretches = np.stack([ids[first : first + n_tokens] for first in firsts])
-    inputs = np.concatenate([np.full((len(firsts), 1), beginning(loaded.tokenizer, default=0)), stretches], axis=1)
+    inputs = np.insert(stretches, 0, beginning(loaded.tokenizer, default=0), 1)
     destination, source = np.indices((inputs.shape[1], inputs.shape[1]))
     wanted = {"previous_token": (destination - source == 1) & (source > 0)}
     return _attention_to(loaded, inputs, wanted, inputs.shape[1] - 2)
@@ -198,6 +199,5 @@ def _run(loaded: Loaded, inputs: np.ndarray, visit: Visit, embeddings_everywhere
         if layer == loaded.identity.shape.n_layers - 1:
             raise _SeenAll
 
-    device = loaded.model.get_input_embeddings().weight.device
     with suppress(_SeenAll), torch.inference_mode(), visited(loaded, visit_until_last, embeddings_everywhere):
-        loaded.model.base_model(input_ids=torch.from_numpy(inputs).to(device), use_cache=False)
+        hidden_of(loaded, inputs)

@@ -1,7 +1,13 @@
-"""Statistics of heads and FFNs on questions, without a gradient: the norm of their output in the residual stream, the
-size of its features, and the attention of heads to the first token.
+"""Statistics of heads and FFNs for a task: gradients of a loss by gates of 1 on every head's z and every FFN's output;
+the norm of their output in the residual stream, the size of its features, and the attention of heads to the first
+token, all by one forward pass per question over its context and its right choice; and, of the model alone, norms of
+weights.
 
-One forward pass per question, over its context and its right choice, gives all of them.
+A gate's gradient is the product of the value it would multiply and that value's gradient, so no gate is actually
+applied, and the model's output stays identical bit for bit. The products are computed and summed in fp32 in every
+precision. No weight has a gradient, the backward pass ends at the first layer's heads, and after the last layer's heads
+only the positions that are read are computed. Weights are those that the model multiplies by: int8 weights after
+scaling; gains of norms and biases are left out.
 """
 
 from __future__ import annotations
@@ -9,17 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.accuracy.evaluation import encoded_chunk
+from engine.accuracy.passes import gradient_pass, read_places, tokens_computed
+from engine.accuracy.scoring import hidden_of
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Target
-from engine.models.weights import output_weights
+from engine.models.weights import attention_weights, linear, output_weights
 from engine.pieces import Measuring, Piece
-from engine.progress import Progress
+from engine.placement.placement import refuse_gradients
+from engine.progress import Progress, may_stop
 from engine.questions.encoding import Row, batches, pack
 from engine.questions.requests import CHUNK, Questions
 from engine.records import Record, canonical_key
@@ -86,9 +96,8 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
     """Returns the sums over rows that share a padded pass."""
     import torch
 
-    device = loaded.model.get_input_embeddings().weight.device
     lengths = [len(row.tokens) for row in rows]
-    inputs = torch.zeros(len(rows), max(lengths), dtype=torch.long, device=device)
+    inputs = torch.zeros(len(rows), max(lengths), dtype=torch.long)
     for at, row in enumerate(rows):
         inputs[at, : lengths[at]] = torch.tensor(row.tokens)
     # padding comes last: causal attention hides it, and it is not counted
@@ -107,7 +116,7 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
         found["first_token"][layer] = first.sum((0, 2), dtype=torch.float64).cpu().numpy()
 
     with torch.inference_mode(), visited(loaded, visit), _ffns_watched(loaded, real.flatten(), found):
-        loaded.model.base_model(input_ids=inputs, use_cache=False)
+        hidden_of(loaded, inputs)
     return found
 
 
@@ -136,3 +145,116 @@ def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
 
 def _sum(values: Tensor) -> float:
     return float(values.double().sum())
+
+
+def magnitude_piece(target: Target) -> Piece:
+    """Returns the piece with the norms of a model's weights, fp32: `heads` (L, H) the Frobenius norm of W_V W_O, `ffns`
+    (L,) the product of the norms of the input matrices (Llama: gate and up as one matrix) and of the output matrix; for
+    Wanda `head_outputs` (L, H * d_head) and `ffn_outputs` (L, d_mlp): the sum of |w| by input of the output matrix."""
+    shape = target.shape
+    key = canonical_key("magnitudes", target.as_usual.key())
+    n = shape.n_layers
+    shapes: dict[str, tuple[int | str, ...]] = {"heads": (n, shape.n_heads), "ffns": (n,)}
+    shapes |= {"head_outputs": (n, shape.n_heads * shape.d_head), "ffn_outputs": (n, shape.d_mlp)}
+    return Piece(key, 1, shapes, _weighed)
+
+
+def _weighed(loaded: Loaded) -> Measuring:
+    import torch
+
+    found: dict[str, list[np.ndarray]] = {name: [] for name in ("heads", "ffns", "head_outputs", "ffn_outputs")}
+    n = loaded.identity.shape.n_layers
+    for layer in range(n):
+        yield Progress(0, 1, message="weights", share=layer / n)
+        with torch.inference_mode():
+            for name, each in _of_layer(loaded, layer).items():
+                found[name].append(each.float().cpu().numpy())
+    return {name: np.stack(each) for name, each in found.items()}, {"kind": "magnitudes"}
+
+
+def _of_layer(loaded: Loaded, layer: int) -> dict[str, Tensor]:
+    import torch
+
+    shape, family = loaded.identity.shape, loaded.family
+    values = attention_weights(loaded, layer)[2].double()  # (H, d_model, d_head)
+    outputs = output_weights(loaded, layer).double()  # (H, d_head, d_model)
+    # |W_V W_O|^2 = trace of W_V' W_V W_O W_O', a product of (d_head, d_head) matrices
+    squared = ((values.transpose(1, 2) @ values) * (outputs @ outputs.transpose(1, 2))).sum((1, 2))
+    module = family.layer_list(loaded.model)[layer]
+    readers = [linear(loaded, attrgetter(name)(module), shape.d_model)[0].double() for name in family.ffn_read]
+    writer = linear(loaded, attrgetter(family.ffn_write)(module), shape.d_mlp)[0].double()  # (d_mlp, d_model)
+    read = torch.stack([matrix.square().sum() for matrix in readers]).sum().sqrt()
+    return {
+        "heads": squared.clamp_min(0).sqrt(),
+        "ffns": read * writer.norm(),
+        "head_outputs": outputs.abs().sum(-1).flatten(),
+        "ffn_outputs": writer.abs().sum(-1),
+    }
+
+
+def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (sum over positions of |dLoss/dgate| (row, choice, L, H), signed dLoss/dgate of heads (row, choice, L,
+    H), of FFNs (row, choice, L)), for each choice's mean loss over its continuation tokens; 0 for missing choices.
+
+    The absolute value is per position: |sum over d_head of z * dLoss/dz|, the inner term of Bansal et al.'s I_h. Works
+    on int8 weights, whose layers pass gradients only to their inputs.
+    """
+    import torch
+
+    refuse_gradients(loaded.placing, loaded.identity.name)
+    model, shape = loaded.model, loaded.identity.shape
+    n_rows, n_choices = len(rows), max(len(row.choices) for row in rows)
+    absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)
+    heads, ffns = np.zeros_like(absolute), np.zeros(absolute.shape[:3], np.float32)
+    places = read_places(rows)
+    place_of = {place: at for at, place in enumerate(places)}
+    read = [(place_of[index, position], number, target, 1 / len(row.choices[number].targets))
+            for index, row in enumerate(rows) for number, position, target in row.read]  # fmt: skip
+    with torch.enable_grad(), _gated(loaded) as branches:
+        hidden = gradient_pass(loaded, rows)
+        place, number, target, weight = (
+            torch.tensor(column, device=hidden.device) for column in zip(*read, strict=True)
+        )
+        logits = model.get_output_embeddings()(hidden[place]).float()
+        losses = torch.nn.functional.cross_entropy(logits, target.to(logits.device), reduction="none")
+        losses = losses * weight.to(losses.device)
+        lengths = torch.tensor(tokens_computed(loaded, rows))
+        row_of = torch.arange(n_rows).repeat_interleave(lengths), torch.tensor([index for index, _ in places])
+        for choice in range(n_choices):
+            # the rows are independent, so one pass gives this choice's gradients in every row
+            mine = (number == choice).to(losses.device)
+            gradients = torch.autograd.grad(losses[mine].sum(), branches, retain_graph=choice + 1 < n_choices)
+            for index, (branch, gradient) in enumerate(zip(branches, gradients, strict=True)):
+                layer, is_ffn = divmod(index, 2)
+                product = branch.detach().float() * gradient.float()  # (..., n_heads * d_head or d_model)
+                parts = (1, shape.d_model) if is_ffn else (shape.n_heads, shape.d_head)
+                by_position = product.view(-1, *parts).sum(-1).cpu()
+                rows_of = row_of[layer + 1 == shape.n_layers]
+                summed = by_position.new_zeros(n_rows, by_position.shape[1])
+                signed = summed.index_add(0, rows_of, by_position).numpy()
+                if is_ffn:
+                    ffns[:, choice, layer] = signed[:, 0]
+                else:
+                    heads[:, choice, layer] = signed
+                    absolute[:, choice, layer] = summed.index_add(0, rows_of, by_position.abs()).numpy()
+    return absolute, heads, ffns
+
+
+@contextmanager
+def _gated(loaded: Loaded) -> Iterator[list[Any]]:
+    """While open, a forward pass appends each layer's z and FFN output, in layer order, as tensors with a gradient, to
+    the list that is yielded."""
+    branches = []
+
+    def keep(value: Any) -> Any:
+        if not value.requires_grad:  # nothing below the first branch needs one
+            value = value.detach().requires_grad_()
+        value.register_hook(lambda gradient: may_stop())  # a backward pass can be interrupted like a forward pass
+        branches.append(value)
+        return value
+
+    with ExitStack() as hooks:
+        for out, ffn in loaded.family.layer_modules(loaded.model):
+            hooks.enter_context(out.register_forward_pre_hook(lambda module, args: (keep(args[0]), *args[1:])))
+            hooks.enter_context(ffn.register_forward_hook(lambda module, args, output: keep(output)))
+        yield branches

@@ -1,5 +1,5 @@
 """Scores of each head and FFN for a task: by gradients, with one backward pass per choice, by ablating each
-(engine.importance.oracle), by activity (engine.importance.activity) or by weights (engine.importance.magnitudes).
+(engine.accuracy.restarts), by activity or by weights (engine.importance.activity).
 
 The choices of a question share one packed forward pass where that is cheaper.
 """
@@ -13,12 +13,10 @@ from itertools import accumulate
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
+from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
-from engine.heads.induction import InductionScores, induction
-from engine.importance.activity import activity_pieces, summed
-from engine.importance.gradients import gate_gradients
-from engine.importance.magnitudes import magnitude_piece
-from engine.importance.oracle import lost, oracle
+from engine.heads.induction import induction
+from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
 from engine.measurement import Measurement, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
@@ -37,7 +35,7 @@ OF_THE_SAME_PASSES = ("heads-one-divisor", "heads-taylor", "ffns-taylor")  # as 
 GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSES, "heads")}  # the stored score of each
 OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
-PREFIX, PREFIX_SEED = "heads-prefix", 0
+PREFIX = "heads-prefix"
 GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
 SMALL_WIDTH = 4096
@@ -102,11 +100,16 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
     score, or not available under a mask.
     """
-    _check(what, mask)
+    if what not in WHAT:
+        raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
+    if mask is not None and not mask.is_full and what not in GRADIENTS:
+        raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
     if what in ORACLES:
         return oracle(target, questions, what).map(partial(_drops, what, target.shape))
     if what == PREFIX:
-        return induction(target, "olsson", PREFIX_SEED).map(_prefix)
+        return induction(target).map(
+            lambda found: Scores(PREFIX, found.n["prefix_matching"], found.mean["prefix_matching"])
+        )
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)
@@ -122,13 +125,6 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
 
     about = (what, questions, "" if mask is None else mask.key())
     return of_records(target, about, gradients if what in GRADIENTS else forward, value)
-
-
-def _check(what: str, mask: Mask | None) -> None:
-    if what not in WHAT:
-        raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
-    if mask is not None and not mask.is_full and what not in GRADIENTS:
-        raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
 
 
 def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
@@ -281,10 +277,6 @@ def _of_forward(what: str, n: int, shape: ModelShape, records: Sequence[Record])
     weighted = records[0].arrays[f"{of}_outputs"] * np.sqrt(sums[f"{of}_squares"] / n_positions)
     parts = (shape.n_layers, shape.n_heads, shape.d_head) if axis == "heads" else (shape.n_layers, shape.d_mlp)
     return Scores(what, n, weighted.reshape(parts).sum(-1))
-
-
-def _prefix(found: InductionScores) -> Scores:
-    return Scores(PREFIX, found.n["prefix_matching"], found.mean["prefix_matching"])
 
 
 def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:

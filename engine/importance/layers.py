@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, encoded_chunk
+from engine.accuracy.evaluation import encoded_chunk
 from engine.accuracy.passes import hidden_states, passes, tokens_computed
+from engine.accuracy.restarts import lost, oracle, under_each
 from engine.composed import ComposedRun, composed
-from engine.importance.oracle import lost, oracle, under_each
 from engine.importance.rankings import order, random_order
 from engine.measurement import Measurement, Workload, known_value, of_records
 from engine.models.loading import Loaded
@@ -71,34 +71,29 @@ def block_influence(target: Target, questions: Questions) -> Measurement[np.ndar
     The tokens are those of each question with its gold choice, as the model reads them. Cosines are computed in fp64,
     because a layer may rotate the stream by less than fp32 resolves.
     """
-    value, about = partial(_influence, questions), ("influence", questions)
-    return of_records(target, about, lambda session, records: _influence_pieces(target, questions), value)
 
+    def pieces(session: Session, records: list[Record]) -> list[Piece]:
+        wanted, n_layers = [], target.shape.n_layers
+        measure = partial(_measured, target=target, questions=questions)
+        for chunk, size in questions.sized_chunks():
+            golds = [question.golds[0] for question in questions.at(chunk)]
+            fields = target.key() | {"questions": questions.digest(chunk), "golds": golds}
+            shapes = {"sums": (len(chunk), n_layers), "lengths": (len(chunk),)}
+            key, measured = canonical_key("block-influence", fields), partial(measure, chunk=chunk)
+            wanted.append(Piece(key, size, shapes, measured, partial(reads, chunk)))
+        return wanted
 
-def _influence(questions: Questions, records: Sequence[Record]) -> np.ndarray | None:
-    if not records:
-        return None
-    sums, lengths = (np.concatenate([each.arrays[name] for each in records])[: questions.n]
-                     for name in ("sums", "lengths"))  # fmt: skip
-    return sums.sum(0) / lengths.sum()
+    def reads(chunk: Sequence[int]) -> float:
+        return gradient_characters(questions.at(chunk), every_choice=False) / 2  # half of a forward and a backward pass
 
+    def value(records: list[Record]) -> np.ndarray | None:
+        if not records:
+            return None
+        sums, lengths = (np.concatenate([each.arrays[name] for each in records])[: questions.n]
+                         for name in ("sums", "lengths"))  # fmt: skip
+        return sums.sum(0) / lengths.sum()
 
-def _influence_pieces(target: Target, questions: Questions) -> list[Piece]:
-    wanted = []
-    for chunk, size in questions.sized_chunks():
-        golds = [question.golds[0] for question in questions.at(chunk)]
-        key = canonical_key("block-influence", target.key() | {"questions": questions.digest(chunk), "golds": golds})
-        shapes: dict[str, tuple[int | str, ...]] = {"sums": (len(chunk), target.shape.n_layers)}
-        shapes["lengths"] = (len(chunk),)
-        measure = partial(_measured, target=target, questions=questions, chunk=chunk)
-        # half of a forward and a backward pass
-        reads = partial(_reads, questions, chunk)
-        wanted.append(Piece(key, size, shapes, measure, reads))
-    return wanted
-
-
-def _reads(questions: Questions, chunk: Sequence[int]) -> float:
-    return gradient_characters(questions.at(chunk), every_choice=False) / 2
+    return of_records(target, ("influence", questions), pieces, value)
 
 
 def _measured(loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int]) -> Measuring:
@@ -160,57 +155,35 @@ def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Ste
         found: list[Step] = []
         run.total = max(1, n_passes(target.shape, "greedy", n) * questions.n)
         for number in range(n if run.measures else n_layers):
-            step, dropped = _stored_step(run.session, target, questions, found), [each.layer for each in found]
+            key, dropped = _key(target, questions, found), [each.layer for each in found]
             left = [layer for layer in range(n_layers) if layer not in dropped]
-            size = len(left) * questions.n
-            if step is None and not run.measures:
+            size, record = len(left) * questions.n, run.session.record(key)
+            if record is not None and is_sound(
+                record, dict.fromkeys(("layers", "accuracy", "gold_nats"), (len(left),))
+            ):
+                run.done += size
+            elif not run.measures:
                 if number < n:
-                    run.expect(_key(target, questions, found), partial(expected, number))
+                    run.expect(key, partial(expected, number))
                 break
-            if step is None:
+            else:
                 run.cached = False
                 masks = [without_layers(Mask.full(target.shape), [*dropped, layer]) for layer in left]
                 label = f"layer {number + 1} of {n} to go"
                 answers = yield from run.part(under_each(target, questions, masks), size, label)
                 assert answers is not None
-                step = _store_step(run.session, target, questions, found, left, answers)
-            else:
-                run.done += size
-            found = [*found, step]
+                accuracy = [each.correct.mean() for each in answers]
+                nats = [each.gold_log_likelihood_nats.mean() for each in answers]
+                arrays = {"layers": np.array(left), "accuracy": np.array(accuracy), "gold_nats": np.array(nats)}
+                about = questions.receipt() | {"kind": "greedy-layers", "dropped": dropped}
+                record = Record(arrays, target.receipt(0.0, **about))
+                run.session.store.put(key, encode(record))
+            best = order(-record.arrays["accuracy"], -record.arrays["gold_nats"])[0]
+            found = [*found, Step(int(record.arrays["layers"][best]), float(record.arrays["accuracy"][best]))]
             yield run.so_far(found)
         return found
 
     return composed(target, ("greedy", questions, n), body)
-
-
-def _store_step(
-    session: Session,
-    target: Target,
-    questions: Questions,
-    gone: Sequence[Step],
-    left: Sequence[int],
-    answers: list[Answers],
-) -> Step:
-    """Stores and returns the next step, given the answers without each of the `left` layers."""
-    arrays = {
-        "layers": np.array(left),
-        "accuracy": np.array([each.correct.mean() for each in answers]),
-        "gold_nats": np.array([each.gold_log_likelihood_nats.mean() for each in answers]),
-    }
-    about = questions.receipt() | {"kind": "greedy-layers", "dropped": [step.layer for step in gone]}
-    session.store.put(_key(target, questions, gone), encode(Record(arrays, target.receipt(0.0, **about))))
-    return _best(arrays)
-
-
-def _stored_step(session: Session, target: Target, questions: Questions, gone: Sequence[Step]) -> Step | None:
-    record, n_left = session.record(_key(target, questions, gone)), target.shape.n_layers - len(gone)
-    shapes = {name: (n_left,) for name in ("layers", "accuracy", "gold_nats")}
-    return _best(record.arrays) if record is not None and is_sound(record, shapes) else None
-
-
-def _best(arrays: Any) -> Step:
-    at = order(-arrays["accuracy"], -arrays["gold_nats"])[0]
-    return Step(int(arrays["layers"][at]), float(arrays["accuracy"][at]))
 
 
 def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> Key:

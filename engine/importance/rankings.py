@@ -1,4 +1,8 @@
-"""Pruning orders and levels: from scores to an order to a `Mask`; agreement between rankings.
+"""The table of criteria, the scores that heads and FFNs are ranked by; pruning orders and levels, from scores to an
+order to a `Mask`; agreement between rankings.
+
+A criterion is a ranking of engine.importance.rankings_of under the same name. Its scores are those of
+engine.importance.importance: larger = kept longer.
 
 Levels are in permille (700 = 70 %): whole numbers, so that floor(p * N / 1000) is exact and keys hold no floats.
 """
@@ -6,11 +10,12 @@ Levels are in permille (700 = 70 %): whole numbers, so that floor(p * N / 1000) 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from engine.errors import UsageError
-from engine.models.masks import Mask
+from engine.importance.importance import GRADIENTS, OF_ACTIVITY, OF_WEIGHTS, PREFIX
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 
@@ -38,13 +43,6 @@ def random_order(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).permutation(n)
 
 
-def random_order_within_layers(shape: ModelShape, like: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Returns a head order that visits the layers in the sequence of `like` but takes a random head of each."""
-    generator = np.random.default_rng(seed)
-    waiting = [list(layer * shape.n_heads + generator.permutation(shape.n_heads)) for layer in range(shape.n_layers)]
-    return np.array([waiting[index // shape.n_heads].pop() for index in like])
-
-
 def n_pruned(permille: int, n: int) -> int:
     """Returns the number of components pruned at a level: floor(p * n / 1000). UsageError outside 0 to 1000."""
     if not 0 <= permille <= 1000:
@@ -63,17 +61,6 @@ def permille(percent: float | str) -> int:
     if abs(value * 10 - round(value * 10)) > 1e-6:
         raise UsageError(f"pruning level is {value:g} %; choose steps of 0.1 %")
     return round(value * 10)
-
-
-def mask_at(
-    shape: ModelShape, head_order: np.ndarray, ffn_order: np.ndarray, heads_permille: int, ffns_permille: int
-) -> Mask:
-    """Returns the mask at two levels: the first floor(p * N / 1000) heads of `head_order` and FFNs of `ffn_order` are
-    pruned."""
-    heads, ffns = np.ones(shape.n_heads_total, bool), np.ones(shape.n_layers, bool)
-    heads[np.asarray(head_order, int)[: n_pruned(heads_permille, heads.size)]] = False
-    ffns[np.asarray(ffn_order, int)[: n_pruned(ffns_permille, ffns.size)]] = False
-    return Mask.from_arrays(heads.reshape(shape.n_layers, shape.n_heads), ffns)
 
 
 @dataclass(frozen=True)
@@ -190,3 +177,82 @@ def _correlations(centred: np.ndarray) -> np.ndarray:
     sums = centred @ centred.T
     lengths = np.sqrt(np.outer(sums.diagonal(), sums.diagonal()))
     return np.clip(np.divide(sums, lengths, out=np.full_like(sums, np.nan), where=lengths > 0), -1, 1)
+
+
+Part = Literal["heads", "ffns"]
+GRADIENT_COST, PATTERN_COST = 3, 2  # in forward passes: a forward and a backward pass, and a pass that returns patterns
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A way to score components: `heads` and `ffns` name the scores (engine.importance.importance.WHAT), `help`
+    describes the components pruned last, `cost` the measurements needed. docs/numbers.md names the source."""
+
+    label: str
+    heads: str
+    ffns: str
+    help: str
+    cost: str
+
+    def of(self, part: Part) -> str:
+        """Returns the score of heads or of FFNs."""
+        return self.heads if part == "heads" else self.ffns
+
+
+_FORWARD = "one forward pass per train question, shared by activation, wanda and first-token"
+CRITERIA = {
+    "importance": Criterion(
+        "Importance", "heads", "ffns",
+        "the paper's: heads by |z · gradient|, summed over positions; FFNs by the accuracy lost without each",
+        "one backward pass per train question; for FFNs one forward pass without each",
+    ),
+    "weight": Criterion(
+        "Weight", "heads-weight", "ffns-weight",
+        "large weights: the norm of a head's value and output matrices multiplied, of an FFN's matrices",
+        "no questions: the weights are read once per model",
+    ),
+    "activation": Criterion(
+        "Activation", "heads-activation", "ffns-activation",
+        "large outputs: the mean length of what a component adds to the residual stream",
+        _FORWARD,
+    ),
+    "wanda": Criterion(
+        "Wanda", "heads-wanda", "ffns-wanda",
+        "|weight| times the size of its input, summed over a component's output weights",
+        _FORWARD,
+    ),
+    "taylor": Criterion(
+        "Taylor", "heads-taylor", "ffns-taylor",
+        "a large first-order effect: the mean over questions of |dLoss/dgate|",
+        "one backward pass per train question, shared with importance of heads",
+    ),
+    "oracle": Criterion(
+        "Oracle", "heads-oracle", "ffns",
+        "much accuracy lost without that component alone",
+        "one forward pass per train question without each component",
+    ),
+    "prefix": Criterion(
+        "Prefix matching", PREFIX, "ffns",
+        "heads that look at what followed the same token before; FFNs as by importance",
+        "ten short probes",
+    ),
+    "first-token": Criterion(
+        "Beyond first token", "heads-first-token", "ffns",
+        "heads that look at more than the first token; FFNs as by importance",
+        _FORWARD,
+    ),
+}  # fmt: skip
+
+
+def record_of(what: str) -> str:
+    """Returns a name shared by all scores that are read from the same records, so measured together."""
+    if what in OF_ACTIVITY:
+        return "activity"
+    return "weights" if what in OF_WEIGHTS else GRADIENTS.get(what, what)
+
+
+def passes(what: str, shape: ModelShape) -> int:
+    """Returns about how many forward passes per question a score takes."""
+    oracles = {"ffns": shape.n_layers + 1, "heads-oracle": shape.n_heads_total + 1}
+    light = dict.fromkeys(OF_ACTIVITY, PATTERN_COST) | dict.fromkeys((*OF_WEIGHTS, PREFIX), 1)
+    return (oracles | light).get(what, GRADIENT_COST)

@@ -12,12 +12,11 @@ import numpy as np
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.induction import induction
-from engine.importance.criteria import CRITERIA, Part, passes
-from engine.importance.importance import PREFIX_SEED, Scores, importance
+from engine.importance.importance import Scores, importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
-from engine.importance.rankings import mask_at, n_pruned, order, random_order, random_order_within_layers
+from engine.importance.rankings import CRITERIA, Part, n_pruned, order, passes, random_order
 from engine.measurement import Measurement
-from engine.models.masks import Edits, Mask, without_layers
+from engine.models.masks import Edits, Mask, parse_edits, without_layers
 from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
@@ -41,21 +40,16 @@ OF_OTHERS = ("task", "aggregate", "others")  # scores of tasks other than the pr
 OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
 OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", as opposed to other tasks'
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
-INDUCTION_SEED = PREFIX_SEED
 PARTS: tuple[Part, ...] = ("heads", "ffns")
-RANKED = {
-    "heads": "heads",
-    "prefix_matching": "heads",
-    "ffns": "FFNs",
-    "layers": "layers",
-}  # component names by evidence
+# component names by evidence
+RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}
 
 
 @dataclass(frozen=True)
 class Ranking:
     """How components are ordered.
 
-    name: a criterion (engine.importance.criteria.CRITERIA), lowest score first, such as `importance` (in studies `own`)
+    name: a criterion (engine.importance.rankings.CRITERIA), lowest score first, such as `importance` (in studies `own`)
         = this task's scores; `reversed` = the most important first; `random`; `within-layers` = each layer loses the
         same number of heads as by importance, chosen at random; `induction-first` = highest prefix matching (Olsson)
         first; `induction-protected` = importance, but heads that match prefixes last. FFNs go by importance in the last
@@ -114,8 +108,12 @@ class Orders:
     layers: np.ndarray | None = None
 
     def mask(self, heads_permille: int, ffns_permille: int, layers_permille: int = 0) -> Mask:
-        """Returns the mask at these levels: everything that any of the orders prunes."""
-        mask = mask_at(self.shape, self.heads, self.ffns, heads_permille, ffns_permille)
+        """Returns the mask at these levels, everything that any of the orders prunes: of each the first
+        floor(p * N / 1000)."""
+        heads, ffns = np.ones(self.shape.n_heads_total, bool), np.ones(self.shape.n_layers, bool)
+        heads[np.asarray(self.heads, int)[: n_pruned(heads_permille, heads.size)]] = False
+        ffns[np.asarray(self.ffns, int)[: n_pruned(ffns_permille, ffns.size)]] = False
+        mask = Mask.from_arrays(heads.reshape(self.shape.n_layers, self.shape.n_heads), ffns)
         n = n_pruned(layers_permille, self.shape.n_layers)
         return mask if self.layers is None or not n else without_layers(mask, {*self.layers[:n].tolist()})
 
@@ -180,6 +178,18 @@ class Pruning:
         return None if self.missing(known) else self.mask(orders_from(shape, self.ranking, known))
 
 
+def same_parts(first: ModelShape, second: ModelShape) -> bool:
+    """Returns whether the heads and FFNs of two models can be paired by position."""
+    return (first.n_layers, first.n_heads) == (second.n_layers, second.n_heads)
+
+
+def pruning_of_second(pruning: Pruning, first: ModelShape, second: ModelShape) -> Pruning:
+    """Returns the Pruning of the second model for that of the first: the same levels of its own order, and the typed
+    edits if both have equally many heads and FFNs."""
+    typed = pruning.typed if same_parts(first, second) else parse_edits("", second)
+    return replace(pruning, typed=typed)
+
+
 def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
     """Returns the orders of `ranking`. If evidence is missing, the order is arbitrary and must not be used."""
     n = shape.n_heads_total
@@ -232,7 +242,7 @@ def evidence(
             yield Progress(0, size, None, label, True, share=run.done / run.total)  # the first step may take long
             part: Measurement[Any]
             if name == "prefix_matching":
-                part = induction(target, "olsson", INDUCTION_SEED).map(lambda scores: scores.mean["prefix_matching"])
+                part = induction(target).map(lambda scores: scores.mean["prefix_matching"])
             elif name == "layers":
                 part = layer_order(target, questions, ranking.layers_by, n_layers, ranking.seed)
             else:
@@ -253,6 +263,13 @@ def orders_of(
     return known.map(
         lambda known: None if pruning.missing(known) else orders_from(target.shape, pruning.ranking, known)
     )
+
+
+def random_order_within_layers(shape: ModelShape, like: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Returns a head order that visits the layers in the sequence of `like` but takes a random head of each."""
+    generator = np.random.default_rng(seed)
+    waiting = [list(layer * shape.n_heads + generator.permutation(shape.n_heads)) for layer in range(shape.n_layers)]
+    return np.array([waiting[index // shape.n_heads].pop() for index in like])
 
 
 def _by(scores: Scores | None, n: int) -> np.ndarray:

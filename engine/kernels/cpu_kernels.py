@@ -14,23 +14,46 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
 from engine.architecture.torch_internals import exact_product, has_exact_product, replace_class
 from engine.errors import HeadroomError
 from engine.kernels.bitsandbytes_internals import is_plain_layer, layer_class, quantized, threshold
-from engine.kernels.kinds import FP32, INTEGER, OWN, Kernels
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+OWN, FP32, INTEGER = "own", "fp32", "integer"
 BLOCK = 2**22  # weights made fp32 at once: 16 MB, which stays in the processor's cache
 ROWS = 1024  # inputs made fp32 at once
 CACHED = 2**18  # sums, or inputs, in hand at once, for each thread: 1 MB in int32 and 1 MB in fp32
 FEWEST = 128  # rows below which the int8 products themselves slow down
 LEVELS = 127.0  # of int8 on each side of 0
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Ways of matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8; FP32 and INTEGER are in
+    `engine.kernels.cpu_kernels`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`. `attention`
+    is that of gradient passes: torch passes gradients back through it several times slower in bf16 than in fp32."""
+
+    bf16: str = OWN
+    int8: str = OWN
+    gradient: str = OWN
+    attention: str = OWN
+
+    def of(self, precision: str) -> Kernels:
+        """The ways that a model in this precision takes: in int8 its unembedding stays bf16."""
+        if precision == "fp32":
+            return Kernels()
+        return self if precision == "int8" else Kernels(bf16=self.bf16, attention=self.attention)
+
+    def not_own(self, gradients: bool) -> dict[str, str]:
+        """The ways that are not the library's own, as keys say them; with that of the gradients where they count."""
+        ways = {name: way for name, way in asdict(self).items() if way != OWN}
+        return {name: way for name, way in ways.items() if gradients or name in ("bf16", "int8")}
 
 
 def install_kernels(model: Any, products: Kernels) -> None:

@@ -16,7 +16,7 @@ from engine.architecture.torch_internals import KNOWN_TORCH
 from engine.errors import UsageError
 from engine.kernels import bitsandbytes_internals
 from engine.kernels import cpu_kernels as cpu_products
-from engine.kernels.kinds import FP32, INTEGER, OWN, Kernels
+from engine.kernels.cpu_kernels import FP32, INTEGER, OWN, Kernels
 from engine.records import Record, canonical_key, decode, encode, version
 
 SMALL_PARAMETERS = 20_000_000

@@ -7,7 +7,7 @@ import gc
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,19 @@ from engine.checkpoints.validation import refuse_unknown_tokens, refuse_unless_l
 from engine.errors import HeadroomError, UsageError
 from engine.kernels import cpu_kernels as linear
 from engine.kernels.bitsandbytes_internals import bitsandbytes
+from engine.kernels.cpu_kernels import Kernels
 from engine.kernels.kernel_choice import known_products, products, set_threads, tuning
-from engine.kernels.kinds import Kernels
 from engine.memory import freed_at_once, return_freed_memory
-from engine.placement.accelerate_internals import quiet_accelerate
+from engine.placement.accelerate_internals import bytes_per_s_to, quiet_accelerate
 from engine.placement.devices import asked_device, device_class, refuse_other_device
 from engine.placement.disk_offload import FOLDER, DiskOffload, Quantised, clear_leftovers, offload_to_disk, on_disk
 from engine.placement.needs import memory_estimate
-from engine.placement.offload import bytes_per_s_to
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
 
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, or a folder. A
-    `revision` becomes part of the name.
+    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, or a folder.
 
     `int8_threshold` is bitsandbytes' outlier threshold: 6.0 is what OPT needs from 6.7B on; 0.0 makes every row
     independent of its neighbours and is faster.
@@ -45,10 +43,8 @@ class LoadSpec:
     model: str = "demo"
     precision: str = "int8"
     int8_threshold: float = 6.0
-    revision: InitVar[str | None] = None
 
-    def __post_init__(self, revision: str | None) -> None:
-        object.__setattr__(self, "model", with_revision(self.model, revision))
+    def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
 
@@ -140,7 +136,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     progress("reading the model's files")
     identity = identify(spec, store)
     clear_leftovers(folder)
-    placing = plan_placement(identity.model_config, spec.precision, identity.loading_bytes, folder)
+    placing = plan_placement(identity.model_config, spec.precision, folder)
     progress("importing torch and transformers")
     _set_up_libraries(identity)
     set_threads(identity.n_params, tuning(store))
@@ -227,7 +223,7 @@ def aside_folder(store: Store | None = None) -> Path:
 
 class Models:
     """Holds one loaded model, or the two that are compared (`pair`) where memory has room for both; asking for another
-    frees the held ones first. `loaded` is the one that was used last, `beside` the other one. Safe to share between
+    frees the held ones first. `loaded` is the one that was used last, `second` the other one. Safe to share between
     threads."""
 
     def __init__(self, store: Store | None = None) -> None:
@@ -235,19 +231,19 @@ class Models:
         self._lock = threading.RLock()
         self.pair: frozenset[LoadSpec] = frozenset()
         self.loaded: Loaded | None = None
-        self.beside: Loaded | None = None
+        self.second: Loaded | None = None
 
     def holds(self, spec: LoadSpec) -> bool:
         """Whether this model is in memory."""
-        return any(held is not None and held.spec == spec for held in (self.loaded, self.beside))
+        return any(held is not None and held.spec == spec for held in (self.loaded, self.second))
 
     def get(self, spec: LoadSpec, progress: Callable[[str], None] = lambda message: None) -> Loaded:
         """The loaded model of `spec`: one at hand when its files have not changed, else freshly loaded."""
         with self._lock:
-            if self.beside is not None and not {spec, self.beside.spec} <= self.pair:
-                self._free(beside_alone=True)
-            if self.beside is not None and self.beside.spec == spec:
-                self.loaded, self.beside = self.beside, self.loaded
+            if self.second is not None and not {spec, self.second.spec} <= self.pair:
+                self._free(second_only=True)
+            if self.second is not None and self.second.spec == spec:
+                self.loaded, self.second = self.second, self.loaded
                 set_threads(self.loaded.identity.n_params, tuning(self._store))
             held = self.loaded
             if held and held.spec == spec and identify(spec, self._store).digest == held.identity.digest:
@@ -257,7 +253,7 @@ class Models:
             if not self._has_room_beside(spec):
                 self.unload()
             loaded = load(spec, self._store, progress)
-            self.loaded, self.beside = loaded, self.loaded
+            self.loaded, self.second = loaded, self.loaded
             return loaded
 
     def unload(self) -> None:
@@ -271,14 +267,14 @@ class Models:
         if held is None or held.spec == spec or not {spec, held.spec} <= self.pair:
             return False
         del held
-        self._free(beside_alone=True)
+        self._free(second_only=True)
         identity = identify(spec, self._store)
-        return memory_estimate(identity.model_config, spec.precision, identity.loading_bytes).fits
+        return memory_estimate(identity.model_config, spec.precision).fits
 
-    def _free(self, beside_alone: bool = False) -> None:
-        if (self.beside if beside_alone else self.beside or self.loaded) is None:
+    def _free(self, second_only: bool = False) -> None:
+        if (self.second if second_only else self.second or self.loaded) is None:
             return
-        self.beside, self.loaded = None, self.loaded if beside_alone else None
+        self.second, self.loaded = None, self.loaded if second_only else None
         gc.collect()
         import torch
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -186,62 +186,44 @@ def pruned(loaded: Loaded, mask: Mask, means: Means | None = None) -> Iterator[N
     if (len(mask.heads), len(mask.ffns)) != (shape.n_layers, shape.n_layers) or len(mask.heads[0]) != shape.n_heads:
         raise UsageError(f"mask is for {len(mask.heads)} x {len(mask.heads[0])} heads, the model has "
                          f"{shape.n_layers} x {shape.n_heads}; make the mask for this model")  # fmt: skip
-    hooks = []
-    try:
+    with ExitStack() as hooks:
         for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(loaded.model)):
             if not all(mask.heads[layer]):
-                hook = _zero_heads(mask.heads[layer], shape.d_head) if means is None else _put_means(
-                    np.array(mask.heads[layer]), means.heads[layer])  # fmt: skip
-                hooks.append(attention_out.register_forward_pre_hook(hook))
+                hook = _instead_of_heads(mask.heads[layer], shape.d_head, None if means is None else means.heads[layer])
+                hooks.enter_context(attention_out.register_forward_pre_hook(hook))
             if not mask.ffns[layer]:
-                hooks.append(ffn_out.register_forward_hook(
-                    _zero_output if means is None else _mean_output(means.ffns[layer])))  # fmt: skip
+                instead = _instead_of_output(None if means is None else means.ffns[layer])
+                hooks.enter_context(ffn_out.register_forward_hook(instead))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
-def _zero_heads(kept: tuple[bool, ...], d_head: int) -> Any:
+def _instead_of_heads(kept: tuple[bool, ...], d_head: int, means: np.ndarray | None) -> Any:
+    """The hook that puts these means (H, d_head), or 0, in place of the z of the heads that are not kept."""
     import torch
 
     dropped = torch.tensor([not keep for keep in kept]).repeat_interleave(d_head)  # (n_heads * d_head,)
+    instead = None if means is None else torch.from_numpy(means.astype(np.float32)).flatten()
     on_device: dict[Any, Any] = {}  # an offloaded layer may run on another device than it was hooked on
 
     def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         z = args[0]  # (..., n_heads * d_head)
         where = on_device.setdefault(z.device, dropped.to(z.device))
-        return (z.masked_fill(where, 0.0), *args[1:])
+        z = z.masked_fill(where, 0.0) if instead is None else torch.where(where, instead.to(z), z)
+        return (z, *args[1:])
 
     return hook
 
 
-def _put_means(kept: np.ndarray, means: np.ndarray) -> Any:
+def _instead_of_output(mean: np.ndarray | None) -> Any:
+    """The hook that gives this mean (d_model,), or 0, in place of an FFN's output."""
     import torch
 
-    dropped = torch.from_numpy(np.repeat(~kept, means.shape[1]))  # (n_heads * d_head,)
-    instead = torch.from_numpy(means.astype(np.float32)).flatten()
-
-    def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        z = args[0]
-        return (torch.where(dropped.to(z.device), instead.to(z.device, z.dtype), z), *args[1:])
-
-    return hook
-
-
-def _mean_output(mean: np.ndarray) -> Any:
-    import torch
-
-    instead = torch.from_numpy(mean.astype(np.float32))
+    instead = None if mean is None else torch.from_numpy(mean.astype(np.float32))
 
     def hook(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        return instead.to(output.device, output.dtype).expand_as(output)
+        return output.new_zeros(output.shape) if instead is None else instead.to(output).expand_as(output)
 
     return hook
-
-
-def _zero_output(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
-    return output.new_zeros(output.shape)
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:

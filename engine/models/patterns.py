@@ -8,7 +8,7 @@ function of our own while the context is open, the same for every family.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +50,8 @@ def visited(
 
     AttentionInterface.register(NAME, _attend)
     AttentionMaskInterface.register(NAME, additive_mask())
-    model, hooks, first = loaded.model, [], []
-    visit_token, forced_token = _visit.set(visit), _forced.set(forced or {})
-    replaced_token = _replaced.set(replaced or {})
+    model, first = loaded.model, []
+    asked = {_visit: visit, _forced: forced or {}, _replaced: replaced or {}}
 
     def on_layer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         held = args[0] if args else kwargs["hidden_states"]
@@ -61,17 +60,12 @@ def visited(
         return ((first[0], *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": first[0]})
 
     layers = loaded.family.layer_list(model)
-    try:
-        if embeddings_everywhere:
-            hooks += [layer.register_forward_pre_hook(on_layer, with_kwargs=True) for layer in layers]
-        with attention_named(model, NAME):
-            yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-        _visit.reset(visit_token)
-        _forced.reset(forced_token)
-        _replaced.reset(replaced_token)
+    with attention_named(model, NAME), ExitStack() as ending:
+        for variable, value in asked.items():
+            ending.callback(variable.reset, variable.set(value))
+        for layer in layers if embeddings_everywhere else ():
+            ending.enter_context(layer.register_forward_pre_hook(on_layer, with_kwargs=True))
+        yield
 
 
 def _attend(

@@ -10,8 +10,8 @@ from typing import Any
 from cache import Store
 from engine.checkpoints.identity import Identity
 from engine.errors import HeadroomError
+from engine.kernels.cpu_kernels import Kernels
 from engine.kernels.kernel_choice import processor
-from engine.kernels.kinds import Kernels
 from engine.memory import Trimming
 from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
 from engine.placement.devices import asked_device
@@ -130,12 +130,12 @@ class Session:
         Of one that is not in memory: where the layers of `identity` would lie. That is "" while another one takes its
         room, and with GPUs unless they may be queried, which needs torch. HeadroomError: it does not fit.
         """
-        held = [each for each in (self.models.loaded, self.models.beside) if each is not None and each.spec == spec]
+        held = [each for each in (self.models.loaded, self.models.second) if each is not None and each.spec == spec]
         placing: Placement | None = held[0].placing if held else None
         folder = aside_folder(self.store)
         is_known = asked_places() is not None or self.models.loaded is None
         if placing is None and identity is not None and is_known and (asks_gpus or device_class() == "cpu"):
-            placing = plan_placement(identity.model_config, spec.precision, identity.loading_bytes, folder)
+            placing = plan_placement(identity.model_config, spec.precision, folder)
         return "" if placing is None or placing.is_whole else placing.with_cost(known_rates(self.store, folder))
 
 

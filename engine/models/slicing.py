@@ -1,4 +1,5 @@
 """A pruned model that is really smaller: what a mask prunes is not computed at all, so the seconds fall with the level.
+And a pass whose last layer is computed only where something is read from it.
 
 A layer that loses all its heads and its FFN is not run: of it the attention output bias is added, and the norms behind
 (OPT-350m), which the stream itself goes through, stay. One that keeps at most three quarters of its heads gets
@@ -11,7 +12,7 @@ sums. Weights that are not on the device that runs them are sliced in each pass,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache as once
 from operator import attrgetter
@@ -19,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.architecture.layer_tensors import key_heads, positions
 from engine.architecture.transformers_internals import count_tokens, read_by_head
 from engine.kernels.bitsandbytes_internals import layer_like, quantized
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.placement.offload import is_offloaded, onloaded
+from engine.placement.accelerate_internals import is_offloaded, onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,6 +55,8 @@ class Sliced:
 def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
     """The smaller parts for `mask`; nothing of the model changes until they are `applied`. `as_exported`: each layer
     without some of its heads is cut, and shared keys and values are cached once, as in an exported `small` folder."""
+    import torch
+
     shape, reads = loaded.identity.shape, []
     family, swaps, still = loaded.family, [], np.ones((len(mask.heads), len(mask.heads[0])), bool)
     layers, dropped = family.layer_list(loaded.model), set(mask.layers_dropped)
@@ -73,9 +77,8 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
             path = family.attention_out.split(".")
             swaps.append((layer, path[0], _silent(getattr(attention, path[1]), index)))
         if not mask.ffns[index]:
-            swaps += [(layer, family.ffn_out, _nothing())] + (
-                [(layer, family.ffn_in, _same())] if family.ffn_in else []
-            )
+            swaps.append((layer, family.ffn_out, _modules()[1]()))
+            swaps += [(layer, family.ffn_in, torch.nn.Identity())] if family.ffn_in else []
     masked = Mask.from_arrays(still, np.ones(len(mask.ffns), bool))
     before = [getattr(parent, name) for parent, name, after in swaps if hasattr(after, "forward")]
     after = [module for _, _, module in swaps if hasattr(module, "forward")]
@@ -88,18 +91,14 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
 @contextmanager
 def applied(loaded: Loaded, parts: Sliced) -> Iterator[None]:
     """Context in which the model runs without what the mask prunes; it is as before afterwards, whatever happens."""
-    before = [(parent, name, getattr(parent, name)) for parent, name, _ in parts.swaps]
-    hooks = [read_by_head(*each) for each in parts.reads]
-    try:
-        with pruned(loaded, parts.masked):  # first: it looks for modules that may be swapped away
-            for parent, name, part in parts.swaps:
-                setattr(parent, name, part)
-            yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for parent, name, module in before:
-            setattr(parent, name, module)
+    with ExitStack() as ending:
+        ending.enter_context(pruned(loaded, parts.masked))  # first: it looks for modules that may be swapped away
+        for reads in parts.reads:
+            ending.enter_context(read_by_head(*reads))
+        for parent, name, part in parts.swaps:
+            ending.callback(setattr, parent, name, getattr(parent, name))
+            setattr(parent, name, part)
+        yield
 
 
 def _attention(
@@ -108,13 +107,12 @@ def _attention(
     """What an attention module needs to compute these heads alone, and which key head each of them reads (nothing where
     no key head is shared, or all by as many heads); `is_moved`: it does not lie where it runs."""
     shape = loaded.identity.shape
-    groups = shape.n_heads // shape.n_key_value_heads
-    keys = sorted({head // groups for head in kept})
+    groups, keys = shape.n_heads // shape.n_key_value_heads, key_heads(shape, kept)
     reads, each = tuple(keys.index(head // groups) for head in kept), len(kept) // len(keys)
     is_even = reads == tuple(number // each for number in range(len(kept)))
     if not is_even and not as_exported:  # a key head for each head
         keys, reads, each, is_even = [head // groups for head in kept], (), 1, True
-    query_rows, key_rows = (_positions(heads, shape.d_head) for heads in (kept, keys))
+    query_rows, key_rows = (positions(heads, shape.d_head) for heads in (kept, keys))
     query, key, value = loaded.family.qkv
     out, cut = loaded.family.attention_out.rpartition(".")[2], _modules()[3] if is_moved else _slice
     swaps: list[tuple[Any, str, Any]] = [
@@ -130,10 +128,6 @@ def _attention(
     if hasattr(attention, "num_key_value_groups"):
         swaps.append((attention, "num_key_value_groups", each if is_even else 1))
     return swaps, () if is_even else reads
-
-
-def _positions(heads: Sequence[int], d_head: int) -> np.ndarray:
-    return (np.array(heads)[:, None] * d_head + np.arange(d_head)).ravel()
 
 
 def _slice(
@@ -186,16 +180,6 @@ def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
         return _modules()[2](out.bias, [getattr(layer, name) for name in norms], index == 0)
 
 
-def _nothing() -> Any:
-    return _modules()[1]()
-
-
-def _same() -> Any:
-    import torch
-
-    return torch.nn.Identity()
-
-
 @once
 def _modules() -> tuple[Any, Any, Any, Any]:
     import torch
@@ -244,3 +228,43 @@ def _modules() -> tuple[Any, Any, Any, Any]:
                 return _slice(*self.whole, **self.which)(x)
 
     return Silent, Nothing, Dropped, Resliced
+
+
+@contextmanager
+def last_layer_at(loaded: Loaded, places: Sequence[tuple[int, int]], length: int) -> Iterator[Any]:
+    """Context in which what follows the heads in the last layer is computed at these (row, position) alone and gives 0
+    elsewhere; rows have `length` positions. Nothing behind the heads looks across positions, and in a model of few
+    layers that is much of the work. Other hooks on those modules, set before or meanwhile, see the places only:
+    (place, ...) in the order given.
+    """
+    import torch
+
+    at = torch.tensor([row * length + position for row, position in places])
+    family, hooks = loaded.family, ExitStack()
+    layer = family.layer_list(loaded.model)[-1]
+    if getattr(layer, "is_dropped", False):  # it is not run, and restarts need the complete layer before it
+        yield
+        return
+
+    def only_there(first: Any, last: Any) -> None:
+        leading: list[Any] = []  # (B * T,) of OPT's FFNs, (B, T) of all else
+
+        def pick(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            leading.append(args[0].shape[:-1])
+            return (args[0].flatten(0, -2).index_select(0, at.to(args[0].device)), *args[1:])
+
+        def spread(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
+            shape = leading.pop()
+            whole = output.new_zeros(shape.numel(), output.shape[-1])
+            return whole.index_copy(0, at.to(output.device), output).view(*shape, -1)
+
+        hooks.enter_context(first.register_forward_pre_hook(pick, prepend=True))
+        hooks.enter_context(last.register_forward_hook(spread))
+
+    with hooks:
+        parent, _, name = family.attention_out.rpartition(".")
+        if out := getattr(attrgetter(parent)(layer), name, None):  # a layer without heads has none
+            only_there(out, out)
+        ffn_out = attrgetter(family.ffn_out)(layer)
+        only_there(attrgetter(family.ffn_in)(layer) if family.ffn_in else ffn_out, ffn_out)
+        yield

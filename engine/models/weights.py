@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
-from engine.placement.offload import onloaded
+from engine.placement.accelerate_internals import onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor

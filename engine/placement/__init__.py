@@ -1,12 +1,9 @@
 """Memory forecasts, and placement of layers on GPUs, main memory and disk.
 
-`devices`: the class of device that measures here
-`free_memory`: free memory of GPUs, main memory and disk
-`needs`: what a model needs of memory
-`pass_memory`: what the largest passes of a study need
+`devices`: the class of device that measures here, free memory, and GPUs by name
+`needs`: what a model needs of memory, also for the largest passes of a study
 `placement`: where the layers of a model larger than one device go
-`hardware`: GPUs by name, with what their makers say of them
 `disk_offload`: layers on disk, as files that are mapped
-`offload`: weights that are brought to the device that they are read on
-`accelerate_internals`: private and fragile parts of accelerate
+`accelerate_internals`: weights that are brought to the device that they are read on, by private and fragile parts of
+accelerate
 """

@@ -29,8 +29,8 @@ from engine.architecture.layer_tensors import place_of
 from engine.architecture.transformers_internals import mark_loaded
 from engine.checkpoints.tensors import LazyTensor, finite
 from engine.errors import HeadroomError
+from engine.files import lock_folder
 from engine.kernels.bitsandbytes_internals import is_plain_layer, quantized, set_quantized
-from engine.process_marks import lock_folder
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,18 +1,22 @@
-"""What a model needs of memory: on the device that runs it, and where layers lie that are moved there for each pass."""
+"""What a model needs of memory: on the device that runs it, where layers lie that are moved there for each pass, and
+for the largest passes of a study.
+"""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from engine.architecture.family import family_of
-from engine.architecture.model_config import ModelConfig
-from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO, opt_config
+from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO, ModelConfig, opt_config
 from engine.checkpoints.identity import PRECISIONS
-from engine.placement.devices import device_class
-from engine.placement.free_memory import CPU, DISK, LIBRARY_BYTES, free_bytes
+from engine.placement.devices import CPU, DISK, LIBRARY_BYTES, device_class, free_bytes
 
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
 SPARE_ON_DISK = 1_000_000_000  # left free there, for results
+READ_POSITIONS = 128  # positions whose logits scoring computes at once: 128 x 50,272 x 4 bytes = 26 MB
+CACHED_POSITIONS = 8  # positions whose logits it converts to fp32 at once: 1.6 MB, which fit in the processor's cache
+CONTEXT_BYTES = 600_000_000  # of a GPU's memory, for the driver and the libraries' code
+STORED_BYTES = {"float32": 4}  # of a value in a checkpoint; two in any other type
 
 
 @dataclass(frozen=True)
@@ -71,22 +75,14 @@ class MemoryEstimate:
         return self.needed_bytes <= self.free_bytes
 
 
-def no_loading_bytes(precision: str) -> int:
-    """0: of a checkpoint whose tensors are not known yet."""
-    return 0
-
-
-def load_needs(
-    model: ModelConfig, precision: str, loading_bytes: Callable[[str], int] = no_loading_bytes, device: str = ""
-) -> Needs:
-    """What loading a model and running it under masks needs. `loading_bytes` are, by precision, the bytes held next to
-    the weights while they are loaded (`Identity.loading_bytes`); `device` is this computer's unless given."""
-    running = {"workspace": WORKSPACE_BYTES, "loading": loading_bytes(precision)}
+def load_needs(model: ModelConfig, precision: str, device: str = "") -> Needs:
+    """What loading a model and running it under masks needs; `device` is this computer's unless given."""
+    running = {"workspace": WORKSPACE_BYTES, "loading": model.loading_bytes(precision)}
     if (device or device_class()) == CPU:
         running = {"libraries": LIBRARY_BYTES} | running
     parts = model.parts
     layer = {"weights": parts.layer.n_bytes(precision), "smaller weights": sliced_bytes(model, precision)}
-    ends = sum(part.n_bytes(precision) for part in (parts.embeddings, parts.end, parts.head))
+    ends = sum(part.n_bytes(precision) for part in parts.ends)
     return Needs(model.shape.n_layers, layer, ends, running)
 
 
@@ -100,12 +96,10 @@ def sliced_bytes(model: ModelConfig, precision: str) -> int:
     return heads * {"int8": 1, "bf16": 2, "fp32": 4}[precision] // 2
 
 
-def memory_estimate(
-    model: ModelConfig, precision: str, loading_bytes: Callable[[str], int] = no_loading_bytes
-) -> MemoryEstimate:
+def memory_estimate(model: ModelConfig, precision: str) -> MemoryEstimate:
     """What `load_needs` says, against the free memory of the GPUs, or without one against main memory with all that
     this process will hold by then, the libraries included."""
-    needed, free = {each: load_needs(model, each, loading_bytes).total for each in PRECISIONS}, free_bytes()
+    needed, free = {each: load_needs(model, each).total for each in PRECISIONS}, free_bytes()
     return MemoryEstimate(needed[precision], free, device_class(), _smaller(needed, precision, free))
 
 
@@ -123,10 +117,64 @@ def _smaller(needed: Mapping[str, int], precision: str, free: int) -> str:
         if needed[choice] <= free and needed[choice] < needed[precision]:
             return f"{choice} needs {in_gb(needed[choice])} and would fit"
     opts = {size: ModelConfig(REPO + size, opt_config(size)) for size in LAYERS_HEADS_WIDTH}
-    fitting = [size for size, model in opts.items() if load_needs(model, "int8", device=CPU).total <= free]
+    fitting = [size for size, model in opts.items() if load_needs(model, "int8", CPU).total <= free]
     return f"{REPO}{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
 
 
 def in_gb(n_bytes: int) -> str:
     """Such as 1.3 GB."""
     return f"{n_bytes / 1e9:,.1f} GB"
+
+
+def study_needs(model: ModelConfig, precision: str, device: str, n_tokens: int) -> Needs:
+    """What a study needs on a "cpu" or "cuda" device: loading, then passes over `n_tokens` at once, as long as the
+    longest row may be, some of which keep what gradients need."""
+    needs = load_needs(_as_stored(model), precision, device)
+    on_cpu = device == CPU
+    workspace = [WORKSPACE_BYTES, workspace_bytes(model, precision, n_tokens)]
+    if precision == "int8":
+        workspace.append(gradient_bytes(model))
+    running = dict(needs.running) | {"workspace": max(workspace)}
+    if not on_cpu:
+        running["libraries"] = CONTEXT_BYTES
+    gradients = kept_bytes(model, precision, n_tokens, on_cpu)
+    return replace(needs, layer=dict(needs.layer) | {"gradients": gradients}, running=running)
+
+
+def workspace_bytes(model: ModelConfig, precision: str, n_tokens: int) -> int:
+    """Peak bytes of a forward pass over one row of so many tokens, weights excluded: the residual stream and the inside
+    of an FFN, the masks of attention, and the logits of positions that are read together."""
+    size, shape = _size(precision), model.shape
+    inside = 2 * size + (1 + 4 if precision == "int8" else 0)  # before and after the activation; int8 in, int32 out
+    stream = n_tokens * (3 * size * shape.d_model + inside * shape.d_mlp)
+    logits = shape.n_vocab * (min(n_tokens, READ_POSITIONS) * size + CACHED_POSITIONS * 4)
+    return stream + n_tokens**2 * (size + 2) + logits
+
+
+def kept_bytes(model: ModelConfig, precision: str, n_tokens: int, on_cpu: bool) -> int:
+    """Bytes that a layer keeps of a forward pass until gradients pass back through it: what its norms and activations
+    read, queries, keys, values and z, and what its FFN gives. On a CPU attention is in fp32 then; on a GPU int8 keeps
+    what its matrices read, too."""
+    d, size = model.shape.d_model, _size(precision)
+    widths = 3 * d + (3 if model.is_gated else 1) * model.shape.d_mlp + model.d_heads
+    widths += 2 * d if precision == "int8" and not on_cpu else 0
+    heads = 2 * model.d_heads + 2 * model.d_key_values
+    return n_tokens * (widths * size + heads * (4 if on_cpu else size))
+
+
+def gradient_bytes(model: ModelConfig) -> int:
+    """Bytes of a layer's largest matrix when int8 is made 16 bits for a gradient to pass through it, with the one that
+    it is made of in between."""
+    shape = model.shape
+    return 2 * 2 * shape.d_model * max(shape.d_mlp, model.d_heads)
+
+
+def _as_stored(model: ModelConfig) -> ModelConfig:
+    """The model with its largest tensor as the config says that it is stored."""
+    stored, shape = str(model.config.get("dtype") or model.config.get("torch_dtype") or "float16"), model.shape
+    largest = max(shape.n_vocab * model.d_embedding, shape.d_model * max(shape.d_mlp, model.d_heads))
+    return replace(model, largest_bytes=largest * STORED_BYTES.get(stored, 2), stored_as=stored)
+
+
+def _size(precision: str) -> int:
+    return 4 if precision == "fp32" else 2

@@ -7,7 +7,7 @@ devices of one class, and numbers and their keys are those of the model in one p
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -20,24 +20,15 @@ from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.hub import Offer
 from engine.errors import HeadroomError, UsageError
 from engine.kernels.kernel_choice import processor
-from engine.placement.devices import device_class
-from engine.placement.free_memory import CPU, DISK, free_memory, free_on_disk
-from engine.placement.needs import (
-    SPARE_ON_DISK,
-    MemoryEstimate,
-    Needs,
-    in_gb,
-    load_needs,
-    memory_estimate,
-    no_loading_bytes,
-    too_large,
-)
+from engine.placement.devices import CPU, DISK, device_class, free_memory, free_on_disk
+from engine.placement.needs import SPARE_ON_DISK, MemoryEstimate, Needs, in_gb, load_needs, memory_estimate, too_large
 from engine.records import Record, canonical_key, decode, encode
 
 PLACE = "HEADROOM_PLACE"  # the user's choice of places
 PLACE_HELP = (
-    "devices for the layers, in order, each with a number of layers, such as gpu0:20,gpu1:20,cpu:4,disk; the last one "
-    f"may omit its number and takes the rest (default: {PLACE}, otherwise one device, and more if it is too small)"
+    "devices that hold the layers, in order, with a number of layers each, such as gpu0:20,gpu1:20,cpu:4,disk; the "
+    f"last may omit its number and takes the rest (default: ${PLACE}; otherwise one device, or more if the model does "
+    "not fit)"
 )
 TERM = re.compile(r"(gpu\d{1,3}|cpu|disk)(?::(\d{1,4}))?")
 ABOUT = 100_000_000  # two disks are taken for one where they have as much free, within this
@@ -160,15 +151,13 @@ def _fill(needs: Needs, free: Mapping[str, int], main: str, is_fetching: bool = 
     return tuple(found)
 
 
-def plan_placement(
-    model: ModelConfig, precision: str, loading_bytes: Callable[[str], int], folder: Path
-) -> Placement:  # fmt: skip
+def plan_placement(model: ModelConfig, precision: str, folder: Path) -> Placement:
     """Where the layers of this model go: where the user wants them (HEADROOM_PLACE), on one device if it fits there,
     else on as many places as it takes. `folder`: where layers would lie on disk. HeadroomError: the model does not
     fit."""
-    asked, main, needs = asked_places(), _main(), load_needs(model, precision, loading_bytes)
+    asked, main, needs = asked_places(), _main(), load_needs(model, precision)
     whole = Placement((main,) * needs.n_layers, main, needs.layer["weights"])
-    estimate = memory_estimate(model, precision, loading_bytes)
+    estimate = memory_estimate(model, precision)
     if asked is None and estimate.fits and (main == CPU or estimate.needed_bytes <= free_memory(folder)[main]):
         return whole
     free = free_memory(folder)
@@ -188,7 +177,7 @@ def refusal(offer: Offer, precision: str, folder: Path) -> str | None:
     HeadroomError: its architecture is not supported."""
     model = offered_config(offer)
     try:
-        placement = plan_placement(model, precision, no_loading_bytes, folder)
+        placement = plan_placement(model, precision, folder)
     except HeadroomError as error:
         return str(error)
     if offer.disk_refusal or not placement.on_disk:

@@ -3,9 +3,8 @@
 `cells`: a plan and its cells, as a JSON file
 `planning`: points of a sweep as cells, what each needs first, and what it costs
 `claims`: leases on cells and finished cells, as files in one folder
-`worker`: takes cells until none is left
+`worker`: takes cells until none is left, and shares what it measured
 `measuring`: one cell measured, as the same sweep would
-`sharing`: what it owes those who wait elsewhere for its results
 `status`: how all workers stand
 `forecast`: what a study takes on given devices, before the model is there
 `on_ray`: runs a plan with Ray actors, and checks that they see the same files

@@ -16,14 +16,12 @@ from engine.errors import HeadroomError, NotHere, one_line, unforeseen
 from engine.files import read_regular
 from engine.memory import bound_growth
 from engine.models.session import Session
-from engine.plans.cells import Cell, read_plan
+from engine.plans.cells import read_plan
 from engine.plans.claims import Claims
-from engine.plans.measuring import Here, in_line, measured, other_fields
-from engine.plans.sharing import share, trouble_teller
-from engine.plans.worker import Outcome, work
+from engine.plans.measuring import Here, in_line, measure_all, other_fields
 from engine.progress import tell
 from engine.questions.tasks import agree_to_fetch
-from engine.readable import is_readable
+from engine.receipts import is_readable
 
 
 @dataclass(frozen=True)
@@ -78,27 +76,19 @@ class Actor:
     def work(self) -> dict[str, Any]:
         """Takes cells until none is left, and shares what it measured. "refused": this machine cannot, "ended": the
         error that has ended it, where another may do better; "lines" for the user."""
-        tell.set(lambda done, total, message, left_s: self.hear(message))
+        tell.set(lambda done, total, message, left_s: self.hear(done, message))
         agree_to_fetch(self.errand.may_fetch)  # again: Ray may call each method in a thread of its own
         answer: dict[str, Any] = {}
         try:
-            work(self.plan, self.claims, self.measure)
-            self._share()
+            measure_all(self._session, self.plan, self.claims, self._here, self.hear, self.lines.append)
         except HeadroomError as error:
             answer = _refused(error)
         except BaseException as error:  # a panic in Rust code is a BaseException
             answer = {"ended": unforeseen(error)}
-        self._close()
+        self._session.store.close()
         return answer | {"lines": self.lines}
 
-    def measure(self, cell: Cell, n_settled: int) -> Outcome:
-        """What became of a cell."""
-        self.hear(str(cell))
-        found = measured(self._lab, self.plan, cell, self._here, self.hear)
-        self._tell_trouble()
-        return found
-
-    def hear(self, message: str) -> None:
+    def hear(self, done: int, message: str) -> None:
         """Keeps what it is at."""
         self.now = message
 
@@ -120,19 +110,8 @@ class Actor:
         errand = self.errand
         store = Store(errand.directory, errand.shared, is_readable)
         _meet(store, errand)
-        self._lab, self._here = Session(store), Here(errand.model, errand.data_dir)
-        self._tell_trouble = trouble_teller(store, self.lines.append)
-        self._tell_trouble()
-        others = other_fields(self._lab, self.plan, self._here)
-        return in_line(others) if others else ""
-
-    def _share(self) -> None:
-        self.hear("sharing what was measured")
-        share(self._lab.store)
-        self._tell_trouble()
-
-    def _close(self) -> None:
-        self._lab.store.close()
+        self._session, self._here = Session(store), Here(errand.model, errand.data_dir)
+        return in_line(other_fields(self._session, self.plan, self._here))
 
 
 def digest_of(plan: str) -> str:

@@ -8,11 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from cache.typed_json import MAX_JSON_BYTES, Count, HexId, InvalidFile, Permille, Positive, decode_json
+from cache.typed_json import MAX_JSON_BYTES, Count, HexId, InvalidFile, Permille, decode_json
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.importance.importance import WHAT
-from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, in_words
 from engine.studies.sweeps import Point, in_levels
@@ -28,7 +27,7 @@ class Group:
 
     setting: StudySettings
     pool: tuple[str, ...]
-    key: Mapping[str, Any] = field(default_factory=dict)
+    key: Mapping[str, str | int | bool | None | dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def cell_id(*parts: Any) -> str:
 
 def written(plan: Plan) -> bytes:
     """The plan as a JSON file, one line a cell."""
-    groups = [{**asdict(group), "key": dict(group.key)} for group in plan.groups]
+    groups = [asdict(group) for group in plan.groups]
     lines = ",\n ".join(json.dumps(_written_cell(cell)) for cell in plan.cells)
     head = json.dumps({"format": FORMAT, "groups": groups}, indent=1)[:-2]
     return f'{head},\n "cells": [\n {lines}\n ]\n}}\n'.encode()
@@ -103,7 +102,7 @@ def read_plan(path: str | Path) -> Plan:
     file = named(str(path), "plan")
     try:
         found = decode_json(read_regular(file, MAX_JSON_BYTES), _PlanFile, file.name)
-        plan = Plan(tuple(map(_read_group, found.groups)), tuple(map(_read_cell, found.cells)))
+        plan = Plan(found.groups, tuple(map(_read_cell, found.cells)))
         _check(plan)
     except OSError as error:
         raise HeadroomError(f"cannot read the plan {file} ({error.strerror}); give the file of sweep --plan") from error
@@ -112,32 +111,6 @@ def read_plan(path: str | Path) -> Plan:
             f"{file} is not a plan of this version ({error}); write it again with sweep --plan"
         ) from error
     return plan
-
-
-@dataclass(frozen=True)
-class _SpecFields:
-    model: str
-    precision: str
-    int8_threshold: float
-
-
-@dataclass(frozen=True)
-class _SettingFields:
-    spec: _SpecFields
-    bos: bool | None = None
-    data_dir: str | None = None
-    n_questions: Positive | None = None
-    n_ranking: Positive | None = None
-    heads_by: str = "heads"
-    ffns_by: str = "ffns"
-    aggregate: str = "scores"
-
-
-@dataclass(frozen=True)
-class _GroupFields:
-    setting: _SettingFields
-    pool: tuple[str, ...]
-    key: dict[str, str | int | bool | None | dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -165,7 +138,7 @@ class _CellFields:
 @dataclass(frozen=True)
 class _PlanFile:
     format: Literal["headroom plan 1"]
-    groups: tuple[_GroupFields, ...]
+    groups: tuple[Group, ...]
     cells: tuple[_CellFields, ...]
 
 
@@ -192,11 +165,6 @@ def _written_cell(cell: Cell) -> dict[str, Any]:
 def _read_cell(found: _CellFields) -> Cell:
     points = tuple(Point(found.task, **vars(point)) for point in found.points)
     return Cell(**{**vars(found), "points": points})
-
-
-def _read_group(found: _GroupFields) -> Group:
-    setting = StudySettings(**{**vars(found.setting), "spec": LoadSpec(**vars(found.setting.spec))})
-    return Group(setting, found.pool, found.key)
 
 
 def cost_s(cells: Sequence[Cell]) -> float:

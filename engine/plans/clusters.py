@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import Cancelled, HeadroomError, UsageError, one_line
+from engine.files import lock_folder
 from engine.plans.ray_internals import OWN, start
-from engine.process_marks import lock_folder
 
 PACKAGE = "ray==2.60.0"  # as requirements-ray.txt has it
 FOLDER = "headroom-ray-"  # begins the name of the folder of a cluster of this computer's own

@@ -9,10 +9,8 @@ from cache import Store
 from engine.architecture.model_config import ModelConfig
 from engine.errors import UsageError
 from engine.measurement import Workload
-from engine.placement.free_memory import CPU, DISK
-from engine.placement.hardware import MOST_GPUS, WITHOUT_INT8, Machine
-from engine.placement.needs import Needs
-from engine.placement.pass_memory import study_needs
+from engine.placement.devices import CPU, DISK, MOST_GPUS, WITHOUT_INT8, Machine
+from engine.placement.needs import Needs, study_needs
 from engine.placement.placement import place
 from engine.plans.planning import n_gone, plain, prunes_some, rendered_questions
 from engine.questions.encoding import BATCH_TOKENS
@@ -21,7 +19,7 @@ from engine.shapes import ModelShape
 from engine.studies.study import paper_points
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
-from engine.timing.scaled_timings import ScaledTiming, scaled_timing
+from engine.timing.observed_timings import ScaledTiming, scaled_timing
 from engine.timing.workload import all_characters
 
 UNKNOWN_ROOM = 2**63  # of a disk on another machine

@@ -1,14 +1,18 @@
-"""One cell measured, as the same sweep would without a plan: through the same functions, so under the same keys."""
+"""The cells of a plan measured by one worker, each as the same sweep would without a plan: through the same functions,
+so under the same keys.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from engine.errors import HeadroomError
 from engine.kernels.kernel_choice import PINNED, pinned_as
 from engine.models.session import Session
 from engine.plans.cells import Cell, Group, Plan
-from engine.plans.worker import Outcome
+from engine.plans.claims import Claims
+from engine.plans.worker import Outcome, Tally, share, trouble_teller, work
 from engine.progress import Progress
 from engine.studies.surveys import StudySettings, in_words, survey
 from engine.studies.sweeps import sweep
@@ -28,6 +32,27 @@ class Here:
         """The setting of a group, as it is here."""
         spec = group.setting.spec if self.model is None else replace(group.setting.spec, model=self.model)
         return replace(group.setting, spec=spec, data_dir=self.data_dir or group.setting.data_dir)
+
+
+def measure_all(
+    session: Session, plan: Plan, claims: Claims, here: Here, hear: Callable[[int, str], None], say: Tell
+) -> Tally:
+    """Measures every cell that no other worker takes, and shares the results. `hear` gets the number of finished cells
+    and what this worker is at; `say` what keeps results from being stored or shared."""
+    tell = trouble_teller(session.store, say)
+
+    def measure(cell: Cell, n_settled: int) -> Outcome:
+        hear(n_settled, str(cell))
+        found = measured(session, plan, cell, here, partial(hear, n_settled))
+        tell()
+        return found
+
+    tell()
+    tally = work(plan, claims, measure)
+    hear(len(claims.settled), "sharing what was measured")
+    share(session.store)
+    tell()
+    return tally
 
 
 def measured(session: Session, plan: Plan, cell: Cell, here: Here, tell: Tell) -> Outcome:
@@ -72,7 +97,9 @@ def other_fields(session: Session, plan: Plan, here: Here) -> Mapping[str, tuple
 
 
 def in_line(others: Mapping[str, tuple[Any, Any]]) -> str:
-    """What `other_fields` found, in one line."""
+    """What `other_fields` found, in one line; "" where that is nothing."""
+    if not others:
+        return ""
     names = "; ".join(f"{name} {there} there, {mine} here" for name, (there, mine) in others.items())
     what = "different from the machine that wrote the plan; results are found where it is the same"
     ways = others.get("products", ({}, None))[0]

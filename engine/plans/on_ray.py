@@ -15,8 +15,7 @@ from pathlib import Path
 
 from engine.errors import HeadroomError, NotHere
 from engine.models.session import Session
-from engine.placement.devices import device_class
-from engine.placement.free_memory import free_bytes
+from engine.placement.devices import device_class, free_bytes
 from engine.placement.needs import load_needs
 from engine.plans.actors import Errand, digest_of
 from engine.plans.cells import Plan, read_plan
@@ -88,7 +87,7 @@ def _most_in_memory(session: Session, plan: Plan, here: Here) -> int:
     needed = [1]
     for setting in (here.setting(group) for group in plan.groups):
         identity = session.target(setting.spec, setting.bos).identity
-        needed.append(load_needs(identity.model_config, setting.spec.precision, identity.loading_bytes).total)
+        needed.append(load_needs(identity.model_config, setting.spec.precision).total)
     return max(1, free_bytes() // max(needed))
 
 
@@ -119,7 +118,7 @@ def _marked(claims: Claims) -> Iterator[str]:
 def _meeting(session: Session) -> Iterator[str]:
     """Context in which a record lies in the store, and with those who share its results, by which others know that they
     see the same: its key."""
-    from cache.addresses import shared_folder
+    from cache.remote import shared_folder
     from cache.shared import name_of
 
     key = canonical_key("meeting", {"token": secrets.token_hex(16)})

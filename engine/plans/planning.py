@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from engine.errors import HeadroomError
-from engine.importance.criteria import record_of
 from engine.importance.importance import OF_WEIGHTS, PREFIX, importance
-from engine.importance.rankings import n_pruned
+from engine.importance.rankings import n_pruned, record_of
 from engine.measurement import Workload
 from engine.models.session import Session, Target
 from engine.plans.cells import Cell, Group, Plan, cell_id

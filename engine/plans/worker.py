@@ -1,4 +1,4 @@
-"""Takes cells until none is left; any number of workers may run at the same time."""
+"""Takes cells until none is left, and shares what it measured; any number of workers may run at the same time."""
 
 import random
 import time
@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cache import Store
 from engine.errors import HeadroomError, one_line
 from engine.plans.cells import Cell, Plan
 from engine.plans.claims import Claims, renewing
@@ -13,6 +14,7 @@ from engine.plans.claims import Claims, renewing
 LOOKS_S, SHARE = 5.0, 100  # how often others' logs are read at most, and for each second of reading so many of work
 WAITS_S = 0.05, 5.0  # for what others have in hand: at first, and at most
 LOST = 20  # of what others have in hand, looked at in a round: where there is more there are many who look
+SHARES_S = 300.0  # that a worker waits at its end for a shared place to come back
 
 
 @dataclass(frozen=True)
@@ -168,3 +170,30 @@ def place_of(number: int) -> float:
         place += digit * (number & 1)
         number, digit = number >> 1, digit / 2
     return place
+
+
+def share(store: Store) -> None:
+    """Waits until all results are shared, since this machine's disk may vanish with the job. HeadroomError if they
+    cannot be."""
+    end_s, pause_s = time.monotonic() + SHARES_S, 0.1
+    while n := store.share():
+        if time.monotonic() >= end_s:
+            why = store.trouble or "writing them takes long"
+            raise HeadroomError(f"{n:,} results of this worker are only in its own store: {why}; `cache push` "
+                                "on this machine copies them")  # fmt: skip
+        time.sleep(pause_s)
+        pause_s = min(5.0, 2 * pause_s)
+
+
+def trouble_teller(store: Store, say: Callable[[str], None]) -> Callable[[], None]:
+    """Returns a function that reports once that results cannot be shared or stored, and again when that changes. The
+    worker continues."""
+    said: str | None = None
+
+    def tell() -> None:
+        nonlocal said
+        if (trouble := store.trouble) != said:
+            said = trouble
+            say(store.notice or "results are stored and shared again")
+
+    return tell

@@ -3,8 +3,6 @@
 `tasks`: which tasks there are, and where their rows are
 `rows`: rows, read and checked
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
-`lm_eval_internals`: private and fragile parts of lm-evaluation-harness
-`encoding`: questions as tokens, packed one row a question
-`tokens`: a text as tokens, and what stands in front of it
-`squad`: two answer metrics that ReCoRD needs
+`lm_eval_internals`: private and fragile parts of lm-evaluation-harness, and two answer metrics that it needs
+`encoding`: questions as tokens, packed one row a question; a text as tokens
 """

@@ -22,7 +22,7 @@ from engine.checkpoints.hub_internals import disable_telemetry
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
 from engine.progress import may_stop, tell
-from engine.questions import lm_eval_internals, rows, squad
+from engine.questions import lm_eval_internals, rows
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 from engine.shipped import shipped_records
@@ -37,7 +37,7 @@ PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a study 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Which questions: task name (or a `.jsonl` file), number of solved examples in front, split, few-shot seed.
+    """Which questions: task name (or a `.jsonl` file), number of examples in the prompt, split, few-shot seed.
 
     The harness draws other examples for each question. With `same_examples` all questions have those that it draws for
     the first: not its numbers, but scored several times as fast.
@@ -57,11 +57,11 @@ class TaskSpec:
 
 
 class TooFewRows(HeadroomError):
-    """There are fewer rows than solved examples; `details` says how many of each, as TooFewExamples."""
+    """There are fewer rows than examples; `details` says how many of each, as TooFewExamples."""
 
     def __init__(self, task: TaskSpec, n_rows: int) -> None:
         super().__init__(
-            f"task {task.name}: too few rows for {task.shots} solved examples in front of each question: there are "
+            f"task {task.name}: too few rows for {task.shots} examples in front of each question: there are "
             f"{n_rows}, and none is its own example; add rows, or take fewer examples"
         )
         self.details = TooFewExamples(n_rows, task.shots)
@@ -69,7 +69,7 @@ class TooFewRows(HeadroomError):
 
 @dataclass(frozen=True)
 class TooFewExamples:
-    """How many rows there are, and how many solved examples were to stand in front of each question."""
+    """How many rows there are, and how many examples were to stand in front of each question."""
 
     n_rows: int
     shots: int
@@ -134,7 +134,7 @@ def get_requests(
         found = made_of(shipped.record(key), questions_in)  # rendered by the same version: the key names it
     if found is None:
         if files is None and not may_fetch():
-            where = "give a folder with them, --download, or switch on “Fetch tasks” in the sidebar"
+            where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"
             raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
         questions, greedy = _render(task, info, given)
         text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
@@ -191,6 +191,9 @@ class Questions:
     def receipt(self) -> dict[str, Any]:
         """What a receipt says of them."""
         return {"task": asdict(self.task), "source": self.requests.source}
+
+
+SAMPLES = ("first", "stratified")
 
 
 def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Questions:
@@ -305,7 +308,7 @@ def _judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tupl
 def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> Any:
     """The harness's task object for local rows or the hub, set to the number of shots and the seed."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    supply_squad_metrics(squad.compute_exact, squad.compute_f1)
+    supply_squad_metrics(lm_eval_internals.compute_exact, lm_eval_internals.compute_f1)
     import datasets
     import lm_eval.tasks
     from lm_eval.tasks import TaskManager

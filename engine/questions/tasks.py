@@ -78,19 +78,11 @@ def embedded_tasks() -> dict[str, TaskInfo]:
     catalogue = tasks_folder() / "catalogue.json"
     if not catalogue.is_file():
         return {}
-    entries = json.loads(catalogue.read_text(encoding="utf-8"))
-    return {
-        entry["name"]: TaskInfo(
-            entry["name"],
-            entry["title"],
-            entry["asks"],
-            float(entry["chance"]),
-            str(tasks_folder() / entry["name"]),
-            tuple(entry["columns"]),
-            entry.get("needs", ""),
-        )
-        for entry in entries
-    }
+    found = {}
+    for entry in json.loads(catalogue.read_text(encoding="utf-8")):
+        more = {"yaml_folder": str(tasks_folder() / entry["name"]), "columns": tuple(entry["columns"])}
+        found[entry["name"]] = TaskInfo(**entry | more)
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,17 @@
 """Requests as data: one frozen dataclass for each command.
 
-`fields`: the fields of requests: their help, bounds, choices and names
+`fields`: the fields of requests: their help, bounds, choices and names; a request as the words of a shell command, and
+as a program
 `base`: what all requests have in common, and the fields that several share
-`words`: a request as the words of a shell command, and as a program
 `output`: what results are written as
 `accuracy`: `Evaluate`, `CheckPublished`
-`scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`
+`scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`, `CompareCriteria`
 `texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`
 `heads`: `ReportHead`, `IdealizeHeads`
-`perplexity`: `MeasurePerplexity`
 `studies`: `Correlate`, `Sweep`
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `forecast`: `ForecastStudy`
-`pruned`: `ExportModel`, `MeasureSpeed`
-`criteria`: `CompareCriteria`
+`pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
 `training`: `TrainModel`, `MeasureTrajectory`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
 `doctor`: `Diagnose`
@@ -23,20 +21,18 @@
 from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
 from engine.requests.base import Result as Result
-from engine.requests.criteria import CompareCriteria
 from engine.requests.doctor import Diagnose
+from engine.requests.fields import argv as argv
+from engine.requests.fields import program as program
 from engine.requests.forecast import ForecastStudy
 from engine.requests.heads import IdealizeHeads, ReportHead
-from engine.requests.perplexity import MeasurePerplexity
 from engine.requests.plans import WorkOnPlan
-from engine.requests.pruned import ExportModel, MeasureSpeed
-from engine.requests.scores import ScoreImportance, ScoreInduction, ScoreLayers
+from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
+from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
 from engine.requests.store import ListModels, ListTasks, ManageStore
 from engine.requests.studies import Correlate, Sweep
 from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLosses
 from engine.requests.training import MeasureTrajectory, TrainModel
-from engine.requests.words import argv as argv
-from engine.requests.words import program as program
 
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,

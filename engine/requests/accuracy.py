@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine.accuracy.evaluation import Answers, accuracy, evaluation
+from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.errors import UsageError
-from engine.importance.rankings_of import Pruning
+from engine.importance.rankings_of import Pruning, pruning_of_second
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from engine.accuracy.published import Published
 
 AGAINST = (
-    "second model for the same questions, pruned at the same levels by its own order: a precision or "
-    "@REVISION of this model, or another model, such as fp32 or 'facebook/opt-125m in bf16'"
+    "second model to evaluate on the same questions, pruned to the same levels by its own order: a precision "
+    "(fp32) or revision (@step512) of this model, or another model ('facebook/opt-125m in bf16')"
 )
 
 
@@ -31,13 +31,15 @@ class Evaluate(WithPruning, OfTask):
     """Measure the accuracy of a model under one mask. The value is the Answers."""
 
     command: ClassVar[str] = "evaluate"
-    split: str = choice("validation", SPLITS, "split of the questions (default: validation)")
-    items: str | None = path(None, "output file with one JSON line per question", is_output=True)
+    split: str = choice("validation", SPLITS, "which split the questions come from (default: validation)")
+    questions_out: str | None = path(
+        None, "file to write one JSON line per question to", is_output=True, aliases=("--items",)
+    )
     against: str | None = string(None, AGAINST)
 
     def measure(self, run: RequestRun) -> Result:
-        if self.items:
-            check_writable(self.items)
+        if self.questions_out:
+            check_writable(self.questions_out)
         other = None if self.against is None else self.spec.compared_with(self.against)
         target, session = self.target(run.session), run.session
         pruning, started_s = self.pruning(self.task_spec(self.split), target), time.monotonic()
@@ -62,7 +64,11 @@ class Evaluate(WithPruning, OfTask):
         if other is not None:
             found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
             fields, line = fields | {"against": found}, f"{line}\n{more}"
-        files = {self.items: "".join(to_json(item) + "\n" for item in items(answers)).encode()} if self.items else {}
+        files = (
+            {self.questions_out: "".join(to_json(item) + "\n" for item in items(answers)).encode()}
+            if self.questions_out
+            else {}
+        )
         return Result(answers, fields, line, files)
 
     def _second(
@@ -70,24 +76,22 @@ class Evaluate(WithPruning, OfTask):
     ) -> tuple[dict[str, Any], str]:
         """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its
         pruning, `answers` are its."""
-        from engine.studies.two_models import compared, pruning_of_second
-
         part = RequestRun(run.session, run.report)
         pruning = pruning_of_second(first[1], first[0].shape, second.shape)
         mask = mask_of(part, second, pruning, self.data_dir)
         both = compared(answers, part.value(evaluation(second, self.questions(run.session, self.split), mask)))
-        low, high = both.interval
+        change, (low, high) = both.change, both.change.interval
         found = {
             "model": second.identity.name, "precision": second.spec.precision, "bos": second.bos,
             "acc": both.second.acc, "acc_ci95": [both.second.ci_low, both.second.ci_high], "mask": mask.text(),
-            "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": both.difference,
-            "difference_ci95": [low, high], "only_first": both.only_first, "only_second": both.only_second,
-            "layers_dropped": list(mask.layers_dropped), "p_mcnemar": both.change.p_mcnemar, "cached": part.cached,
+            "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": change.difference,
+            "difference_ci95": [low, high], "only_first": change.lost, "only_second": change.gained,
+            "layers_dropped": list(mask.layers_dropped), "p_mcnemar": change.p_mcnemar, "cached": part.cached,
             "seconds": part.seconds,
         }  # fmt: skip
-        line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * both.difference:+.1f} points "
-        line += f"(95 % {100 * low:.1f} to {100 * high:.1f}, McNemar p {both.change.p_mcnemar:.3f}), right by it alone "
-        line += f"{both.only_second}, by the first alone {both.only_first}, {mask.n_heads_pruned} heads and "
+        line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * change.difference:+.1f} points "
+        line += f"(95 % {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
+        line += f"{change.gained}, by the first alone {change.lost}, {mask.n_heads_pruned} heads and "
         return found, f"{line}{mask.n_ffns_pruned} FFNs pruned"
 
 
@@ -104,15 +108,17 @@ def items(answers: Answers) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPublished(WithData, OfModel):
-    """Compare published numbers of a model with measured ones; exit code 1 if any differ. The value is a list of
+    """Compare the published results of a model with measured ones; exit code 1 if any differ. The value is a list of
     PublishedComparison."""
 
     command: ClassVar[str] = "check"
-    tasks: str | None = string(None, "task names separated by commas (default: all with published values)")
-    shots: str = string("0", "numbers of examples in the prompt, separated by commas (default: 0)")
+    tasks: str | None = string(None, "comma-separated task names (default: all with published values)")
+    shots: str = string("0", "comma-separated numbers of examples in the prompt (default: 0)")
     limit: int | None = number(None, (1, MOST), "number of questions per task (default: all)")
-    table: str | None = path(None, "CSV table of published values to use instead of the included one")
-    known_as: str | None = string(None, "Hub id (or id@revision) of the model in the folder --model", name="as")
+    table: str | None = path(None, "CSV file of published values to use instead of the included table")
+    hub_id: str | None = string(
+        None, "Hub id (or id@revision) that the local folder --model corresponds to", aliases=("--as",)
+    )
 
     def measure(self, run: RequestRun) -> Result:
         from engine.accuracy.published import compare, n_published
@@ -128,8 +134,8 @@ class CheckPublished(WithData, OfModel):
         judged = [each for each in found if each.verdict != "range only"]
         n_agree = sum(each.verdict == "agrees" for each in judged)
         agree, n = n_agree == len(judged), len(judged)
-        what = f"{n_agree} of {n} agree" if n else "nothing can be judged: other solved examples were drawn"
-        fields = {"model": spec.model, "known_as": self.known_as, "precision": spec.precision, "agree": agree,
+        what = f"{n_agree} of {n} agree" if n else "nothing can be judged: other examples were drawn"
+        fields = {"model": spec.model, "known_as": self.hub_id, "precision": spec.precision, "agree": agree,
                   "rows": [_compared_fields(each) for each in found]}  # fmt: skip
         lines = [_HEAD, *map(_compared_line, found), f"{spec.model} in {spec.precision}: {what}"]
         return Result(found, fields, "\n".join(lines), agrees=agree)
@@ -139,14 +145,14 @@ class CheckPublished(WithData, OfModel):
         from engine.accuracy.published import built_in, published_for, read_table
 
         spec = self.spec
-        if self.known_as:
-            spec = replace(spec, model=self.known_as)
+        if self.hub_id:
+            spec = replace(spec, model=self.hub_id)
         table = read_table(Path(self.table)) if self.table else built_in()
         of_model, shots = published_for(spec, table), numbers_of("--shots", self.shots)
         if not of_model:
             names = ", ".join(dict.fromkeys(row.model for row in table))
             raise UsageError(f"no number of {spec.model!r} is in the table; it has {names}; where a folder holds one "
-                             "of these, --as says which")  # fmt: skip
+                             "of these, --hub-id says which")  # fmt: skip
         there = [row for row in of_model if row.task != "wikitext-2" and row.shots in shots]
         there = [row for row in there if self.bos is None or row.bos == self.bos]
         names = names_of(self.tasks, list(dict.fromkeys(row.task for row in there)))

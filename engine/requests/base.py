@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from cache import open_store
-from engine.errors import UsageError
+from engine.checkpoints.names import with_revision
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings import permille
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking, orders_of
@@ -22,13 +22,12 @@ from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE, PLACE_HELP, places
 from engine.progress import Progress, TimeLeft
-from engine.questions.requests import MAX_SHOTS, Questions, TaskSpec, get_requests, select
+from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
 from engine.requests.fields import choice, flag, number, path, string, switch
 
 T = TypeVar("T")
 Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
-STORE = "HEADROOM_CACHE, then cache/data in a clone, the user's cache folder where headroom is installed"
 
 
 @dataclass(frozen=True)
@@ -91,10 +90,12 @@ class RequestRun:
         return ", from the store" if self.cached else f", {self.seconds:.1f} s"
 
 
-def training_questions(default: int | None = 64, use: str = "that each order is measured on") -> Any:
+def training_questions(
+    default: int | None = 64,
+    help: str = "number of training questions used to compute each pruning order (default: 64)",
+) -> Any:
     """A field for the number of training questions (None: all), which also has the option's earlier name."""
-    words = f"training questions {use} (default: {'all' if default is None else default})"
-    return number(default, (1, MOST), words, aliases=("--ranking-questions",))
+    return number(default, (1, MOST), help, aliases=("--ranking-questions",))
 
 
 def gives(request: type["Request"]) -> str:
@@ -117,13 +118,17 @@ class Request:
     command: ClassVar[str]
     is_measured: ClassVar[bool] = True
 
-    cache: str | None = path(None, f"folder of the result store (default: {STORE})")
+    cache: str | None = path(
+        None,
+        "folder of the result store (default: $HEADROOM_CACHE; otherwise cache/data in a clone, or the "
+        "user cache folder of an installed package)",
+    )
     json: bool = flag("print the result as one JSON object on standard output", is_output=True)
 
     def run(self, session: Session | None = None, report: Report = silent) -> Result:
         """The result; missing records are measured. Without a session, the store is opened and closed again."""
         if session is None:
-            from engine.readable import is_readable
+            from engine.receipts import is_readable
 
             apply_settings(self)
             with closing(open_store(self.cache, is_readable)) as store:
@@ -149,23 +154,24 @@ class OfModel(Request):
 
     model: str = string(
         "demo",
-        "demo, a Hub id such as facebook/opt-125m, a folder, or a snapshot of a training run such as RUN@step512",
+        "demo (the included model), a Hub id such as facebook/opt-125m, a local folder, or a snapshot of "
+        "a training run such as RUN@step512",
     )
-    revision: str | None = string(None, "branch, tag or commit of a Hub model; same as --model ID@REVISION")
+    revision: str | None = string(None, "branch, tag or commit of a Hub model; the same as --model ID@REVISION")
     download: bool = flag(
-        "download a missing model or missing task rows from the Hub (default: ask on a terminal, "
-        "otherwise stop with an error)"
+        "download a missing model or missing task data from the Hub without asking (default: ask in a "
+        "terminal, otherwise stop with an error)"
     )
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     int8_threshold: float = number(6.0, (0, MOST), "outlier threshold of bitsandbytes (default: 6.0)", float)
-    bos: bool | None = switch("prepend the beginning-of-sequence token (default: as the tokenizer does; on for OPT)")
-    place: str | None = string(None, PLACE_HELP, metavar="PLACES")
-    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: chosen by torch)")
+    bos: bool | None = switch("prepend the beginning-of-sequence token (default: the tokenizer's setting; on for OPT)")
+    place: str | None = string(None, PLACE_HELP)
+    threads: int | None = number(None, (1, MOST_THREADS), "number of CPU threads (default: chosen by torch)")
 
     @property
     def spec(self) -> LoadSpec:
         """Which model, as the engine names it."""
-        return LoadSpec(self.model, self.precision, self.int8_threshold, self.revision)
+        return LoadSpec(with_revision(self.model, self.revision), self.precision, self.int8_threshold)
 
     def target(self, session: Session) -> Target:
         """The model, its precision and its beginning token."""
@@ -177,7 +183,7 @@ class WithData(Request):
     """Where tasks come from."""
 
     task_data: str | None = path(
-        None, "folder with <task>/train.jsonl and <task>/validation.jsonl (default: HEADROOM_TASK_DATA)"
+        None, ("folder with <task>/train.jsonl and <task>/validation.jsonl (default: $HEADROOM_TASK_DATA)")
     )
 
     @property
@@ -190,9 +196,13 @@ class WithData(Request):
 class NamesTask(WithData, OfModel):
     """A model, and one task."""
 
-    task: str = string(MISSING, "task name (see `headroom tasks`), or a .jsonl file with context, choices and gold")
-    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt before each question (default: 0)")
-    same_examples: bool = flag("use the same examples for every question (faster, but results differ from the harness)")
+    task: str = string(
+        MISSING, ("task name (`headroom tasks` lists them), or a .jsonl file with context, choices and gold")
+    )
+    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
+    same_examples: bool = flag(
+        "use the same examples for every question (faster, but results differ from lm-evaluation-harness)"
+    )
 
     def task_spec(self, split: str = "validation") -> TaskSpec:
         """Which questions, as the engine names them."""
@@ -204,8 +214,11 @@ class OfTask(NamesTask):
     """A model, and questions of one task."""
 
     limit: int | None = number(None, (1, MOST), "number of questions (default: all)")
-    sample: str = string(
-        "first", "which questions --limit selects: the first, as the harness does, or a stratified sample"
+    sample: str = choice(
+        "first",
+        SAMPLES,
+        "which questions --limit selects: the first ones, as in lm-evaluation-harness (default), or a "
+        "stratified sample",
     )
 
     def questions(self, session: Session, split: str) -> Questions:
@@ -217,42 +230,38 @@ class OfTask(NamesTask):
 class WithPruning(Request):
     """Levels of a pruning order, and a mask."""
 
-    mask: str = string("", 'components to prune in addition, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
-    prune_heads: str = string("0", "percent of heads to prune, in the order of --order")
-    prune_ffns: str = string("0", "percent of FFNs to prune, in the order of --order")
+    mask: str = string(
+        "",
+        'components to prune in addition to --prune-heads, --prune-ffns and --prune-layers, such as "L3H5 '
+        'L4H* F7 F2-5 B9 keep L1H0"',
+    )
+    prune_heads: str = string("0", "percentage of heads to prune, first in --order first (default: 0)")
+    prune_ffns: str = string("0", "percentage of FFNs to prune, first in --order first (default: 0)")
     order: str = choice(
         "importance",
         OF_ONE_TASK,
-        "pruning order: a criterion, lowest scores first, or another rule (default: importance)",
+        "pruning order: a criterion, whose lowest scores are pruned first, or another rule (default: importance)",
         aliases=("--ranking",),
     )
-    prune_layers: str = string("0", "percent of whole layers to drop, in the order of --layers-by")
-    layers_by: str = choice(
+    prune_layers: str = string("0", "percentage of whole layers to drop, first in --layer-order first (default: 0)")
+    layer_order: str = choice(
         "influence",
         LAYERS_BY,
-        "order in which layers are dropped: lowest block influence first (default); least accuracy lost "
-        "first (oracle), measured again after each step (greedy); deepest first; or random",
+        "order in which layers are dropped. influence (default): lowest block influence first; oracle: "
+        "smallest loss of accuracy first; greedy: as oracle, measured again after each step; last-first: "
+        "deepest first; random",
+        aliases=("--layers-by",),
     )
-    order_questions: int | None = training_questions(None, "that the order is measured on")
-    seed: int = number(0, (0, MOST_SEED), "seed of random orders")
+    order_questions: int | None = training_questions(
+        None, help="number of training questions used to compute the pruning order (default: all)"
+    )
+    seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
 
     def pruning(self, task: TaskSpec, target: Target) -> Pruning:
         """The levels by a ranking of `task`, and the mask on top."""
         heads, ffns, layers = map(permille, (self.prune_heads, self.prune_ffns, self.prune_layers))
-        ranking = Ranking(self.order, self.seed, self.order_questions, layers_by=self.layers_by)
+        ranking = Ranking(self.order, self.seed, self.order_questions, layers_by=self.layer_order)
         return Pruning(task, ranking, heads, ffns, parse_edits(self.mask, target.shape), layers)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrunedModel(WithPruning, WithData, OfModel):
-    """A model and its pruning, by the order of a task if one is named."""
-
-    def mask_in(self, run: RequestRun, target: Target, task: TaskSpec | None) -> Mask:
-        """The mask of the levels and the typed one. UsageError: levels without a task."""
-        pruning = self.pruning(task or TaskSpec(""), target)
-        if pruning.by_level and task is None:
-            raise UsageError("--prune-heads, --prune-ffns and --prune-layers need an order; name its task with --task")
-        return mask_of(run, target, pruning, self.data_dir)
 
 
 def mask_of(run: RequestRun, target: Target, pruning: Pruning, data_dir: str | None) -> Mask:

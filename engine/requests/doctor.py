@@ -16,7 +16,7 @@ from engine.export.card import headroom_version
 from engine.kernels.kernel_choice import PINNED, SMALL_PARAMETERS, abilities, known_products, processor
 from engine.models.loading import LoadSpec, identify
 from engine.models.session import Session
-from engine.placement.free_memory import free_on_disk, main_memory_bytes
+from engine.placement.devices import free_on_disk, main_memory_bytes
 from engine.questions.tasks import list_tasks
 from engine.requests.base import Request, RequestRun, Result
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cache import CorruptEntry, Store, exchange
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from cache.shared import DATABASE, SharedStore, Unreadable, name_of, reason, shown, travels
 from engine.errors import HeadroomError, UsageError
 from engine.files import named

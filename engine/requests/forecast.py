@@ -8,8 +8,7 @@ from engine.checkpoints.config_lookup import read_model_config
 from engine.checkpoints.names import with_revision
 from engine.errors import UsageError
 from engine.models.loading import PRECISIONS, LoadSpec
-from engine.placement.free_memory import main_memory_bytes
-from engine.placement.hardware import GPUS, Machine, machine_of
+from engine.placement.devices import GPUS, Machine, machine_of, main_memory_bytes
 from engine.progress import in_time
 from engine.questions.requests import MAX_SHOTS
 from engine.requests.base import MOST, RequestRun, Result, training_questions
@@ -23,15 +22,16 @@ if TYPE_CHECKING:
 MOST_WORKERS, MOST_GB = 100_000, 1_000_000
 DAY_S, SHOWN_BYTES = 86_400, 50_000_000
 PLACES = {"cpu": "main memory", "disk": "disk"}
+SHOWN_AS = {"smaller weights": "pruned copy"}  # JSON keeps the name of earlier versions
 NOT_TIMED = (
-    "not timed yet: evaluate a model in {} on such a device first, with the same store; times of other models follow"
+    "no timings for this device yet: evaluate any model in {} on it, with the same store, and run this command again"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastStudy(NamesTasks):
-    """Forecast the memory of a model on given GPUs, and the time of a study if such a device was timed. The value
-    is a Forecast."""
+    """Estimate a model's memory use on given GPUs and, if timings for the device exist, the duration of a study. The
+    value is a Forecast."""
 
     command: ClassVar[str] = "plan"
     is_measured: ClassVar[bool] = False
@@ -42,20 +42,20 @@ class ForecastStudy(NamesTasks):
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     gpus: str = string(
         "cpu",
-        "GPUs, such as 2xA100-80GB, or 2x80GB by memory alone; cpu is this machine (default). "
-        f"Known: {', '.join(GPUS)}",
+        "GPUs as COUNTxNAME (2xA100-80GB) or COUNTxMEMORY (2x80GB), or cpu for this machine (default). "
+        f"Known names: {', '.join(GPUS)}",
     )
     memory: float | None = number(
         None,
         (0, MOST_GB),
-        "gigabytes of main memory for layers that do not fit on GPUs (default: free memory of this machine)",
+        "gigabytes of main memory for layers that do not fit on the GPUs (default: the free memory of this machine)",
         float,
     )
     workers: int | None = number(
-        None, (1, MOST_WORKERS), "workers that run at the same time (default: as many as fit on the GPUs)"
+        None, (1, MOST_WORKERS), "number of workers that run at the same time (default: as many as fit on the GPUs)"
     )
-    limit: int = number(48, (1, MOST), "questions per task of a study (default: 48)")
-    order_questions: int = training_questions(use="per pruning order of a study")
+    limit: int = number(48, (1, MOST), "number of questions per task of the study (default: 48)")
+    order_questions: int = training_questions(help="number of training questions per pruning order (default: 64)")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.plans.forecast import forecast
@@ -101,7 +101,7 @@ def _lines(found: "Forecast", workers: int) -> Iterator[str]:
     """The forecast in lines."""
     model, shape = found.model, found.model.shape
     yield (
-        f"{model.name} in {found.precision}, by {model.source}: {model.parts.n_params / 1e6:,.0f} M parameters, "
+        f"{model.name} in {found.precision} (from {model.source}): {model.parts.n_params / 1e6:,.0f}M parameters, "
         f"{shape.n_layers} layers x {shape.n_heads} heads, d_model {shape.d_model:,}; "
         f"weights {_gb(model.parts.n_bytes(found.precision))} GB"
     )
@@ -109,9 +109,12 @@ def _lines(found: "Forecast", workers: int) -> Iterator[str]:
     yield from map(_share_line, found.shares)
     if found.runs and found.fetched_bytes:
         fetched = _gb(sum(found.fetched_bytes.values()))
-        yield f"each pass also fetches {fetched} GB, which no time below counts; gradients need all layers at once"
+        yield (
+            f"each pass also fetches {fetched} GB, which the times below do not include; gradients need all layers "
+            "at once"
+        )
     if found.place:
-        yield f"HEADROOM_PLACE={found.place} places the layers like this"
+        yield f"to place the layers like this, set HEADROOM_PLACE={found.place}"
     if found.timing is None:
         yield NOT_TIMED.format(found.precision)
         return
@@ -139,17 +142,21 @@ def _fit(found: "Forecast") -> str:
     if machine.device.is_cpu:
         return "it does not fit"
     if found.n_needed is None:
-        line = "it does not fit, nor on more of them: one is too small"
+        line = "it does not fit on any number of them: each one is too small"
     else:
         line = f"it does not fit; {Machine(found.n_needed, machine.device)} would hold it"
-    return line if found.runs or found.precision != "int8" else f"{line}; in bf16 layers may lie elsewhere, too"
+    return (
+        line
+        if found.runs or found.precision != "int8"
+        else f"{line}; in bf16, layers can also be placed in main memory and on disk"
+    )
 
 
 def _share_line(share: "DeviceShare") -> str:
     """What one place holds."""
     layers = f"layers {share.first} to {share.stop - 1}" if share.stop > share.first else "no layers"
     room = "" if share.free is None else f" of {_gb(share.free)}"
-    parts = [f"{name} {_gb(n)}" for name, n in share.n_bytes.items() if n >= SHOWN_BYTES]
+    parts = [f"{SHOWN_AS.get(name, name)} {_gb(n)}" for name, n in share.n_bytes.items() if n >= SHOWN_BYTES]
     detail = f" ({', '.join(parts)})" if parts[1:] else ""
     name = PLACES.get(share.place) or f"GPU {share.place.removeprefix('gpu')}"
     return f"  {name}, {layers}: {_gb(share.total)}{room} GB{detail}"

@@ -28,18 +28,23 @@ N_PARTNERS, N_TOKENS = 8, 6  # that are reported
 
 @dataclass(frozen=True, kw_only=True)
 class ReportHead(WithData, OfModel):
-    """Report everything about one head. The value is a Portrait."""
+    """Show all measurements of one head. The value is a Portrait."""
 
     command: ClassVar[str] = "head"
-    head: str = string(MISSING, "head, such as L1H0", is_position=True)
+    head: str = string(MISSING, "the head, such as L1H0", is_position=True)
     tasks: str | None = string(
-        None, "tasks to measure without the head and to rank it for, separated by commas (default: none)"
+        None,
+        "comma-separated tasks on which to evaluate the model without the head and to rank the head (default: none)",
     )
-    shots: int = number(5, (0, MAX_SHOTS), "examples in the prompt before each question (default: 5)")
-    limit: int = number(100, (1, MOST), "questions per task, a stratified sample (default: 100)")
-    order_questions: int = training_questions(use="per task for importance")
-    token: str = string("", 'your own tokens, such as " fox": which tokens the head raises after them')
-    stored: bool = flag("show stored results only; measure nothing")
+    shots: int = number(5, (0, MAX_SHOTS), "number of examples in the prompt (default: 5)")
+    limit: int = number(100, (1, MOST), "number of questions per task, as a stratified sample (default: 100)")
+    order_questions: int = training_questions(
+        help="number of training questions per task used to compute importance (default: 64)"
+    )
+    token: str = string(
+        "", ('input token, such as " fox", for which to show the tokens that the head promotes after it')
+    )
+    stored: bool = flag("show stored results only, without measuring")
 
     def asked(self, session: Session) -> "HeadRequest":
         """Which head, which tasks and which tokens, as the engine names them."""
@@ -85,7 +90,7 @@ def told(found: Any) -> dict[str, Any]:
         "scores": {variant: _scores(found, variant) for variant in found.scores},
         "attention_to_first_token": found.rests,
         "fed_by": _partners(found),
-        "tasks": [_effect(each) for each in found.effects],
+        "tasks": [_effect(task, each) for task, each in found.effects.items()],
         "importance": [
             {"what": each.what, "task": each.task.name, "shots": each.task.shots, "score": each.score,
              "rank": each.rank, "n_heads": each.n_heads}
@@ -126,11 +131,11 @@ def _partners(found: Any) -> list[dict[str, Any]]:
     return listed
 
 
-def _effect(each: Any) -> dict[str, Any]:
-    change = each.paired
-    accuracies = {"acc": each.acc, "acc_without": each.acc_without, "change": each.change}
+def _effect(task: Any, found: Any) -> dict[str, Any]:
+    change = found.change
+    accuracies = {"acc": found.full, "acc_without": found.pruned, "change": found.pruned - found.full}
     counts = {"n": change.n, "gained": change.gained, "lost": change.lost, "p": change.p_mcnemar}
-    return {"task": each.task.name, "shots": each.task.shots, **accuracies, "ci95": [each.low, each.high], **counts}
+    return {"task": task.name, "shots": task.shots, **accuracies, "ci95": list(change.interval), **counts}
 
 
 def _text(found: Any, name: str) -> dict[str, Any]:
@@ -163,14 +168,14 @@ def _mean(found: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class IdealizeHeads(OfTexts):
-    """Replace the patterns of heads by ideal ones, and measure how much of their effect remains. The value is
-    Recovered by pattern, of texts and of questions."""
+    """Replace the attention patterns of heads with ideal patterns, and measure how much of the heads' effect remains.
+    The value is Recovered by pattern, of texts and of questions."""
 
-    command: ClassVar[str] = "idealise"
+    command: ClassVar[str] = "idealize"
 
-    heads: str = string(MISSING, "heads whose patterns are replaced together, such as L1H0,L1H1")
-    task: str | None = string(None, "also answer the questions of this task, or only these if no text is given")
-    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt before each question (default: 0)")
+    heads: str = string(MISSING, "comma-separated heads whose patterns are replaced together, such as L1H0,L1H1")
+    task: str | None = string(None, "task to evaluate, in addition to the text or, if no text is given, on its own")
+    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
     same_examples: bool = flag("use the same examples for every question (faster)")
     limit: int = number(100, (1, MOST), "number of questions (default: 100)")
 
@@ -190,7 +195,7 @@ class IdealizeHeads(OfTexts):
         names = [f"L{layer}H{head}" for layer, head in ideal.heads]
         fields: dict[str, Any] = {"heads": names, "mask": ideal.mask.text()}
         value, lines, task = {}, [], task_named(self.task, self.shots, self.same_examples)
-        if self.text or self.passage or self.solved:
+        if self.text or self.passage or self.from_task:
             texts = self.contents(run, self.texts)
             losses = run.value(ideal_losses(target, texts, ideal))
             found = value["texts"] = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
@@ -201,7 +206,7 @@ class IdealizeHeads(OfTexts):
             lines.append(f"{len(texts)} text{'s' * (len(texts) > 1)}: {first.n_scored:,} of {n_tokens:,} tokens scored")
             lines += [_effect_line("texts", "nats a token", first), *_recovered_lines(found)]
         elif task is None:
-            raise UsageError("name the input: --text FILE, --passage TITLE or --solved TASK, or --task NAME")
+            raise UsageError("name the input: --text FILE, --passage TITLE or --from-task TASK, or --task NAME")
         if task is not None:
             questions = selected(task, self.data_dir, run.session, self.limit, "first")
             answers = run.value(ideal_answers(target, questions, ideal))

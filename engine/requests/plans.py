@@ -28,33 +28,33 @@ LONGEST_LEASE_S = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOnPlan(WithData):
-    """Run cells from a plan until it is finished; start as many workers as you like. The value is the Standing of
-    the plan."""
+    """Run cells of a plan until none are left; any number of workers can run at the same time. The value is the
+    Standing of the plan."""
 
     command: ClassVar[str] = "work"
-    plan: str = path(MISSING, "plan file, as written by `sweep --plan`", is_position=True)
-    status: bool = flag("show the state of all workers; measure nothing")
+    plan: str = path(MISSING, "plan file, written by `sweep --plan`", is_position=True)
+    status: bool = flag("show the state of all workers, without measuring")
     claims: str | None = path(
-        None, "folder for leases that all workers can access (default: PLAN.claims next to the plan)"
+        None, ("folder for leases; all workers must be able to access it (default: PLAN.claims next to the plan)")
     )
     lease: int = number(
         120,
         (1, LONGEST_LEASE_S),
-        "seconds without a heartbeat after which another worker may take a cell (default: 120)",
+        "number of seconds without a heartbeat after which another worker may take over a cell (default: 120)",
     )
     retry: bool = flag("retry cells that failed before")
-    model: str | None = string(None, "location of the model on this machine (default: as in the plan)")
-    download: bool = flag("download missing models and task rows from the Hub")
-    place: str | None = string(None, PLACE_HELP, metavar="PLACES")
-    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: chosen by torch)")
+    model: str | None = string(None, "where the model is on this machine (default: as in the plan)")
+    download: bool = flag("download missing models and task data from the Hub")
+    place: str | None = string(None, PLACE_HELP)
+    threads: int | None = number(None, (1, MOST_THREADS), "number of CPU threads (default: chosen by torch)")
     executor: str | None = string(
-        None,
-        "start the workers with Ray: ray (this machine), or a cluster, ray:auto or ray:HOST:PORT",
-        metavar="ray[:ADDRESS]",
+        None, ("start workers with Ray: ray on this machine, ray:auto or ray:HOST:PORT on an existing cluster")
     )
     workers: int | None = number(None, (1, MOST), "number of workers, with --executor (default: as many as fit)")
-    cpus: float | None = number(None, (0.01, MOST), "CPUs per worker (default: 1)", float)
-    gpus: float | None = number(None, (0, MOST), "GPUs per worker (default: 1 if the cluster has GPUs)", float)
+    cpus: float | None = number(None, (0.01, MOST), "number of CPUs per worker (default: 1)", float)
+    gpus: float | None = number(
+        None, (0, MOST), "number of GPUs per worker (default: 1 if the cluster has GPUs)", float
+    )
 
     @cached_property
     def cells(self) -> "Plan":
@@ -97,28 +97,16 @@ class WorkOnPlan(WithData):
 
     def _taken(self, run: RequestRun, claims: "Claims") -> Any:
         """What this worker has done, once no cell is left."""
-        from engine.plans.cells import Cell
-        from engine.plans.measuring import Here, in_line, measured, other_fields
-        from engine.plans.sharing import share, trouble_teller
-        from engine.plans.worker import Outcome, work
+        from engine.plans.measuring import Here, in_line, measure_all, other_fields
 
-        session, report = run.session, run.report
-        here, n = Here(self.model, self.data_dir), len(self.cells.cells)
-        if others := other_fields(session, self.cells, here):
-            say(in_line(others))
-        tell = trouble_teller(session.store, say)
+        session, here, n = run.session, Here(self.model, self.data_dir), len(self.cells.cells)
+        if others := in_line(other_fields(session, self.cells, here)):
+            say(others)
 
-        def measure(cell: Cell, n_settled: int) -> Outcome:
-            report(n_settled, n, str(cell), None)
-            found = measured(session, self.cells, cell, here, lambda message: report(n_settled, n, message, None))
-            tell()
-            return found
+        def hear(n_settled: int, message: str) -> None:
+            run.report(n_settled, n, message, None)
 
-        tell()
-        tally = work(self.cells, claims, measure)
-        share(session.store)
-        tell()
-        return tally
+        return measure_all(session, self.cells, claims, here, hear, say)
 
     def _taken_on_ray(self, run: RequestRun, claims: "Claims", asked: "RayOptions") -> tuple[Any, str, dict[str, int]]:
         """What the actors have done, once no cell is left; who they are, in words; how many, as fields."""

@@ -1,22 +1,52 @@
-"""What comes of pruning: `ExportModel`, a pruned model as a folder, and `MeasureSpeed`, what pruning saves."""
+"""What comes of pruning: `ExportModel`, a pruned model as a folder; `MeasureSpeed`, what pruning saves; and
+`MeasurePerplexity`, the perplexity of a text by the standard recipe, of the full and of the pruned model.
+"""
 
+import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from engine.errors import HeadroomError, UsageError
 from engine.export.card import Exported
 from engine.export.folders import named_folder, refuse_taken
 from engine.export.forms import FORMS
 from engine.heads.ablation import FILLS
 from engine.models.masks import Mask
-from engine.models.session import Session
+from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.requests import MAX_SHOTS
-from engine.requests.base import MOST, PrunedModel, RequestRun, Result, selected, task_named
-from engine.requests.fields import choice, flag, number, path, string
+from engine.questions.requests import MAX_SHOTS, TaskSpec
+from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, WithPruning, mask_of, selected, task_named
+from engine.requests.fields import argv, choice, flag, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
-from engine.requests.words import argv
+from engine.requests.texts import built_in, read_text
+
+BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedModel(WithPruning, WithData, OfModel):
+    """A model and its pruning, by the order of a task if one is named."""
+
+    task: str | None = string(
+        None,
+        "task for which the pruning order is computed; required with --prune-heads, --prune-ffns and --prune-layers",
+    )
+    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of that task (default: 0)")
+    same_examples: bool = flag("use the same examples for every question")
+
+    @property
+    def named(self) -> TaskSpec | None:
+        """The task as the engine names it; None where none is named."""
+        return task_named(self.task, self.shots, self.same_examples)
+
+    def mask_in(self, run: RequestRun, target: Target) -> Mask:
+        """The mask of the levels and the typed one. UsageError: levels without a task."""
+        pruning = self.pruning(self.named or TaskSpec(""), target)
+        if pruning.by_level and self.named is None:
+            raise UsageError("--prune-heads, --prune-ffns and --prune-layers need an order; name its task with --task")
+        return mask_of(run, target, pruning, self.data_dir)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,19 +54,20 @@ class ExportModel(PrunedModel):
     """Write a pruned model to a folder that transformers can load. The value is Exported."""
 
     command: ClassVar[str] = "export"
-    out: str = path("", "output folder; must not exist", is_required=True)
+    out: str = path("", "folder to create; it must not exist", is_required=True, metavar="DIR")
     form: str = choice(
         "masked",
         FORMS,
-        "masked (default): stock model with zeros; small: pruned components removed, with a modeling "
-        "file; even: whole layers or equal heads removed, stock model",
+        "masked (default): stock architecture with zeros in place of pruned components; small: pruned "
+        "components removed, with a modeling file; even: whole layers, or the same number of heads in "
+        "every layer, removed; stock architecture",
     )
     fill: str = choice(
-        "zero", FILLS, "output of pruned components: zero (default), or their mean, folded into output biases"
+        "zero",
+        FILLS,
+        "what replaces the output of pruned components: zero (default), or its mean, folded into output biases",
     )
-    task: str | None = string(None, "task to measure accuracy on; --prune-heads and --prune-ffns use its order")
-    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
-    same_examples: bool = flag("the same ones for every question")
+    task: str | None = string(None, "task to evaluate; --prune-heads and --prune-ffns use its pruning order")
     limit: int | None = number(None, (1, MOST), "number of questions of the task (default: all)")
     sample: str = string(
         "first", "which questions --limit selects: the first, as the harness does, or a stratified sample"
@@ -47,7 +78,7 @@ class ExportModel(PrunedModel):
         from engine.export.exporting import Export, export
 
         questions = train = None
-        if task := task_named(self.task, self.shots, self.same_examples):
+        if task := self.named:
             questions = selected(task, self.data_dir, session, self.limit, self.sample)
             if self.fill == "mean":
                 train = selected(replace(task, split="train"), self.data_dir, session, None)
@@ -58,13 +89,13 @@ class ExportModel(PrunedModel):
     def measure(self, run: RequestRun) -> Result:
         refuse_taken(named_folder(self.out))
         target = self.target(run.session)
-        mask = self.mask_in(run, target, task_named(self.task, self.shots, self.same_examples))
+        mask = self.mask_in(run, target)
         made = run.last(self.steps(run.session, mask))
         (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
         lines = [f"{made.folder}: {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned, form {made.form}",
                  f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB",
                  f"largest logit difference from the masked model: {made.checked.difference:.3g} on "
-                 f"{made.checked.n_tokens} tokens, {made.checked.precision}", *made.says]  # fmt: skip
+                 f"{made.checked.n_tokens} tokens, {made.checked.precision}"]  # fmt: skip
         if made.judged is not None:
             fields = made.judged.fields()
             each = [f"{name} {fields[name]['acc']:.4f}" for name in ("full", "pruned", "mean_filled") if name in fields]
@@ -76,23 +107,21 @@ class ExportModel(PrunedModel):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSpeed(PrunedModel):
-    """Measure what pruning saves: tokens per second, bytes of weights, keys and values. The value is Speed."""
+    """Measure the effect of pruning on tokens per second and on the memory of weights and KV cache. The value is
+    Speed."""
 
     command: ClassVar[str] = "speed"
-    task: str | None = string(None, "task that the order is measured on, for --prune-heads and --prune-ffns")
-    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
-    same_examples: bool = flag("the same ones for every question")
-    again: bool = flag("measure again even if results are stored")
+    remeasure: bool = flag("measure again, even if results are stored", aliases=("--again",))
     out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.accuracy.speed import WAYS, speed
+        from engine.accuracy.costs import speed
 
         check_out(self.out, TABLES)
         target = self.target(run.session)
-        mask = self.mask_in(run, target, task_named(self.task, self.shots, self.same_examples))
-        found = run.value(speed(target, mask, self.again))
-        rows, rounds = found.rows(), len(found.prompt[WAYS[0]])
+        mask = self.mask_in(run, target)
+        found = run.value(speed(target, mask, self.remeasure))
+        rows, rounds = found.rows(), len(found.prompt["full"])
         fields = {
             "rows": rows, "n_prompt": found.n_prompt, "n_new": found.n_new, "load": found.load,
             "n_cpus": found.n_cpus, "rounds": rounds, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
@@ -109,3 +138,72 @@ def _line(row: dict[str, Any]) -> str:
     sides = [f"{way} {row[way]:,.0f}" + (f" ({row[f'{way}_low']:,.0f} to {row[f'{way}_high']:,.0f})"
                                          if f"{way}_low" in row else "") for way in ("full", "pruned")]  # fmt: skip
     return f"{row['quantity']:<16}{row['unit']:<12}{sides[0]:<32}{sides[1]:<32}x{row['ratio']:.2f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurePerplexity(PrunedModel):
+    """Measure the perplexity of a text with the full and the pruned model, as published tables do. The value is
+    Perplexity by side."""
+
+    command: ClassVar[str] = "perplexity"
+    text: str | None = path(None, 'UTF-8 text file, or a .jsonl file whose "text" fields are joined by blank lines')
+    passage: str | None = string(None, "title of an included passage")
+    window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
+
+    def measure(self, run: RequestRun) -> Result:
+        from engine.texts.perplexity import change, perplexity
+
+        content, target = self._content(), self.target(run.session)
+        mask = self.mask_in(run, target)
+        full = Mask.full(target.shape)
+        sides = {"full": full} if mask.is_full else {"full": full, "pruned": mask}
+        found = {name: run.value(perplexity(target, content, side, self.window)) for name, side in sides.items()}
+        lines = [f"{name}: perplexity {side.a_token:.2f} a token, {side.a_word:.2f} a word, {side.a_byte:.3f} a byte"
+                 for name, side in found.items()]  # fmt: skip
+        first, fields = found["full"], dict[str, Any]({name: _fields(side) for name, side in found.items()})
+        if "pruned" in found:
+            difference = change(first, found["pruned"])
+            low, high = difference.low, difference.high
+            fields["change"] = {"nats": difference.nats, "ci95": [low, high]}
+            interval = f" (95 % {low:+.4f} to {high:+.4f})" if low == low else ""
+            lines.append(f"change: {difference.nats:+.4f} nats a token{interval}")
+        lines.append(f"{len(first):,} of {first.n_tokens:,} tokens scored, in windows of {first.window:,}")
+        return Result(found, {
+            **fields, "n_scored": len(first), "n_tokens": first.n_tokens, "n_words": first.n_words,
+            "n_bytes": first.n_bytes, "window": first.window, "bos": first.bos, "mask": mask.text(),
+            "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name,
+            "precision": self.precision,
+        }, "\n".join(lines))  # fmt: skip
+
+    def _content(self) -> str:
+        """The text that is named, checked."""
+        from engine.texts.perplexity import MOST_BYTES
+
+        if bool(self.text) == bool(self.passage):
+            raise UsageError("give exactly one of --text FILE and --passage TITLE")
+        if self.passage:
+            return built_in(self.passage)
+        assert self.text is not None
+        content = read_text(self.text, MOST_BYTES)
+        return BETWEEN_ROWS.join(_rows(self.text, content)) if self.text.endswith(".jsonl") else content
+
+
+def _rows(name: str, text: str) -> list[str]:
+    """The "text" of every row of a JSON Lines file; HeadroomError names the row that has none."""
+    found = []
+    for at, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise HeadroomError(f"{name}, row {at}: is not valid JSON; write one object a line") from error
+        if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+            raise HeadroomError(f'{name}, row {at}: has no text in its column "text"; add it to the row')
+        found.append(row["text"])
+    return found
+
+
+def _fields(side: Any) -> dict[str, Any]:
+    return {"perplexity": side.a_token, "word_perplexity": side.a_word, "byte_perplexity": side.a_byte,
+            "nats": side.nats}  # fmt: skip

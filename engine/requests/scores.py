@@ -1,24 +1,30 @@
-"""Scores of heads, FFNs and layers: `ScoreImportance`, `ScoreInduction` and `ScoreLayers`."""
+"""Scores of heads, FFNs and layers: `ScoreImportance`, `ScoreInduction` and `ScoreLayers`; and pruning criteria
+compared: `CompareCriteria`, one task pruned in several orders and at random.
+"""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
-from engine.errors import UsageError
+from engine.accuracy.restarts import lost, oracle
+from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
 from engine.importance.importance import WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
-from engine.importance.oracle import lost, oracle
-from engine.importance.rankings import agreement, order
+from engine.importance.rankings import CRITERIA, agreement, order, permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.tasks import SPLITS
-from engine.requests.base import MOST, MOST_SEED, OfModel, OfTask, RequestRun, Result
-from engine.requests.fields import choice, number, path
-from engine.requests.output import ARRAYS, check_out, file_of, scores_file
+from engine.requests.base import MOST, MOST_SEED, NamesTask, OfModel, OfTask, RequestRun, Result, training_questions
+from engine.requests.fields import choice, names_of, number, path, string
+from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
+from engine.studies.compare import ALONG, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
+from engine.studies.surveys import StudySettings
 
 OUT = "output file: .npz, .csv or .parquet"
 N_BEST = 5
+MOST_SEEDS = 100
+LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +32,12 @@ class ScoreImportance(OfTask):
     """Score heads or FFNs for one task. The value is Scores."""
 
     command: ClassVar[str] = "importance"
-    split: str = choice("train", SPLITS, "split of the questions (default: train)")
-    what: str = choice("heads", WHAT, "score (default: heads)")
+    split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
+    score: str = choice("heads", WHAT, "score to compute (default: heads)", aliases=("--what",))
     out: str | None = path(None, OUT, is_required=True, is_output=True)
 
     def measurement(self, session: Session) -> Measurement[Scores]:
-        return importance(self.target(session), self.questions(session, self.split), self.what)
+        return importance(self.target(session), self.questions(session, self.split), self.score)
 
     def measure(self, run: RequestRun) -> Result:
         check_out(self.out, ARRAYS)
@@ -39,10 +45,10 @@ class ScoreImportance(OfTask):
         found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
                  "gate_ffns": scores.gate_ffns}  # fmt: skip
         columns = {"score": scores.scores, "gold_log_likelihood_drop_nats": scores.tie_break}
-        fields = {"task": self.task, "shots": self.shots, "what": self.what, "n": scores.n,
+        fields = {"task": self.task, "shots": self.shots, "what": self.score, "n": scores.n,
                   "examples_per_second": scores.n / run.seconds, "out": self.out,
                   "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero}  # fmt: skip
-        line = f"{self.what} importance of {self.task} from {scores.n} questions{run.taken}"
+        line = f"{self.score} importance of {self.task} from {scores.n} questions{run.taken}"
         return Result(scores, fields, line, file_of(self.out, lambda suffix: scores_file(suffix, found, columns)))
 
 
@@ -52,7 +58,7 @@ class ScoreInduction(OfModel):
 
     command: ClassVar[str] = "induction"
     variant: str = choice(
-        "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal, which is llm-interpret's and slower"
+        "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal (as in llm-interpret; slower)"
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens (default: 0)")
     out: str | None = path(None, OUT, is_required=True, is_output=True)
@@ -84,12 +90,12 @@ class ScoreLayers(OfTask):
     every layer."""
 
     command: ClassVar[str] = "layers"
-    split: str = choice("train", SPLITS, "split of the questions (default: train)")
+    split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
     greedy: int = number(
         0,
         (0, MOST),
-        "number of layers to drop one after another, each time the one that costs least; each step reads "
-        "all questions once per remaining layer (default: 0)",
+        "number of layers to drop greedily, the cheapest first; each step evaluates all questions once "
+        "per remaining layer (default: 0)",
     )
 
     def measure(self, run: RequestRun) -> Result:
@@ -136,3 +142,67 @@ def _in_words(each: dict[str, float]) -> str:
     if math.isnan(each["low"]):
         return f"{each['srcc']:+.3f}"
     return f"{each['srcc']:+.3f} (95 % {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareCriteria(NamesTask):
+    """Compare pruning criteria by accuracy at each level, area under the curve, and agreement of orders. The value is
+    ComparedCriteria."""
+
+    command: ClassVar[str] = "compare"
+    limit: int = number(100, (1, MOST), "number of validation questions, as a stratified sample (default: 100)")
+    order_questions: int = training_questions()
+    criteria: str | None = string(
+        None, f"comma-separated criteria: any --order of `evaluate` except random (default: {', '.join(CRITERIA)})"
+    )
+    axis: str = choice(
+        "heads", ALONG, "components to prune; both: the same percentage of heads and of FFNs (default: heads)"
+    )
+    levels: str = string(LEVELS, "comma-separated pruning levels, in percent (default: 0,10,...,100)")
+    random_orders: int = number(
+        SEEDS, (1, MOST_SEEDS), "number of random orders to compare with (default: 5)", aliases=("--seeds",)
+    )
+    out: str | None = path(None, "file to write all accuracies to: .csv or .parquet", is_required=True, is_output=True)
+
+    @property
+    def comparing(self) -> Comparing:
+        """The comparison, as an engine value."""
+        levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
+        return Comparing(
+            self.task_spec(), tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.random_orders
+        )
+
+    def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
+        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
+        return comparison(self.target(session), settings, self.comparing)
+
+    def measure(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        check_out(self.out, TABLES)
+        comparing, found = self.comparing, run.value(self.measurement(run.session))
+        if not found.curves:
+            raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
+        ranked, agreeing = areas(found), {axis: found.agreement(axis) for axis in comparing.axes}
+        fields: dict[str, Any] = {
+            "task": self.task, "shots": self.shots, "axis": self.axis, "n": found.n,
+            "ranking_questions": self.order_questions, "levels": [level / 1000 for level in comparing.levels],
+            "seeds": self.random_orders, "chance": found.chance,
+            "areas": [asdict(each) | {"verdict": each.verdict} for each in ranked],
+            "rank_agreement": {axis: {"criteria": list(each.labels), "spearman": each.srcc}
+                               for axis, each in agreeing.items() if each is not None},
+            "not_measured": dict(found.failed), "rows": found.cells(), "out": self.out,
+        }  # fmt: skip
+        lines = [*map(_line, ranked), *(f"not measured: {name}: {reason}" for name, reason in found.failed.items())]
+        lines.append(f"{len(found.cells())} accuracies of {found.n} questions{run.taken}")
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(found.cells())))
+        return Result(found, fields, "\n".join(lines), files)
+
+
+def _line(area: Area) -> str:
+    """An area with its interval, what it is above random, and the verdict."""
+    words = f"{area.criterion:<20} {area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
+    if not area.verdict:
+        return f"{words}, the mean of {area.n_random}"
+    gain = f"{area.gain:+.3f} ({area.gain_low:+.3f} to {area.gain_high:+.3f})"
+    return f"{words}, {gain} on random, beats {area.beats} of {area.n_random}: {area.verdict}"

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
-from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO
+from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO
 from engine.checkpoints.hub_internals import held_revisions
 from engine.checkpoints.identity import PRECISIONS
 from engine.errors import HeadroomError, UsageError
@@ -28,18 +28,25 @@ class ManageStore(Request):
     command: ClassVar[str] = "cache"
     is_measured: ClassVar[bool] = False
 
-    action: str = choice(MISSING, ACTIONS, "", is_position=True)
+    action: str = choice(
+        MISSING,
+        ACTIONS,
+        "list: count results by kind; size: show the size on disk; verify: check every result and delete "
+        "damaged ones; clear: delete all results; push, pull: copy missing results to or from a shared "
+        "store; equal: compare two stores",
+        is_position=True,
+    )
     where: str | None = string(
         None,
-        "for push, pull, verify and equal: folder or address, such as s3://BUCKET/FOLDER, of a shared "
-        "store (default: HEADROOM_SHARED; for verify, the local store); equal also accepts the folder of "
-        "another store",
+        "with push, pull, verify or equal: the shared store, as a folder or a URL such as "
+        "s3://BUCKET/FOLDER (default: $HEADROOM_SHARED; with verify, the local store). equal also accepts "
+        "the folder of a local store",
         is_position=True,
     )
     other: str | None = string(
-        None, "for equal: folder of the other store, or a shared store (default: the local store)", is_position=True
+        None, "with equal: the store to compare with (default: the local store)", is_position=True
     )
-    dry_run: bool = flag("for push and pull: list missing results without copying them")
+    dry_run: bool = flag("with push or pull: list missing results without copying them")
 
     def measure(self, run: RequestRun) -> Result:
         self._check()

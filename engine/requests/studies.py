@@ -13,7 +13,7 @@ from engine.files import named
 from engine.heads.induction import best_heads, induction
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES, permille
-from engine.importance.rankings_of import INDUCTION_SEED, OF_MANY_TASKS
+from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec
@@ -37,7 +37,7 @@ from engine.studies.surveys import (
 )
 
 if TYPE_CHECKING:
-    from engine.studies.break_points import BreakPoint
+    from engine.studies.statements import BreakPoint
     from engine.studies.sweeps import Point, Swept
 
 TENTHS = ",".join(map(str, range(0, 101, 10)))
@@ -48,8 +48,10 @@ N_BEST = 5
 class NamesTasks(WithData):
     """Many tasks at several shot counts."""
 
-    tasks: str | None = string(None, "names separated by commas (default: all embedded ones, or all of --task-data)")
-    shots: str = string("0,1,5", "shot counts separated by commas (0,1,5)")
+    tasks: str | None = string(
+        None, ("comma-separated task names (default: all included tasks, or all tasks in --task-data)")
+    )
+    shots: str = string("0,1,5", "comma-separated numbers of examples in the prompt (default: 0,1,5)")
 
     def grid(self) -> list[TaskSpec]:
         """Every task at every shot count. UsageError: none are left."""
@@ -71,7 +73,7 @@ class OfManyTasks(NamesTasks, OfModel):
 
     order_questions: int = training_questions()
     aggregate: str = choice(
-        "scores", AGGREGATES, "how tasks are aggregated: mean of scores or of ranks (default: scores)"
+        "scores", AGGREGATES, "how to aggregate tasks: by the mean of their scores or of their ranks (default: scores)"
     )
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
@@ -85,22 +87,22 @@ class Correlate(OfManyTasks):
     """Correlate the importance scores of tasks. The value is a Survey."""
 
     command: ClassVar[str] = "correlate"
-    what: str = choice("heads", WHAT, "score (default: heads)")
+    score: str = choice("heads", WHAT, "score to compute (default: heads)", aliases=("--what",))
     induction: bool = flag("also correlate with the prefix matching and copying scores")
     out: str | None = path(None, "output file: .csv or .parquet", is_required=True, is_output=True)
 
     def measurement(self, session: Session) -> Measurement[Survey]:
-        return survey(self.target(session), self.settings(), self.grid(), self.what)
+        return survey(self.target(session), self.settings(), self.grid(), self.score)
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        if self.induction and self.what == "ffns":
-            raise UsageError("--induction compares heads, and --what is ffns; leave one of them out")
+        if self.induction and self.score == "ffns":
+            raise UsageError("--induction compares heads, and --score is ffns; leave one of them out")
         check_out(self.out, TABLES)
         found, others = run.value(self.measurement(run.session)), dict[str, Any]()
         if self.induction:
-            mean = run.value(induction(run.session.target(self.spec), "olsson", INDUCTION_SEED)).mean
+            mean = run.value(induction(run.session.target(self.spec))).mean
             others = {name: mean[name] for name in ("prefix_matching", "copying")}
         rows = agreement_rows(found, self.aggregate, others)
         table = [written_row(row) for row in rows]
@@ -110,7 +112,7 @@ class Correlate(OfManyTasks):
         means = {str(shots): _mean([row["srcc"] for row in of_tasks if row["a"].shots == shots]) for shots in counts}
         lines = [f"{shots} shots: mean SRCC of two tasks {'undefined' if mean is None else f'{mean:.3f}'}"
                  for shots, mean in means.items()]  # fmt: skip
-        fields = {"what": self.what, "n": self.order_questions, "tasks": len(found.scores), "mean_srcc": means,
+        fields = {"what": self.score, "n": self.order_questions, "tasks": len(found.scores), "mean_srcc": means,
                   "rows": table, "out": self.out}  # fmt: skip
         if found.scores:
             best = _best(together(self.settings(), found.scores).scores)
@@ -126,46 +128,51 @@ class Sweep(OfManyTasks):
     """Measure accuracy over tasks, shots and pruning levels. The value is Swept, or with the preset a Study."""
 
     command: ClassVar[str] = "sweep"
-    heads: str = string(TENTHS, "pruning levels in percent (default: 0,10,..,100)")
-    ffns: str = string("0", "pruning levels in percent (default: 0)")
+    head_levels: str = string(
+        TENTHS, "comma-separated pruning levels of heads, in percent (default: 0,10,...,100)", aliases=("--heads",)
+    )
+    ffn_levels: str = string(
+        "0", "comma-separated pruning levels of FFNs, in percent (default: 0)", aliases=("--ffns",)
+    )
     order: str = choice(
         "own",
         OF_MANY_TASKS,
-        "pruning order: by each task's own importance, another criterion, or another rule (default: own)",
+        "pruning order: own (each task's own importance; default), another criterion, or another rule",
         aliases=("--by",),
     )
-    of: str = string("", "source task, with --order task")
-    pool: str | None = string(None, "tasks to aggregate (default: those of --tasks)")
-    seed: int = number(0, (0, MOST_SEED), "seed of random orders")
-    limit: int = number(48, (1, MOST), "questions per task (default: 48)")
+    source_task: str = string("", "task whose importance is used with --order task", aliases=("--of",))
+    aggregate_tasks: str | None = string(
+        None, "comma-separated tasks to aggregate (default: those of --tasks)", aliases=("--pool",)
+    )
+    seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
+    limit: int = number(48, (1, MOST), "number of questions per task (default: 48)")
     preset: str | None = choice(
-        None, ("paper",), "measure the whole study and write tables, figures and a report to the folder --out"
+        None, ("paper",), "measure the paper's whole study, and write tables, figures and a report to the folder --out"
     )
     out: str | None = path(
         None, "output file: .csv or .parquet; with --preset, an output folder", is_alternative=True, is_output=True
     )
     plan: str | None = path(
-        None,
-        "add the cells to this plan for `headroom work FILE`, and measure nothing",
-        is_alternative=True,
-        metavar="FILE",
+        None, "add the cells to this plan for `headroom work FILE`, without measuring", is_alternative=True
     )
 
     @property
     def levels(self) -> tuple[list[int], list[int]]:
         """The levels of heads and of FFNs, in permille."""
-        heads, ffns = ([permille(level) for level in names_of(text, ())] for text in (self.heads, self.ffns))
+        heads, ffns = (
+            [permille(level) for level in names_of(text, ())] for text in (self.head_levels, self.ffn_levels)
+        )
         return heads, ffns
 
     def points(self) -> "list[Point]":
         """The measured points: every task at every level."""
-        return sweeps.points(self.grid(), *self.levels, self.order, self.of, self.seed)
+        return sweeps.points(self.grid(), *self.levels, self.order, self.source_task, self.seed)
 
     def sources(self) -> list[str]:
         """The tasks that aggregates are made of."""
         from engine.studies.study import pool_of
 
-        return pool_of(names_of(self.pool, list(dict.fromkeys(task.name for task in self.grid()))))
+        return pool_of(names_of(self.aggregate_tasks, list(dict.fromkeys(task.name for task in self.grid()))))
 
     def measurement(self, session: Session) -> "Measurement[Swept]":
         return sweeps.sweep(self.target(session), self.settings(self.limit), self.points(), self.sources())
@@ -173,7 +180,7 @@ class Sweep(OfManyTasks):
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        from engine.studies.break_points import break_points
+        from engine.studies.statements import break_points
 
         if self.plan:
             return self._planned(run, self.plan)
@@ -207,8 +214,8 @@ class Sweep(OfManyTasks):
         """The whole study, with its tables in the folder `out` if that is given."""
         import pandas as pd
 
-        from engine.studies.statements import statements
-        from engine.studies.study import paper_study, tables, with_short_names
+        from engine.studies.statements import statements, tables
+        from engine.studies.study import paper_study, with_short_names
 
         folder = writable_folder(self.out) if self.out else None
         study = run.value(paper_study(self.target(run.session), self.settings(self.limit), self.grid()))

@@ -20,8 +20,7 @@ from engine.requests.fields import choice, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
-from engine.texts.passages import MAX_BYTES, decoded
-from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source, texts_of
+from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, decoded, texts_of
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
 
 if TYPE_CHECKING:
@@ -38,22 +37,26 @@ class OfTexts(WithData, OfModel):
 
     text: str | None = path(None, "UTF-8 text file")
     passage: str | None = string(None, "title of an included passage")
-    solved: str | None = string(None, "a task: its training questions with their answers, joined to texts")
+    from_task: str | None = string(
+        None,
+        "use the training questions of this task with their answers, concatenated, as the text",
+        aliases=("--solved",),
+    )
     texts: int | None = number(
         None,
         (1, MAX_TEXTS),
-        "number of texts of 512 tokens to cut the input into "
-        f"(default: do not cut; {N_TEXTS} with --solved and in attribute)",
+        "number of 512-token texts to split the input into "
+        f"(default: one text, not split; {N_TEXTS} with --from-task, and in `attribute`)",
     )
     mask: str = string("", WHAT_TO_PRUNE)
 
     def contents(self, run: RequestRun, n_texts: int | None) -> list[str]:
         """The texts that are named: at most `n_texts` of 512 tokens each, or without a number the text whole."""
-        given = [name for name in ("text", "passage", "solved") if getattr(self, name)]
+        given = [name for name in ("text", "passage", "from_task") if getattr(self, name)]
         if len(given) != 1:
-            raise UsageError("give exactly one of --text FILE, --passage TITLE and --solved TASK")
-        if self.solved:
-            source = Source("task", self.solved, n_texts=n_texts or N_TEXTS)
+            raise UsageError("give exactly one of --text FILE, --passage TITLE and --from-task TASK")
+        if self.from_task:
+            source = Source("task", self.from_task, n_texts=n_texts or N_TEXTS)
         else:
             name = self.passage or self.text or ""
             content = built_in(name) if self.passage else read_text(name, MAX_BYTES)
@@ -72,20 +75,23 @@ class OfTexts(WithData, OfModel):
 class ScoredTexts(OfTexts):
     """Texts with an in-context-learning score."""
 
-    around: int = number(
+    average_tokens: int = number(
         0,
         (0, MOST_AROUND),
-        "tokens to average on each side of the 50th and the 500th in the score (default: 0, the definition)",
+        "average the loss over this many tokens on each side of the 50th and 500th tokens when computing the "
+        "in-context score (default: 0, as in the paper)",
+        aliases=("--around",),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureLosses(ScoredTexts):
-    """Measure per-token losses of a text, full and pruned. The value is the TokenLosses of each text, by side."""
+    """Measure the loss of every token of a text, with the full and the pruned model. The value is the TokenLosses of
+    each text, by side."""
 
     command: ClassVar[str] = "losses"
-    mask_a: str = string("", "components that both models lack (default: none)")
-    other_model: str | None = string(None, "measure --mask on this model instead (it must have the same tokenizer)")
+    base_mask: str = string("", "components to prune in both models (default: none)", aliases=("--mask-a",))
+    other_model: str | None = string(None, "apply --mask to this model instead; it must have the same tokenizer")
     other_precision: str | None = choice(None, PRECISIONS, "precision of --other-model")
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
     stride: int = number(0, (0, MOST), "tokens between the starts of two windows (default: half a window)")
@@ -98,7 +104,7 @@ class MeasureLosses(ScoredTexts):
         spec, cutting = self.spec, Cutting(self.window, self.stride)
         other = LoadSpec(self.other_model or spec.model, self.other_precision or spec.precision, spec.int8_threshold)
         targets = [run.session.target(each, self.bos) for each in (spec, other)]
-        pairs = zip(targets, (self.mask_a, self.mask), strict=True)
+        pairs = zip(targets, (self.base_mask, self.mask), strict=True)
         sides = [(target, parse_mask(mask, target.shape)) for target, mask in pairs]
         texts = self.contents(run, self.texts)
         measured = [  # side by side, so that each model is loaded once
@@ -113,8 +119,8 @@ class MeasureLosses(ScoredTexts):
         whole = pd.concat(frames)
         full, masked = ([each.loss_nats for each in side] for side in measured)
         try:
-            scores = {"full": icl_score(full, self.around), "masked": icl_score(masked, self.around)}
-            scores |= {"change": icl_change(full, masked, self.around)}
+            scores = {"full": icl_score(full, self.average_tokens), "masked": icl_score(masked, self.average_tokens)}
+            scores |= {"change": icl_change(full, masked, self.average_tokens)}
             icl: dict[str, Any] = {name: {"nats": found.value, "n": found.n, "ci95": [found.low, found.high]}
                                    for name, found in scores.items()}  # fmt: skip
             line = ", ".join(f"{name} {found.value:+.3f}" for name, found in scores.items())
@@ -139,9 +145,13 @@ class AttributeHeads(ScoredTexts):
 
     command: ClassVar[str] = "attribute"
     kind: str = choice("full", KINDS, "kind of ablation (default: full)")
-    fill: str = choice("zero", FILLS, "output of an ablated head (default: zero)")
-    before_and_after: str | None = string(None, "second mask: also attribute the change of the losses to it")
-    seed: int = number(0, (0, MOST_SEED), "seed of the tokens in the before-and-after vector")
+    fill: str = choice("zero", FILLS, "what replaces the output of an ablated head (default: zero)")
+    second_mask: str | None = string(
+        None,
+        "second mask; the loss change between --mask and this mask is also attributed to heads",
+        aliases=("--before-and-after",),
+    )
+    seed: int = number(0, (0, MOST_SEED), "seed of the random tokens used with --second-mask (default: 0)")
     out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -149,10 +159,10 @@ class AttributeHeads(ScoredTexts):
         target = self.target(run.session)
         mask, texts = self.mask_in(target), self.contents(run, self.texts or N_TEXTS)
         ablations = run.value(head_ablations(target, texts, Ablating(mask, self.kind, self.fill)))
-        mean, low, high = ablations.icl(self.around)
+        mean, low, high = ablations.icl(self.average_tokens)
         found = {"icl_score_change_nats": mean, "low": low, "high": high}
-        if self.before_and_after is not None:
-            masks = mask, parse_mask(self.before_and_after, target.shape)
+        if self.second_mask is not None:
+            masks = mask, parse_mask(self.second_mask, target.shape)
             sides = (run.value(losses_of_texts(target, texts, each)) for each in masks)
             differences = [after - before for before, after in zip(*sides, strict=True)]
             found["before_and_after_nats"] = ablations.before_and_after(differences, self.seed)
@@ -169,13 +179,16 @@ class ContinuePrompt(OfModel):
     """Continue a prompt with the full and the pruned model. The value is a Continuation by side."""
 
     command: ClassVar[str] = "continue"
-    prompt: str = string(MISSING, "prompt, used exactly as given")
+    prompt: str = string(MISSING, "the prompt, used exactly as given")
     mask: str = string("", WHAT_TO_PRUNE)
     tokens: int = number(24, (1, MOST_TOKENS), "maximum number of tokens (default: 24)")
     temperature: float = number(
-        0.0, (0, MOST_PERMILLE / 1000), "sampling temperature (default: 0, always the most likely token)", float
+        0.0,
+        (0, MOST_PERMILLE / 1000),
+        "sampling temperature (default: 0, which always takes the most likely token)",
+        float,
     )
-    seed: int = number(0, (0, MOST_SEED), "sampling seed")
+    seed: int = number(0, (0, MOST_SEED), "seed for sampling (default: 0)")
     out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -200,10 +213,10 @@ class ContinuePrompt(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureAttention(OfTexts):
-    """Show where heads attend, and which tokens that raises. The value is a HeadView by head."""
+    """Show where heads attend, and which tokens' logits they raise. The value is a HeadView by head."""
 
     command: ClassVar[str] = "attention"
-    heads: str = string(MISSING, "heads, such as L1H0,L1H1")
+    heads: str = string(MISSING, "comma-separated heads to show, such as L1H0,L1H1")
     out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -213,7 +226,7 @@ class MeasureAttention(OfTexts):
         target = self.target(run.session)
         mask, texts = self.mask_in(target), self.contents(run, self.texts)
         if len(texts) > 1:
-            raise UsageError("attention is shown for one text; leave out --texts and --solved")
+            raise UsageError("attention is shown for one text; leave out --texts and --from-task")
         heads = parse_heads(self.heads, target.shape)
         if not heads:
             raise UsageError("--heads names no head; write it like L1H0,L1H1")

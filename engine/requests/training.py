@@ -27,13 +27,14 @@ from engine.training.measuring import (
     trajectory,
 )
 from engine.training.phase_change import window
-from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, Recipe
-from engine.training.recipes import RECIPES
-from engine.training.series import series_of
-from engine.training.trajectory import Trajectory, decode, encode
+from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, RECIPES, Recipe
+from engine.training.trajectory import Trajectory, decode, encode, series_of
 
 POSITIONS = ("rotary", "shortformer")
-RENAMED = {"layers": "n_layers", "heads": "n_heads", "width": "d_model", "context": "n_ctx", "vocabulary": "n_vocab"}
+RENAMED = {
+    "layers": "n_layers", "heads": "n_heads", "width": "d_model", "context": "n_ctx", "vocabulary": "n_vocab",
+    "short_context": "short", "learning_rate": "rate",
+}  # fmt: skip
 
 
 def _help(words: str, field: str) -> str:
@@ -58,47 +59,61 @@ class TrainModel(Request):
         "", "folder of the run; an unfinished run with the same settings is resumed", is_required=True, metavar="RUN"
     )
     recipe: str | None = choice(
-        None, RECIPES, "named recipe, which other options modify (default: 2 attention layers on text)"
+        None,
+        RECIPES,
+        "named recipe to start from; other options override its settings (default: two attention-only "
+        "layers, trained on text)",
     )
     layers: int | None = number(None, (1, 6), _help("number of layers", "n_layers"))
     heads: int | None = number(None, (1, 64), _help("attention heads per layer", "n_heads"))
     width: int | None = number(
-        None, (2, 4096), _help("width of the residual stream, a multiple of twice --heads", "d_model")
+        None, (2, 4096), _help("width of the residual stream; a multiple of twice --heads", "d_model")
     )
-    context: int | None = number(None, (16, 4096), _help("tokens per row", "n_ctx"))
-    short: int | None = number(
+    context: int | None = number(None, (16, 4096), _help("row length, in tokens", "n_ctx"))
+    short_context: int | None = number(
         None,
         (0, 4096),
-        "tokens per row in three of four steps, with the same number of tokens per step (default: 0, the full context)",
+        "row length, in tokens, of three out of four steps; the number of tokens per step stays the same "
+        "(default: 0, always the full context)",
+        aliases=("--short",),
     )
     smeared: bool | None = switch(
         "smeared keys, as in Olsson et al.: each key includes a learned share of the previous key (default: no)"
     )
     mlp: bool | None = switch("a gated FFN after the attention of each layer (default: no)")
     positions: str | None = choice(
-        None, POSITIONS, "rotary (default), or shortformer: added to queries and keys only, as in Olsson et al."
+        None,
+        POSITIONS,
+        "position encoding: rotary (default), or shortformer (added to queries and keys only, as in Olsson et al.)",
     )
     vocabulary: int | None = number(
         None, (FEWEST_VOCABULARY, 65536), _help("vocabulary size of the byte-level BPE tokenizer", "n_vocab")
     )
     batch: int | None = number(None, (1, 65536), _help("rows per step", "batch"))
-    rate: float | None = number(None, (0, 1), _help("learning rate of AdamW after the warm-up", "rate"), float)
+    learning_rate: float | None = number(
+        None, (0, 1), _help("learning rate of AdamW after the warm-up", "rate"), float, aliases=("--rate",)
+    )
     warm_up: int | None = number(None, (0, MAX_TOKENS), _help("warm-up steps", "warm_up"))
     tokens: int | None = number(None, (1, MAX_TOKENS), _help("number of training tokens, each used once", "tokens"))
     repeats: float | None = number(
-        None, (0, 1), _help("share of rows, 0 to 1, that are repeated random tokens instead of text", "repeats"), float
+        None,
+        (0, 1),
+        _help("share of rows, from 0 to 1, that are repeated random tokens instead of text", "repeats"),
+        float,
     )
     repeats_until: float | None = number(
-        None, (0, 1), _help("share of the training tokens after which no row is a repeat", "repeats_until"), float
+        None,
+        (0, 1),
+        _help("share of training, from 0 to 1, after which rows are no longer repeats", "repeats_until"),
+        float,
     )
     period: tuple[int, int] | None = string(
         None,
         "range of repeat periods, drawn for each row (default: {}-{})".format(*Recipe.period),
-        metavar="A-B",
         parse=_period,
         write="{0[0]}-{0[1]}".format,
     )
-    alphabet: int | None = number(None, (0, 65535), "number of different tokens in repeats (default: 0, all)")
+    alphabet: int | None = number(None, (0, 65535), "number of distinct tokens in repeats (default: 0, all)")
     text: str | None = path(
         None, "file or folder to train on (default: Python source and documentation on this computer)"
     )
@@ -106,7 +121,7 @@ class TrainModel(Request):
         None, (1, 10000), _help("evenly spaced snapshots, in addition to the start and a few early ones", "snapshots")
     )
     seed: int | None = number(None, (0, MOST_SEED), _help("seed of the weights and the rows", "seed"))
-    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: all cores but one)")
+    threads: int | None = number(None, (1, MOST_THREADS), "number of CPU threads (default: all cores but one)")
 
     def recipe_asked(self) -> Recipe:
         """The recipe that is named, or the default one, with what else is said. UsageError: it cannot be."""
@@ -148,29 +163,30 @@ class TrainModel(Request):
 
 MOST_BYTES = 20_000_000  # of a text
 RECORD = ".safetensors"
-SHORTER = "of 512 tokens, the same share of a shorter context"
+SCALED = "scaled down for contexts shorter than 512 tokens"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureTrajectory(Request):
-    """Measure a training run, or a published series, at each of its snapshots. The value is a Trajectory."""
+    """Measure every snapshot of a training run or a published series. The value is a Trajectory."""
 
     command: ClassVar[str] = "trajectory"
     precision: ClassVar[str] = "fp32"
 
     series: str = string(
         MISSING,
-        "folder of a run, RUN@step{0,512}, or a series such as EleutherAI/pythia-70m@step{0,512,1000}; or"
-        " a record written by --save, which is read without measuring",
+        "folder of a run, RUN@step{0,512}, a published series such as "
+        "EleutherAI/pythia-70m@step{0,512,1000}, or a record file written by --record, which is shown "
+        "without measuring",
         is_position=True,
-        metavar="SERIES",
     )
-    what: str | None = string(
+    quantities: str | None = string(
         None,
-        f"quantities to measure, separated by commas: {', '.join(QUANTITIES)} "
-        "(default: all except ablations, the slowest)",
+        f"comma-separated quantities to measure: {', '.join(QUANTITIES)} "
+        "(default: all except ablations, which take longest)",
+        aliases=("--what",),
     )
-    texts: int = number(N_TEXTS, (1, MOST), f"number of held-out texts (default: {N_TEXTS}, or all there are)")
+    texts: int = number(N_TEXTS, (1, MOST), f"number of held-out texts (default: {N_TEXTS}, or all if there are fewer)")
     ablation_texts: int = number(
         N_ABLATED_TEXTS, (1, MOST), f"number of these texts for ablations (default: {N_ABLATED_TEXTS})"
     )
@@ -179,25 +195,34 @@ class MeasureTrajectory(Request):
         (1, MOST),
         f"number of snapshots for ablations, most of them around the phase change (default: {N_ABLATED})",
     )
-    early: int | None = number(None, (1, MOST), f"first token index of the in-context score (default: 50 {SHORTER})")
-    late: int | None = number(None, (1, MOST), f"second token index of the in-context score (default: 500 {SHORTER})")
-    around: int = number(0, (0, MOST), "tokens to average on each side of both indices (default: 0, the definition)")
-    text: str | None = path(None, "UTF-8 text file to use instead of held-out text and passages")
+    early: int | None = number(None, (1, MOST), f"earlier token index of the in-context score (default: 50, {SCALED})")
+    late: int | None = number(None, (1, MOST), f"later token index of the in-context score (default: 500, {SCALED})")
+    average_tokens: int = number(
+        0,
+        (0, MOST),
+        "average the loss over this many tokens on each side of both indices (default: 0, as in the paper)",
+        aliases=("--around",),
+    )
+    text: str | None = path(None, "UTF-8 text file to use instead of the held-out text and passages")
     step_tokens: int | None = number(
-        None, (1, 10**9), "tokens per training step of a published series (default: known for Pythia)"
+        None,
+        (1, 10**9),
+        "number of tokens per training step of a published series (required for series other than Pythia)",
     )
     out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
-    save: str | None = path(None, "output file for the complete record: .safetensors", is_output=True)
+    record: str | None = path(
+        None, "file to write the complete record to: .safetensors", is_output=True, aliases=("--save",)
+    )
     download: bool = flag("download missing snapshots from the Hub")
 
     @property
-    def quantities(self) -> tuple[str, ...]:
+    def wanted(self) -> tuple[str, ...]:
         """The measured quantities."""
-        return tuple(names_of(self.what, WITHOUT_ABLATIONS))
+        return tuple(names_of(self.quantities, WITHOUT_ABLATIONS))
 
     def measure(self, run: RequestRun) -> Result:
         check_out(self.out, TABLES)
-        check_out(self.save, (RECORD,), "--save")
+        check_out(self.record, (RECORD,), "--record")
         found = self._record() if self.series.endswith(RECORD) else self._measured(run)
         where = window(found.tokens, found.icl)
         fields: dict[str, Any] = {
@@ -206,17 +231,17 @@ class MeasureTrajectory(Request):
             "loss": found.loss, "icl": found.icl, "best_prefix_matching": found.best("prefix_matching"),
             "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": where.share,
                                  "steepest_tokens": int(found.tokens[where.steepest]), "smoothed": where.smoothed},
-            "out": self.out, "save": self.save,
+            "out": self.out, "save": self.record,
         }  # fmt: skip
-        files = file_of(self.out, lambda suffix: table_file(suffix, table(found, self.quantities)))
-        files |= file_of(self.save, lambda suffix: encode(found))
+        files = file_of(self.out, lambda suffix: table_file(suffix, table(found, self.wanted)))
+        files |= file_of(self.record, lambda suffix: encode(found))
         return Result(found, fields, "\n".join(_lines(found, where)), files)
 
     def _measured(self, run: RequestRun) -> Trajectory:
         text = read_text(self.text, MOST_BYTES) if self.text else ""
         plan = TrajectoryPlan(
-            self.quantities, self.texts, self.ablation_texts, self.ablation_snapshots, self.early or 0, self.late or 0,
-            self.around, text, Path(self.text).name if self.text else "",
+            self.wanted, self.texts, self.ablation_texts, self.ablation_snapshots, self.early or 0, self.late or 0,
+            self.average_tokens, text, Path(self.text).name if self.text else "",
         )  # fmt: skip
         series = series_of(self.series, self.step_tokens)
         return run.value(trajectory(target_at(run.session, series), series, plan))

@@ -1,13 +1,11 @@
 """Measurements over many tasks, shot counts, levels and orders.
 
-`surveys`: importance of many tasks
+`surveys`: importance of many tasks, and agreement of two rankings or models
 `sweeps`: accuracy over many masks, in one run that resumes where it stopped
 `compare`: one task by several criteria: areas, intervals and agreement
-`break_points`: how much of one axis a task can lose
-`removal`: all induction heads ablated together, compared with equally many random heads
+`removal`: induction heads ablated together, compared with equally many random heads
 `one_head`: the measurements of one head, read from the store or measured
 `portrait`: results for one head: ranks, effects, and a one-sentence verdict
-`two_models`: two models on the same questions, and their heads paired by position
 `study`: the first paper's whole study of one model
-`statements`: the paper's statements, and which of them hold
+`statements`: the paper's statements and which of them hold, how much a task can lose, tables
 """

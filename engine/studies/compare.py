@@ -12,9 +12,8 @@ import numpy as np
 from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
-from engine.importance.criteria import CRITERIA, Part
 from engine.importance.importance import importance
-from engine.importance.rankings import Agreement, agreement
+from engine.importance.rankings import CRITERIA, Agreement, Part, agreement
 from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Evidence, Orders, Pruning, Ranking, orders_from, orders_of
 from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits

@@ -16,13 +16,11 @@ from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import Head
-from engine.heads.composition import feeding
+from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, induction
-from engine.heads.ov_tokens import ov_tokens
-from engine.importance.criteria import CRITERIA as TABLE
-from engine.importance.rankings_of import INDUCTION_SEED
+from engine.importance.rankings import CRITERIA as TABLE
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Session, Target
@@ -31,40 +29,21 @@ from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import StudySettings, Survey, survey
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
-from engine.texts.sources import N_TEXTS, Source, texts_of
+from engine.texts.passages import N_TEXTS, Source, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
 CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
-LOOKING = (
-    "scores",
-    "probe",
-    "texts",
-    "tokens",
-    "feeding",
-    "losses",
-    "ideal-texts",
-)  # of the model and built-in texts alone
+# of the model and built-in texts alone
+LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts")
 LONG = ("context", "ideal-tasks", "heads-oracle")  # last: they start by themselves only if the parts before leave time
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
-TITLES = {
-    "scores": "Induction scores",
-    "probe": "Pattern on random tokens",
-    "texts": "Built-in texts",
-    "tokens": "Tokens it raises, by weights",
-    "feeding": "Heads that feed it",
-    "losses": "Built-in texts without it",
-    "ideal-texts": "Built-in texts with an ideal pattern",
-    "tasks": "Tasks without it",
-    "ideal-tasks": "Tasks with an ideal pattern",
-    **CRITERIA,
-    "context": "In-context-learning score without it",
-}
 READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
 AROUND = 10  # tokens averaged on either side in an in-context score, the default of the In context screen
 STEPS = 1000  # of a part, on the progress bar
 Fields = dict[str, Any]  # of a Portrait
 K = TypeVar("K")
+Build = Callable[[K, Session], Measurement[Any]]  # of one entry, by its name
 
 
 @dataclass(frozen=True)
@@ -100,7 +79,7 @@ def portrait(target: Target, asked: HeadRequest, names: Sequence[str] | None = N
     """Returns the Portrait so far, with the parts of these `names` (None: all). A part that cannot be measured is
     listed with the reason."""
     names = asked.parts if names is None else names
-    parts = {name: partial(_PARTS[name], target, asked) for name in names}
+    parts = {name: partial(_PARTS[name][1], target, asked) for name in names}
     # the key ignores the names of the parts, so that a screen has one job
     every_part = every(target, ("portrait", asked), parts, lambda name: STEPS, TITLES.__getitem__)
     return every_part.map(Portrait(target.shape, asked.head).with_parts)
@@ -121,9 +100,9 @@ def _scores(target: Target, asked: HeadRequest, session: Session) -> Measurement
     olsson, bansal = VARIANTS
     stored = None
     with suppress(HeadroomError):  # the window is too short for Bansal's
-        stored = induction(target, bansal, INDUCTION_SEED).stored(session)
+        stored = induction(target, bansal).stored(session)
     known = {} if stored is None else {bansal: stored}
-    return induction(target, olsson, INDUCTION_SEED).map(lambda scores: {"scores": known | {olsson: scores}})
+    return induction(target).map(lambda scores: {"scores": known | {olsson: scores}})
 
 
 def _tokens(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
@@ -199,12 +178,7 @@ def _context(target: Target, asked: HeadRequest, session: Session) -> Measuremen
 
 
 def _each(
-    target: Target,
-    asked: HeadRequest,
-    part: str,
-    field: str,
-    names: Iterable[K],
-    build: Callable[[K, Session], Measurement[Any]],
+    target: Target, asked: HeadRequest, part: str, field: str, names: Iterable[K], build: Build[K]
 ) -> Measurement[Fields]:
     """Measures a field of the Portrait entry by entry."""
     parts = {name: partial(build, name) for name in names}
@@ -221,16 +195,24 @@ def _as(field: str) -> Callable[[Any], Fields]:
     return lambda value: {field: value}
 
 
-_PARTS: Mapping[str, Callable[[Target, HeadRequest, Session], Measurement[Fields]]] = {
-    "scores": _scores,
-    "probe": lambda target, asked, session: head_on_probe(target, asked.head).map(_as("probe")),
-    "texts": lambda target, asked, session: head_in_texts(target, built_in(), asked.head).map(_as("texts")),
-    "tokens": _tokens,
-    "feeding": lambda target, asked, session: feeding(target, asked.head).map(_as("feeding")),
-    "losses": _losses,
-    "ideal-texts": _ideal_texts,
-    "tasks": _tasks,
-    "ideal-tasks": _ideal_tasks,
-    **{what: partial(_importance, what) for what in CRITERIA},
-    "context": _context,
+# title, and measurement, of each of PARTS
+_PARTS: Mapping[str, tuple[str, Callable[[Target, HeadRequest, Session], Measurement[Fields]]]] = {
+    "scores": ("Induction scores", _scores),
+    "probe": (
+        "Pattern on random tokens",
+        lambda target, asked, session: head_on_probe(target, asked.head).map(_as("probe")),
+    ),
+    "texts": (
+        "Built-in texts",
+        lambda target, asked, session: head_in_texts(target, built_in(), asked.head).map(_as("texts")),
+    ),
+    "tokens": ("Tokens it raises, by weights", _tokens),
+    "feeding": ("Heads that feed it", lambda target, asked, session: feeding(target, asked.head).map(_as("feeding"))),
+    "losses": ("Built-in texts without it", _losses),
+    "ideal-texts": ("Built-in texts with an ideal pattern", _ideal_texts),
+    "tasks": ("Tasks without it", _tasks),
+    "ideal-tasks": ("Tasks with an ideal pattern", _ideal_tasks),
+    **{what: (title, partial(_importance, what)) for what, title in CRITERIA.items()},
+    "context": ("In-context-learning score without it", _context),
 }
+TITLES = {name: title for name, (title, _) in _PARTS.items()}

@@ -6,45 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, accuracy
+from engine.accuracy.evaluation import Answers
 from engine.composed import Gathered
 from engine.heads.attention import Head
-from engine.heads.composition import Feeding
+from engine.heads.circuits import Feeding, OvTokens
 from engine.heads.idealised import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
 from engine.heads.induction import VARIANTS, InductionScores
-from engine.heads.ov_tokens import OvTokens
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.measurement import Stored, Workload
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
-from engine.statistics import Paired, change_interval, paired
+from engine.studies.removal import AccuracyWithout, line_of
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import TokenLosses
 
 CLEARLY = 0.5  # share of its attention from which a head is said to rest on the first token
-
-
-@dataclass(frozen=True)
-class Effect:
-    """The effect of ablating the head on a task.
-
-    task: the task
-    acc, acc_without: accuracies 0-1 on the same questions
-    change: their difference
-    low, high: its 95 % interval
-    paired: gained and lost questions
-    """
-
-    task: TaskSpec
-    acc: float
-    acc_without: float
-    change: float
-    low: float
-    high: float
-    paired: Paired
 
 
 @dataclass(frozen=True)
@@ -122,15 +101,9 @@ class Portrait:
         return 0 if np.isnan(mine) else 1 + int((self.scores[variant].mean[name] > mine).sum())
 
     @property
-    def effects(self) -> list[Effect]:
+    def effects(self) -> dict[TaskSpec, AccuracyWithout]:
         """The effect of ablating the head on each task."""
-        found = []
-        for task, (full, without) in self.answers.items():
-            change = paired(full.correct, without.correct)
-            low, high = change_interval(change)
-            both = accuracy(full).acc, accuracy(without).acc
-            found.append(Effect(task, *both, both[1] - both[0], low, high, change))
-        return found
+        return {task: line_of(full, without) for task, (full, without) in self.answers.items()}
 
     @property
     def recovered(self) -> dict[TaskSpec | None, dict[str, Recovered]]:

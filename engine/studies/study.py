@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from engine.checkpoints.names import short_name
 from engine.composed import ComposedRun, composed
 from engine.importance.rankings import Agreement, agreement, n_pruned
@@ -21,8 +19,7 @@ from engine.models.session import Target
 from engine.progress import Progress, driven
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.break_points import break_points
-from engine.studies.surveys import StudySettings, Survey, agreement_rows, survey, written_row
+from engine.studies.surveys import StudySettings, Survey, agreement_rows, survey
 from engine.studies.sweeps import Point, Swept, points, sweep
 
 TENTHS = range(0, 1001, 100)
@@ -202,27 +199,3 @@ def _distinct(shape: ModelShape, plan: Sequence[Point]) -> int:
     """Returns the largest number of different masks in a plan; levels with equally many pruned components are one."""
     return len({(point.task, point.by, point.of, point.seed, n_pruned(point.heads_permille, shape.n_heads_total),
                  n_pruned(point.ffns_permille, shape.n_layers)) for point in plan})  # fmt: skip
-
-
-def tables(study: Study) -> dict[str, Any]:
-    """Returns DataFrames by file name."""
-    import pandas as pd
-
-    found: dict[str, Any] = {}
-    for name, measured in (("head-importance", study.heads), ("ffn-importance", study.ffns)):
-        rows = []
-        for task, scores in measured.scores.items():
-            at = dict(
-                zip(("layer", "head"), np.indices(scores.scores.shape).reshape(scores.scores.ndim, -1), strict=False)
-            )
-            rows.append(pd.DataFrame({"task": task.name, "shots": task.shots, **at, "score": scores.scores.ravel()}))
-        if rows:
-            found[name] = pd.concat(rows, ignore_index=True)
-    found["correlations"] = pd.DataFrame([written_row(row) for row in study.correlations])
-    for name, swept in study.curves.items():
-        found[name] = pd.DataFrame([row.cells() for row in swept.rows])
-    for axis in ("heads", "ffns"):
-        found[f"break-points-{axis}"] = pd.DataFrame(
-            [each.cells() for each in break_points(study.curves.get(axis, Swept()).rows, axis)]
-        )
-    return found

@@ -16,16 +16,7 @@ from engine.errors import UsageError
 from engine.heads.induction import induction
 from engine.importance.importance import importance
 from engine.importance.rankings import n_pruned, order
-from engine.importance.rankings_of import (
-    INDUCTION_SEED,
-    NEEDS,
-    OF_MANY_TASKS,
-    OF_OTHERS,
-    Evidence,
-    Orders,
-    Ranking,
-    orders_from,
-)
+from engine.importance.rankings_of import NEEDS, OF_MANY_TASKS, OF_OTHERS, Evidence, Orders, Ranking, orders_from
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
@@ -140,7 +131,7 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
             known[what] = (yield from run.known(survey(target, setting, tasks, what), costs[what])) or Survey()
         induced = None
         if matches:
-            induced = yield from run.part(induction(target, "olsson", INDUCTION_SEED), 0, "induction scores")
+            induced = yield from run.part(induction(target), 0, "induction scores")
         ready = _Ready(target, setting, pool, known, None if induced is None else induced.mean["prefix_matching"])
         failed = dict(unranked)
         for each in known.values():

@@ -4,7 +4,6 @@ Sampling uses Gumbel noise (the largest of log p / temperature + noise is a draw
 alone, so that continuations under two masks with the same seed differ only where the models differ.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.accuracy.scoring import next_logits
 from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
@@ -19,8 +19,8 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import read
-from engine.records import Record, canonical_key
+from engine.questions.encoding import read
+from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
@@ -76,14 +76,22 @@ def continuation(target: Target, prompt: str, mask: Mask, how: How) -> Measureme
     or one that does not fit the model's window."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": len(prompt) + CHARACTERS_A_TOKEN * how.n_tokens})
-    return single(target, _piece(target, prompt, mask, how), _joined, expected)
+    fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
+    key = canonical_key("continuation", target.key() | fields)
+    shapes = {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}
+    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how)
+    return single(target, Piece(key, how.n_tokens, shapes, measure, reads=_joined), _joined, expected)
 
 
 def next_tokens(target: Target, prompt: str, masks: Sequence[Mask]) -> Measurement[NextTokens]:
     """Returns the N_LIKELIEST next tokens under each mask. HeadroomError: as for `continuation`."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": float(len(prompt) * len(masks))})
-    return single(target, _next_piece(target, prompt, masks), _likeliest, expected)
+    fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
+    key = canonical_key("nexttokens", target.key() | fields | {"likeliest": N_LIKELIEST})
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
+    measure = partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks))
+    return single(target, Piece(key, len(masks), shapes, measure, reads=_likeliest), _likeliest, expected)
 
 
 def chosen(log_p: np.ndarray, how: How, step: int) -> int:
@@ -92,22 +100,6 @@ def chosen(log_p: np.ndarray, how: How, step: int) -> int:
         return int(log_p.argmax())
     noise = np.random.default_rng((how.seed, step)).gumbel(size=len(log_p))
     return int((log_p * (1000 / how.temperature_permille) + noise).argmax())
-
-
-def _piece(target: Target, prompt: str, mask: Mask, how: How) -> Piece:
-    fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
-    key = canonical_key("continuation", target.key() | fields)
-    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how)
-    return Piece(key, how.n_tokens, {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}, measure,
-                 reads=_joined)  # fmt: skip
-
-
-def _next_piece(target: Target, prompt: str, masks: Sequence[Mask]) -> Piece:
-    fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
-    key = canonical_key("nexttokens", target.key() | fields | {"likeliest": N_LIKELIEST})
-    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
-    return Piece(key, len(masks), shapes, partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks)),
-                 reads=_likeliest)  # fmt: skip
 
 
 def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How) -> Measuring:
@@ -133,7 +125,7 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How) -> 
             yield Progress(step + 1, how.n_tokens, Continuation(**arrays, pieces=tuple(strings), ended=ended))
             if ended:
                 break
-    arrays["json"] = np.frombuffer(json.dumps({"pieces": strings, "ended": ended}).encode(), np.uint8)
+    arrays["json"] = pack_json({"pieces": strings, "ended": ended})
     return arrays, {"kind": "continuation", "mask": mask.text(), **asdict(how)}
 
 
@@ -149,9 +141,8 @@ def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask]) -> 
     token_ids = sorted({int(token) for row in rows for token in np.argsort(-row, kind="stable")[:many]},
                        key=lambda token: -rows[0][token])  # fmt: skip
     strings = loaded.tokenizer.batch_decode([[token] for token in token_ids])
-    blob = np.frombuffer(json.dumps(strings).encode(), np.uint8)
     arrays = {"token_ids": np.array(token_ids, np.int32), "log_p": np.stack(rows)[:, token_ids].astype(np.float32)}
-    return arrays | {"json": blob}, {"kind": "nexttokens", "masks": [mask.text() for mask in masks]}
+    return arrays | {"json": pack_json(strings)}, {"kind": "nexttokens", "masks": [mask.text() for mask in masks]}
 
 
 def _prompt_ids(loaded: Loaded, prompt: str, bos: bool) -> list[int]:
@@ -170,23 +161,15 @@ def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:
 
 
 def _log_p(loaded: Loaded, ids: Sequence[int], kept: Any = None, first: int = 0) -> np.ndarray:
-    """Returns (V,) log-probabilities in nats of the token after `ids`, float64; `first`: position of the first of them,
-    after the tokens in the cache `kept`."""
-    import torch
-
-    device = loaded.model.get_input_embeddings().weight.device
-    where = torch.arange(first, first + len(ids), device=device)[None]
-    more = {"use_cache": False} if kept is None else {"use_cache": True, "past_key_values": kept}
-    read_by = loaded.model.base_model(input_ids=torch.tensor([list(ids)], device=device), position_ids=where, **more)
-    logits = loaded.model.get_output_embeddings()(read_by.last_hidden_state[0, -1:]).float()[0]
-    return logits.double().log_softmax(-1).cpu().numpy()
+    """Returns (V,) log-probabilities in nats of the token after `ids`, float64, as for `next_logits`."""
+    return next_logits(loaded, ids, kept, first).double().log_softmax(-1).cpu().numpy()
 
 
 def _joined(record: Record) -> Continuation:
-    about = json.loads(record.arrays["json"].tobytes())
+    about = unpack_json(record.arrays["json"])
     return Continuation(record.arrays["token_ids"], record.arrays["log_p"], tuple(about["pieces"]), about["ended"])
 
 
 def _likeliest(record: Record) -> NextTokens:
-    strings = tuple(json.loads(record.arrays["json"].tobytes()))
+    strings = tuple(unpack_json(record.arrays["json"]))
     return NextTokens(record.arrays["token_ids"], strings, record.arrays["log_p"])

@@ -133,14 +133,11 @@ def _binned(losses: Sequence[np.ndarray], bins: int | None) -> tuple[ByIndex, np
     if not len(known):
         raise HeadroomError("no token has a loss; choose longer texts")
     by_text, index = by_text[:, known], known + 1
-    place = index if bins is None else np.searchsorted(_edges(index, bins), index, side="right")
+    edges = index if bins is None else np.geomspace(index[0], index[-1] + 1, bins + 1)
+    place = np.searchsorted(edges, index, side="right")
     held = [np.flatnonzero(place == at) for at in np.unique(place)]  # positions averaged in each point
     means = np.stack([by_text[:, at].mean(1) for at in held], axis=1)
     middle = np.array([np.exp(np.log(index[at]).mean()) for at in held])
     first, last = np.array([index[at[0]] for at in held]), np.array([index[at[-1]] for at in held])
     n = np.full(len(held), len(losses))
     return ByIndex(middle, first, last, *over_texts(means), n), means
-
-
-def _edges(index: np.ndarray, bins: int) -> np.ndarray:
-    return np.geomspace(index[0], index[-1] + 1, bins + 1)

@@ -1,18 +1,38 @@
-"""User texts: checked before they are measured, and remembered on this computer under a name.
+"""Texts: those of the user, checked before they are measured and remembered on this computer under a name; and sources
+of texts for measuring in-context learning, slices of a long text, or solved questions of a task, joined.
 
 Remembered texts are only in the result store; deleting the store deletes them.
 """
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
 
 from cache import Store
 from cache.typed_json import InvalidFile, decode_json
-from engine.errors import HeadroomError
+from engine.demo import passages
+from engine.errors import HeadroomError, UsageError
+from engine.measurement import Measurement, of_records
+from engine.models.loading import Loaded
+from engine.models.session import Session, Target
+from engine.pieces import Measuring, Piece
+from engine.progress import Progress
+from engine.questions.encoding import tokenized
+from engine.questions.requests import Requests, TaskSpec, get_requests
+from engine.records import Record, canonical_key, pack_json, unpack_json
+from engine.texts.incontext import MIN_TOKENS, too_short
 
 MAX_BYTES = 1_000_000
 MAX_NAME = 80  # characters
 INDEX = "passages"  # the store's key of {name: key of its text}
+N_TEXTS, MAX_TEXTS = 24, 200
+BETWEEN_QUESTIONS = "\n\n"  # as between the harness's few-shot examples
+CHARACTERS_A_TOKEN = 8  # more than prose has, so that one tokenization usually reaches far enough
 
 
 def checked(text: str, what: str = "the text", most: int = MAX_BYTES) -> str:
@@ -83,3 +103,132 @@ def forget(name: str, store: Store) -> None:
 
 def _key(name: str) -> str:
     return f"passage/{hashlib.blake2b(name.encode(), digest_size=20).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of texts: solved questions of a `task` (train split), slices of a built-in `passage`, or of the user's
+    `text`. `name` is the name of the task or text, or the passage's title."""
+
+    kind: Literal["task", "passage", "text"]
+    name: str
+    text: str = ""
+    n_texts: int = N_TEXTS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("task", "passage", "text"):
+            raise UsageError(f"texts from {self.kind!r} are unknown; choose task, passage or text")
+        if not 1 <= self.n_texts <= MAX_TEXTS:
+            raise UsageError(f"cannot take {self.n_texts} texts; choose 1 to {MAX_TEXTS}")
+
+
+def slices(text: str, tokenizer: Any, n_tokens: int = MIN_TOKENS, limit: int | None = None) -> list[str]:
+    """Returns at most `limit` consecutive slices of the text, each the shortest with at least `n_tokens` when tokenized
+    by itself. The rest at the end is too short and is dropped."""
+    found, start = [], 0
+    while start < len(text) and (limit is None or len(found) < limit):
+        length = _length(text, start, tokenizer, n_tokens)
+        if length is None:
+            break
+        found.append(text[start : start + length])
+        start += length
+    return [piece for piece in found if piece.strip()]
+
+
+def strung_together(
+    questions: Sequence[str], tokenizer: Any, n_texts: int, seed: int = 0, n_tokens: int = MIN_TOKENS
+) -> list[str]:
+    """Returns `n_texts` texts of `n_tokens` or slightly more: solved questions in a different seeded random order for
+    each text, none twice in one text, separated by blank lines, the last one cut. HeadroomError: all questions together
+    have too few tokens."""
+    n_each = np.array([count_tokens(BETWEEN_QUESTIONS + question, tokenizer) for question in questions])
+    texts = []
+    for number in range(n_texts):
+        order = np.random.default_rng((seed, number)).permutation(len(questions))
+        n_questions = 1 + int(np.searchsorted(np.cumsum(n_each[order]), n_tokens))
+        while True:
+            text = BETWEEN_QUESTIONS.join([str(questions[at]) for at in order[:n_questions]])
+            if found := slices(text, tokenizer, n_tokens, limit=1):
+                break
+            if n_questions >= len(order):
+                raise too_short(count_tokens(text, tokenizer))
+            n_questions += 1
+        texts += found
+    return texts
+
+
+def solved(requests: Requests) -> list[str]:
+    """Returns each question with its right answer."""
+    return [q.contexts[q.golds[0]] + q.continuations[q.golds[0]] for q in requests.questions]
+
+
+def count_tokens(text: str, tokenizer: Any) -> int:
+    """Returns the number of tokens of the text, without BOS."""
+    return len(tokenized(text, tokenizer)[0])
+
+
+def texts_of(target: Target, source: Source, data_dir: str | None = None) -> Measurement[tuple[str, ...]]:
+    """Returns the texts of a source, each of at least 512 tokens.
+
+    They are stored, so the model is loaded for its tokenizer only once. HeadroomError, when they are read or measured:
+    no such task or passage, or too few tokens.
+    """
+
+    def wanted(session: Session, records: list[Record]) -> list[Piece]:
+        material, digest = _material(source, data_dir, session.store)
+        fields = {"tokenizer": target.identity.tokenizer_digest, "material": digest, "kind": source.kind}
+        fields |= {"n": source.n_texts, "seed": source.seed if source.kind == "task" else None, "tokens": MIN_TOKENS}
+        measure = partial(_cut, source=source, material=material)
+        return [Piece(canonical_key("texts", fields), 1, {"json": ("bytes",)}, measure, reads=_texts)]
+
+    about = ("texts", replace(source, text=""), text_digest(source.text), data_dir)
+    return of_records(target, about, wanted, lambda records: _texts(records[0]) if records else None)
+
+
+def _texts(record: Record) -> tuple[str, ...]:
+    found = unpack_json(record.arrays["json"])
+    if not (isinstance(found, list) and all(isinstance(text, str) for text in found)):
+        raise ValueError("not a list of texts")
+    return tuple(found)
+
+
+def _cut(loaded: Loaded, source: Source, material: Sequence[str]) -> Measuring:
+    yield Progress(0, 1)
+    if source.kind == "task":
+        texts = strung_together(material, loaded.tokenizer, source.n_texts, source.seed)
+    else:
+        texts = slices(material[0], loaded.tokenizer, limit=source.n_texts)
+        if not texts:
+            raise too_short(count_tokens(material[0], loaded.tokenizer))
+    return {"json": pack_json(texts)}, {"kind": "texts", "from": source.kind, "text": source.name}
+
+
+def _material(source: Source, data_dir: str | None, store: Store) -> tuple[list[str], str]:
+    """Returns (the solved questions, or the one text, that texts are made from; its digest)."""
+    if source.kind == "task":
+        material = solved(get_requests(TaskSpec(source.name, 0, "train"), data_dir, store))
+    elif source.kind == "passage":
+        found = {passage.title: passage.text for passage in passages(long=True)}
+        if source.name not in found:
+            raise UsageError(f"no built-in passage is called {source.name!r}; choose one of {', '.join(found)}")
+        material = [found[source.name]]
+    else:
+        material = [checked(source.text)]
+    return material, hashlib.blake2b(json.dumps(material).encode(), digest_size=20).hexdigest()
+
+
+def _length(text: str, start: int, tokenizer: Any, n_tokens: int) -> int | None:
+    """Returns the length in characters of the slice from `start` with at least `n_tokens`, or None if the text ends
+    before that."""
+    n_characters = CHARACTERS_A_TOKEN * n_tokens
+    while True:
+        part = text[start : start + n_characters]
+        _, ends = tokenized(part, tokenizer)
+        # a slice tokenized by itself may have fewer tokens than within its text
+        for end in map(int, ends[n_tokens - 1 :]):
+            if count_tokens(part[:end], tokenizer) >= n_tokens:
+                return end
+        if start + n_characters >= len(text):
+            return None
+        n_characters *= 2

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.scoring import log_probabilities
+from engine.accuracy.scoring import hidden_of, nats_of
 from engine.composed import all_of
 from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, of_records
@@ -22,9 +22,8 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.models.slicing import Sliced, applied, sliced
 from engine.pieces import Measuring, Piece
-from engine.progress import Progress, may_stop
-from engine.questions.encoding import BATCH_TOKENS
-from engine.questions.tokens import beginning, tokenized
+from engine.progress import Progress
+from engine.questions.encoding import BATCH_TOKENS, beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.statistics import exponential, over_texts
 from engine.texts.passages import checked, text_digest
@@ -127,13 +126,17 @@ def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measur
     if window and not 2 <= window <= n_ctx:
         raise UsageError(f"a window of {window} tokens cannot be read; choose 2 to {n_ctx:,} for this model")
     length = window or n_ctx
+
+    def counted(records: list[Record]) -> tuple[int, int]:
+        return sum(len(record.arrays["loss_nats"]) for record in records), int(records[0].receipt["n_total"])
+
     return of_records(
         target,
         ("perplexity", text_digest(text), mask.key(), length),
         lambda session, records: _parts(target, text, mask, length, records),
         lambda records: _joined(target.bos, records) if records else None,
         expected=partial(Workload, {"forward": len(text) * kept_share(mask)}),
-        counted=lambda records: (_n_done(records), int(records[0].receipt["n_total"])),
+        counted=counted,
     )
 
 
@@ -180,25 +183,13 @@ def _losses(loaded: Loaded, rows: np.ndarray, parts: Sliced) -> np.ndarray:
     """Returns (n,): -log p in nats of all tokens but the first of each window, from one forward pass."""
     import torch
 
-    device = loaded.model.get_input_embeddings().weight.device
-    tokens = torch.from_numpy(rows.astype(np.int64)).to(device)
     with torch.inference_mode():
-        where = torch.arange(tokens.shape[1], device=device).expand_as(tokens)
         with applied(loaded, parts):
-            read = loaded.model.base_model(input_ids=tokens, position_ids=where, use_cache=False).last_hidden_state
-        targets = tokens[:, 1:].reshape(-1).to(read.device)
-        hidden, loss = read[:, :-1].reshape(len(targets), -1), np.empty(len(targets), np.float32)
-        for which, _, log_p in log_probabilities(loaded, hidden, targets):
-            loss[which] = -log_p.cpu().numpy()
-            may_stop()  # the unembedding of a window takes a second in a larger model
-    return loss
+            hidden = hidden_of(loaded, rows, positions=True)
+        return nats_of(loaded, hidden[:, :-1].flatten(0, 1), rows[:, 1:].ravel())
 
 
 def _joined(bos: bool, parts: Sequence[Record]) -> Perplexity:
     receipt: Any = parts[0].receipt
     numbers = {name: int(receipt[name]) for name in ("n_total", "n_tokens", "n_words", "n_bytes", "window")}
     return Perplexity(np.concatenate([part.arrays["loss_nats"] for part in parts]), **numbers, bos=bos)
-
-
-def _n_done(parts: Sequence[Record]) -> int:
-    return sum(len(part.arrays["loss_nats"]) for part in parts)

@@ -4,7 +4,6 @@ A text longer than the model's window is read in overlapping windows. Each token
 contains it, so every token after the first window has at least window - stride tokens before it.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.scoring import log_probabilities
+from engine.accuracy.scoring import hidden_of, log_probabilities
 from engine.composed import all_of
 from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, of_records
@@ -21,8 +20,7 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import BATCH_TOKENS
-from engine.questions.tokens import beginning, pieces_at, tokenized
+from engine.questions.encoding import BATCH_TOKENS, beginning, pack_strings, pieces_at, tokenized, unpack_strings
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 
@@ -171,7 +169,6 @@ def _scored(
     for row, (start, stop, _) in enumerate(group):
         read = front + ids[start : stop - 1].tolist()
         tokens[row, : len(read)] = torch.tensor(read)
-    device = loaded.model.get_input_embeddings().weight.device
     n = group[-1][1] - group[0][2]
     loss, rank = np.full(n, np.nan, np.float32), np.zeros(n, np.int32)
     top = min(N_LIKELIEST, loaded.identity.shape.n_vocab)
@@ -182,9 +179,7 @@ def _scored(
     if places:
         rows, positions, scored = (torch.tensor(column) for column in zip(*places, strict=True))
         with torch.inference_mode(), pruned(loaded, mask):
-            where = torch.arange(tokens.shape[1]).expand_as(tokens)
-            hidden = loaded.model.base_model(input_ids=tokens.to(device), position_ids=where.to(device),
-                                             use_cache=False).last_hidden_state  # fmt: skip
+            hidden = hidden_of(loaded, tokens, positions=True)
             hidden = hidden[rows.to(hidden.device), positions.to(hidden.device)]
             targets = torch.from_numpy(ids.astype(np.int64))[scored].to(hidden.device)
             at = scored.numpy() - group[0][2]
@@ -196,10 +191,8 @@ def _scored(
                 rank[at[which]] = 1 + (logits > right).sum(-1).cpu().numpy()
                 top_ids[at[which]] = likeliest.indices.cpu().numpy()
                 top_log_p[at[which]] = (likeliest.values - normal).cpu().numpy()
-    shown = np.unique(top_ids).tolist()
-    strings = dict(zip(shown, loaded.tokenizer.batch_decode([[each] for each in shown]), strict=True))
     arrays = {"loss_nats": loss, "rank": rank, "top_ids": top_ids, "top_log_p": top_log_p}
-    return arrays | {"strings": np.frombuffer(json.dumps(strings).encode(), np.uint8)}
+    return arrays | {"strings": pack_strings(top_ids, loaded.tokenizer)}
 
 
 def _groups(all_windows: list[tuple[int, int, int]], cutting: Cutting) -> list[list[tuple[int, int, int]]]:
@@ -213,7 +206,7 @@ def _joined(text: str, bos: bool, cutting: Cutting, parts: Sequence[Record]) -> 
     arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in names}
     strings: dict[int, str] = {}
     for part in parts:
-        strings |= {int(token): string for token, string in json.loads(part.arrays["strings"].tobytes()).items()}
+        strings |= unpack_strings(part.arrays["strings"])
     return TokenLosses(text, _total(parts), **arrays, strings=strings, window=cutting.length, stride=cutting.stride,
                        bos=bos)  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Throughput measured on this machine, for time estimates.
 
 `workload`: how much there is to read for the answers to questions, in characters
-`observed_timings`: how fast a model is on this machine, from what it has done so far
-`scaled_timings`: the same of a model that was not timed, scaled by operations from one that was
+`observed_timings`: how fast a model is on this machine, from what it has done so far, and one that was not timed,
+scaled by operations
 """

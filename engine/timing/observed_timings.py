@@ -1,9 +1,11 @@
-"""How fast a model is on this machine: seconds a character of text, smoothed over real passes and kept in the store.
+"""How fast a model is on this machine: seconds a character of text, smoothed over real passes and kept in the store;
+and of a model that was not timed, scaled by operations from one that was.
 
 Characters stand for tokens: they are known before anything is encoded. Gradient passes have a rate of their own, and so
 have passes that give attention patterns.
 """
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -11,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cache import Store
-from engine.architecture.family import shape_of
-from engine.architecture.sizes import n_parameters_of
+from engine.architecture.model_config import ModelConfig
 from engine.errors import HeadroomError
 from engine.kernels.kernel_choice import processor
 from engine.models.loading import device_class
 from engine.models.session import Target
-from engine.placement.hardware import Device, known_gpu
+from engine.placement.devices import Device, known_gpu
 from engine.records import SCHEMA, Record, canonical_key, decode, encode
 
 Pass = Literal["forward", "gradient", "patterns"]
@@ -43,7 +44,7 @@ class Timed:
 
     @property
     def n_params(self) -> int:
-        return n_parameters_of(self.config, shape_of(self.config))[0]
+        return ModelConfig(self.name, self.config).parts.n_params
 
     @property
     def on(self) -> str:
@@ -131,3 +132,39 @@ def _key(target: Target) -> str:
     machine = {"processor": processor(), "cores": os.cpu_count(), "device": device_class()}
     how = {"precision": target.spec.precision, "products": target.products.not_own(gradients=True)}
     return canonical_key("rates", {"model": target.identity.digest, **how, **machine})
+
+
+@dataclass(frozen=True)
+class ScaledTiming:
+    """Seconds a character of text by kind of pass, and the model and device that they are scaled from."""
+
+    s_a_character: Mapping[Pass, float]
+    source: str
+
+    def seconds(self, characters: Mapping[Pass, float]) -> float:
+        """Seconds of passes over so many characters by kind of pass."""
+        return sum(self.s_a_character[kind] * each for kind, each in characters.items())
+
+
+def operations_a_token(model: ModelConfig) -> float:
+    """Operations of a forward pass over one token: two for each weight of the layers' matrices. Attention and the
+    unembedding, which is read at few positions, are left out."""
+    return 2.0 * model.parts.n_layers * model.parts.layer.n_quantised
+
+
+def scaled_timing(store: Store, model: ModelConfig, precision: str, device: Device) -> ScaledTiming | None:
+    """The timing of a model in that precision, from the one nearest in operations whose passes were timed on such a
+    device (of several GPUs with layers in turn, on one of them); None if none was. Gradient passes that were not timed
+    take a usual multiple."""
+    timed = [each for each in timed_passes(store) if each.precision == precision and each.is_on(device)]
+    if not timed:
+        return None
+
+    def ratio_to(other: Timed) -> float:
+        return operations_a_token(model) / operations_a_token(ModelConfig(other.name, other.config))
+
+    nearest = min(timed, key=lambda each: abs(math.log(ratio_to(each))))
+    forward, gradient = nearest.s_a_character, nearest.gradient_s_a_character
+    known: dict[Pass, float] = {"forward": forward, "gradient": gradient or FACTOR["gradient"] * forward}
+    source = f"{nearest.name} in {precision} took {forward * 1e3:.3g} s a thousand characters on {nearest.on}"
+    return ScaledTiming({kind: ratio_to(nearest) * each for kind, each in known.items()}, source)

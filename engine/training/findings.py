@@ -2,20 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from engine.errors import HeadroomError
-from engine.training.phase_change import (
-    Window,
-    apart,
-    before_and_after,
-    gain_by_tokens,
-    joint_components,
-    projections,
-    window,
-)
+from engine.statistics import Judgment, Statement, all_hold
+from engine.training.phase_change import Window, apart, gain_by_tokens, joint_components, projections, window
 from engine.training.recipe import law_tokens
 from engine.training.trajectory import Trajectory
 
@@ -24,16 +18,6 @@ STEEPER = 1.2  # times as steep as before: what "not convex" takes
 APART = 0.05  # nats: from there on two losses have parted
 FACTOR = 4  # within which the law is said to hold
 ALIKE = ("n_layers", "mlp", "seed", "batch", "n_ctx", "repeats")  # of a run and its control
-MEASURED = {True: "holds", False: "does not hold", None: "not measured"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the paper found, what these runs show, and whether it `holds`, `does not hold` or is `not measured`."""
-
-    text: str
-    ours: str
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -44,18 +28,11 @@ class _Run:
     window: Window | None
 
     @property
-    def words(self) -> str:
-        return self.held.label
-
-    @property
     def m_tokens(self) -> float:
         return float(self.held.tokens[-1]) / 1e6
 
 
-Judgment = tuple[bool | None, str]  # None: not measured
-
-
-def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
+def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
     """Every statement, over the runs that it is about. Runs with repeats count too, and their labels say so."""
     runs = [_Run(each, window(each.tokens, each.icl)) for each in trajectories if each.recipe is not None]
     kinds = dict.fromkeys((_said(run, "n_layers") or 0, bool(_said(run, "mlp"))) for run in runs)
@@ -71,13 +48,13 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
         ("The losses of 1 and 2 layers part in the window first", _part(runs)),
         ("The path of the per-token losses turns most in the window", _turns(changing, trajectories)),
         ("Induction heads' ablation undoes what the window changed: their projections are negative",
-         _each(changing, _projected)),
+         _each(changing, partial(_ablations, _projected))),
         ("Ablating induction heads takes the in-context score, ablating most others raises it",
-         _each(changing, _ablated)),
+         _each(changing, partial(_ablations, _ablated))),
         ("The phase change comes at 10^5.7 * sqrt(batch * context) tokens, within a factor of 4",
          _each(changing, _law)),
     ]  # fmt: skip
-    return [Finding(text, ours, MEASURED[holds]) for text, (holds, ours) in found]
+    return [Statement.judged(text, judgment) for text, judgment in found]
 
 
 def _of(runs: Iterable[_Run], n_layers: int, smeared: bool, mlp: bool = False) -> list[_Run]:
@@ -93,23 +70,16 @@ def _said(run: _Run, name: str) -> Any:
 
 def _each(runs: Sequence[_Run], judge: Callable[[_Run], Judgment]) -> Judgment:
     """Whether it holds for every run that it could be judged for."""
-    judged = [(run, *judge(run)) for run in runs]
-    known = [(run, holds, words) for run, holds, words in judged if holds is not None]
-    if not known:
-        return None, "; ".join(f"{_named(run, runs)}: {words}" for run, _, words in judged) or "no such run"
-    return all(holds for _, holds, _ in known), "; ".join(f"{_named(run, runs)}: {words}" for run, _, words in known)
+    judged = [(holds, f"{_named(run, runs)}: {words}") for run in runs for holds, words in [judge(run)]]
+    known = [(holds, words) for holds, words in judged if holds is not None]
+    return all_hold(known, "; ".join(words for _, words in judged) or "no such run")
 
 
 def _named(run: _Run, among: Sequence[_Run]) -> str:
     """Its label, and its seed and batch where another one has the same."""
-    if sum(each.words == run.words for each in among) < 2:
-        return run.words
-    return f"{run.words} (seed {_said(run, 'seed')}, batch {_said(run, 'batch')})"
-
-
-def _setting(run: _Run) -> tuple[object, ...]:
-    """The fields, besides the text, that a run and its counterpart must share."""
-    return tuple(_said(run, name) for name in ("batch", "repeats", "repeats_until", "rate"))
+    if sum(each.held.label == run.held.label for each in among) < 2:
+        return run.held.label
+    return f"{run.held.label} (seed {_said(run, 'seed')}, batch {_said(run, 'batch')})"
 
 
 def _none(run: _Run) -> str:
@@ -146,7 +116,7 @@ def _does(run: _Run) -> Judgment:
 
 def _sooner(runs: Sequence[_Run]) -> Judgment:
     """Pairs that differ in the smeared keys alone."""
-    judged = []
+    judged = list[Judgment]()
     for smeared in (run for run in runs if _said(run, "smeared") and _said(run, "n_layers") == 2):
         for plain in runs:
             if not _said(plain, "smeared") and all(_said(plain, name) == _said(smeared, name) for name in ALIKE):
@@ -155,9 +125,7 @@ def _sooner(runs: Sequence[_Run]) -> Judgment:
                          f"{_between(b) if b else _none(plain)} without")  # fmt: skip
                 judged.append((a is not None and (b is None or a.start < b.start), words))
                 break
-    if not judged:
-        return None, "no such pair of runs"
-    return all(holds for holds, _ in judged), "; ".join(words for _, words in judged)
+    return all_hold(judged, "no such pair of runs")
 
 
 def _crosses(run: _Run) -> Judgment:
@@ -186,10 +154,11 @@ def _not_convex(run: _Run) -> Judgment:
 
 def _part(runs: Sequence[_Run]) -> Judgment:
     """From where on the loss of 2 layers stays below that of 1 layer."""
-    judged = []
+    judged = list[Judgment]()
     for two in _of(runs, 2, False):
         for one in _of(runs, 1, False):
-            alike = [(each.held.about.get("text_digest"), *_setting(each)) for each in (one, two)]
+            same = ("batch", "repeats", "repeats_until", "rate")  # besides the text
+            alike = [(each.held.about.get("text_digest"), *(_said(each, name) for name in same)) for each in (one, two)]
             if two.window is None or alike[0] != alike[1]:
                 continue
             tokens = two.held.tokens[two.held.tokens <= one.held.tokens[-1]]
@@ -203,9 +172,7 @@ def _part(runs: Sequence[_Run]) -> Judgment:
                              f"{_named(two, runs)}: {APART} nats apart from {tokens[first] / 1e6:.1f} M tokens on, the "
                              f"window {_between(two.window)}"))  # fmt: skip
             break
-    if not judged:
-        return None, "no two such runs on the same text with a window"
-    return all(holds for holds, _ in judged), "; ".join(words for _, words in judged)
+    return all_hold(judged, "no two such runs on the same text with a window")
 
 
 def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -225,7 +192,7 @@ def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 
 
 def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Judgment:
-    judged = []
+    judged = list[Judgment]()
     for run in changing:
         kin = [each for each in every if each.about.get("text_digest") == run.held.about.get("text_digest")
                and each.token_losses.shape[1] == run.held.token_losses.shape[1]]  # fmt: skip
@@ -240,41 +207,29 @@ def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Judgment:
         judged.append((run.window.first <= at <= run.window.last,
                      f"{_named(run, changing)}: by {angles[at]:.0f} degrees at {run.held.tokens[at] / 1e6:.1f} M "
                      f"tokens, the window {_between(run.window)}"))  # fmt: skip
-    if not judged:
-        return None, "the one token of each text was not measured in a run with a window"
-    return all(holds for holds, _ in judged), "; ".join(words for _, words in judged)
+    return all_hold(judged, "the one token of each text was not measured in a run with a window")
 
 
-def _after(run: _Run) -> tuple[int, np.ndarray] | None:
-    """(number of the first ablated snapshot from the window's end on, (L, H) whether a head is an induction head
-    there); None where heads were not ablated."""
-    held, where = run.held, run.window
-    scores = held.heads.get("prefix_matching")
-    if where is None or scores is None or not len(held.ablated):
-        return None
-    later = np.flatnonzero(held.ablated >= where.last)
-    if not len(later) or np.isnan(scores[held.ablated[later[0]]]).all():
-        return None
-    return int(later[0]), scores[held.ablated[later[0]]] >= INDUCTION
-
-
-def _projected(run: _Run) -> Judgment:
-    if (after := _after(run)) is None or run.window is None:
+def _ablations(judge: Callable[[_Run, Window, int, np.ndarray], Judgment], run: _Run) -> Judgment:
+    """What `judge` says of the first ablated snapshot from the window's end on, by its number among them and (L, H)
+    whether a head is an induction head there."""
+    held, where, scores = run.held, run.window, run.held.heads.get("prefix_matching")
+    later = [] if where is None else np.flatnonzero(held.ablated >= where.last)
+    if where is None or scores is None or not len(later) or np.isnan(scores[held.ablated[later[0]]]).all():
         return None, "heads were not ablated behind the window"
-    number, is_induction = after
+    is_induction = scores[held.ablated[later[0]]] >= INDUCTION
     if not is_induction.any():
         return None, f"no head has a prefix matching of {INDUCTION} there"
-    values = projections(run.held, before_and_after(run.held, run.window))[number][is_induction]
+    return judge(run, where, int(later[0]), is_induction)
+
+
+def _projected(run: _Run, where: Window, number: int, is_induction: np.ndarray) -> Judgment:
+    values = projections(run.held, where)[number][is_induction]
     words = f"{len(values)} induction heads, {(values < 0).sum()} of them below 0, projections"
     return bool((values < 0).all()), f"{words} {values.min():+.2f} to {values.max():+.2f}"
 
 
-def _ablated(run: _Run) -> Judgment:
-    if (after := _after(run)) is None:
-        return None, "heads were not ablated behind the window"
-    number, is_induction = after
-    if not is_induction.any():
-        return None, f"no head has a prefix matching of {INDUCTION} there"
+def _ablated(run: _Run, where: Window, number: int, is_induction: np.ndarray) -> Judgment:
     changes = run.held.ablated_icl[number]
     taken, others = changes[is_induction], changes[~is_induction]
     raised = int((others < 0).sum())

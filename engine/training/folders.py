@@ -19,7 +19,7 @@ import numpy as np
 
 from cache.files import InvalidFile, read_bytes
 from cache.typed_json import Count, Plain, Threads, decode_json
-from engine.checkpoints.runs import RECIPE, is_run, steps_of
+from engine.checkpoints.names import RECIPE, is_run, steps_of
 from engine.demo import runs_folder
 from engine.errors import HeadroomError, one_line
 from engine.files import write_whole

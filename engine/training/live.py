@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoints.runs import is_run
+from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError, one_line, unforeseen
 from engine.progress import Progress
 from engine.training.folders import Run, open_run

@@ -11,7 +11,7 @@ from typing import TextIO
 from filelock import lock_descriptor
 
 from engine.errors import HeadroomError
-from engine.process_marks import running_process, this_process
+from engine.files import running_process, this_process
 
 LOCK = "lock"
 

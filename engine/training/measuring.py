@@ -28,9 +28,8 @@ from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from engine.texts.passages import text_digest
 from engine.texts.tokenloss import TokenLosses, token_losses
 from engine.training.phase_change import Window, window
-from engine.training.series import Series
 from engine.training.snapshot_losses import Texts, held_out, of_text, snapshot_ablations, snapshot_losses
-from engine.training.trajectory import PassageTrajectory, Trajectory
+from engine.training.trajectory import PassageTrajectory, Series, Trajectory
 
 T = TypeVar("T")
 QUANTITIES = ("loss", "icl", "index", "induction", "copies", "passages", "tokens", "ablations")
@@ -115,7 +114,7 @@ def trajectory(first: Target, series: Series, plan: TrajectoryPlan = TrajectoryP
             targets.append(target := target_at(run.session, series, at))
             yield from measured(snapshot_losses(target, texts), LOSSES, at, found.losses)
             if scored:
-                yield from measured(induction(target, "olsson"), INDUCTION, at, found.scores)
+                yield from measured(induction(target), INDUCTION, at, found.scores)
             if "passages" in plan.what:
                 losses = [token_losses(target, passage.text, Mask.full(target.shape)) for passage in built_in()]
                 yield from measured(all_of(losses), PASSAGES, at, found.passages)

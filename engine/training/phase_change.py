@@ -12,17 +12,13 @@ from engine.errors import HeadroomError
 from engine.texts.incontext import ByIndex, slope, slopes
 from engine.training.trajectory import Trajectory
 
-LEAST_FALL, NOISES = (
-    0.1,
-    4,
-)  # fewer nats, or standard deviations of the noise, do not count as a fall: 3 of 1,000 noises have one
+# fewer nats, or standard deviations of the noise, do not count as a fall: 3 of 1,000 noises have one
+LEAST_FALL, NOISES = 0.1, 4
 SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by that
 WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
-CLOSE, NEXT = (
-    0.4,
-    5,
-)  # of the median of the next five distances: a snapshot so near the one before says nothing of slopes
+# of the median of the next five distances: a snapshot so near the one before says nothing of slopes
+CLOSE, NEXT = 0.4, 5
 INDEX_BINS = 12  # of a context, even in ln(index)
 
 
@@ -78,12 +74,13 @@ def before_and_after(trajectory: Trajectory, where: Window) -> np.ndarray:
     return _unit(trajectory.token_losses[where.last] - trajectory.token_losses[where.first])
 
 
-def projections(trajectory: Trajectory, vector: np.ndarray) -> np.ndarray:
-    """(A, L, H) what each head's ablation adds to the losses, along the before-and-after vector, nats: below 0, without
-    the head the change is undone.
+def projections(trajectory: Trajectory, where: Window) -> np.ndarray:
+    """(A, L, H) what each head's ablation adds to the losses, along the before-and-after vector of the window, nats:
+    below 0, without the head the change is undone.
 
     The ablations are of the first texts only: the vector is cut to those, and scaled to length 1 again.
     """
+    vector = before_and_after(trajectory, where)
     return trajectory.ablated_losses @ _unit(vector[: trajectory.ablated_losses.shape[-1]])
 
 

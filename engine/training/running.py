@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.checkpoints.identity import identify_folder
-from engine.checkpoints.runs import RECIPE, is_run
+from engine.checkpoints.names import RECIPE, is_run
 from engine.errors import HeadroomError, UsageError
 from engine.files import is_file
 from engine.progress import Progress

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.accuracy.restarts import kept, starting_at
-from engine.accuracy.scoring import log_probabilities
+from engine.accuracy.scoring import hidden_of, nats_of
 from engine.errors import HeadroomError
 from engine.heads.ablation import patterns_of
 from engine.heads.probes import random_token_pool
@@ -23,12 +23,12 @@ from engine.models.patterns import visited
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import beginning, tokenized
+from engine.questions.encoding import beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.texts.passages import text_digest
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 BATCH_TOKENS = 2048  # of one pass: more of them are slower on the CPU
 N_COPIES, MOST_PERIOD = 50, 25  # rows of random tokens, and how many of them stand twice in each
@@ -113,7 +113,7 @@ def _ablations(loaded: Loaded, texts: Texts, most: int) -> Measuring:
     moved, done, total, first = [], 0, len(batches) * shape.n_heads_total, 0
     for batch in batches:
         with kept(loaded, set(range(shape.n_layers))) as inputs:  # of every layer: what lies below a head stays
-            forced = patterns_of(loaded, _on_device(loaded, batch[:, :-1]), Mask.full(shape))
+            forced = patterns_of(loaded, batch[:, :-1], Mask.full(shape))
         base = _token_losses(loaded, batch)
         here = np.zeros((shape.n_layers, shape.n_heads, *base.shape), np.float32)
         for number, without in enumerate(single_ablations(shape)):
@@ -155,8 +155,7 @@ def _copies(loaded: Loaded, texts: Texts) -> np.ndarray:
 
 
 def _behind_beginning(loaded: Loaded, rows: np.ndarray) -> np.ndarray:
-    front = np.full((len(rows), 1), beginning(loaded.tokenizer, default=0))
-    return np.concatenate([front, rows], 1)
+    return np.insert(rows, 0, beginning(loaded.tokenizer, default=0), 1)
 
 
 def _batches(inputs: np.ndarray) -> list[np.ndarray]:
@@ -165,19 +164,10 @@ def _batches(inputs: np.ndarray) -> list[np.ndarray]:
     return [inputs[start : start + many] for start in range(0, len(inputs), many)]
 
 
-def _on_device(loaded: Loaded, ids: np.ndarray) -> Tensor:
-    import torch
-
-    return torch.from_numpy(ids).to(loaded.model.get_input_embeddings().weight.device)
-
-
 def _token_losses(loaded: Loaded, batch: np.ndarray) -> np.ndarray:
     """(row, T) nats of every token of rows (row, 1 + T) but each one's first, of the model as it is now."""
     import torch
 
     with torch.inference_mode():
-        inputs = _on_device(loaded, batch[:, :-1])
-        hidden = loaded.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
-        targets = _on_device(loaded, np.ascontiguousarray(batch[:, 1:])).to(hidden.device)
-        found = [log_p for _, _, log_p in log_probabilities(loaded, hidden.flatten(0, 1), targets.flatten())]
-        return -torch.cat(found).view(targets.shape).cpu().numpy()
+        found = nats_of(loaded, hidden_of(loaded, batch[:, :-1]).flatten(0, 1), batch[:, 1:].ravel())
+    return found.reshape(len(batch), -1)

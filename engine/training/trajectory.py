@@ -1,19 +1,24 @@
-"""What a run looks like at each of its snapshots: a `Trajectory`, and how it is a file that is read without torch."""
+"""Which snapshots belong together, a `Series`: a run in a folder, or published revisions. What they look like, a
+`Trajectory`, and how it is a file. All without torch, and without asking the hub.
+"""
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from cache.typed_json import InvalidFile, Plain, convert, decode_json
-from engine.errors import HeadroomError
+from engine.checkpoints.names import models_of, run_of
+from engine.errors import HeadroomError, UsageError
 from engine.pieces import is_sound
-from engine.records import Record
+from engine.records import Record, pack_json
 from engine.records import decode as decode_record
 from engine.records import encode as encode_record
+from engine.training.folders import Foreign, Run, opened
 
 VERSION = 1  # of what a file of a trajectory holds
 NUMBERS = ("steps", "tokens", "loss", "icl", "first_copy", "second_copy", "by_index", "token_losses", "ablated",
@@ -25,6 +30,8 @@ SHAPES: Mapping[str, tuple[int | str, ...]] = {
     "token_losses": ("S", "n"), "pieces": ("bytes",), "ablated": ("A",), "ablated_icl": ("A", "l", "h"),
     "ablated_losses": ("A", "l", "h", "m"),
 }  # fmt: skip
+STEP = re.compile(r"step(\d{1,12})")
+OF_A_STEP = {"EleutherAI/pythia-": 2_097_152}  # tokens, of what a name begins with
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ def encode(trajectory: Trajectory) -> bytes:
     arrays |= {f"heads/{name}": scores for name, scores in trajectory.heads.items()}
     arrays |= {f"passages/{name}": passage.losses for name, passage in trajectory.passages.items()}
     words = {name: passage.pieces for name, passage in trajectory.passages.items()}
-    arrays["pieces"] = np.frombuffer(json.dumps(words).encode(), np.uint8)
+    arrays["pieces"] = pack_json(words)
     said = {"kind": "trajectory", "version": VERSION, "name": trajectory.name, "label": trajectory.label}
     said |= {"recipe": trajectory.recipe and dict(trajectory.recipe), "about": dict(trajectory.about)}
     return encode_record(Record(arrays, said))
@@ -96,7 +103,7 @@ def decode(blob: bytes) -> Trajectory:
     """The Trajectory that `encode` wrote. HeadroomError: these are other bytes, or of another version."""
     record = decode_record(blob)
     if record is None or record.receipt.get("kind") != "trajectory":
-        raise HeadroomError("this is not a trajectory file; write one with `headroom trajectory RUN --save FILE`")
+        raise HeadroomError("this is not a trajectory file; write one with `headroom trajectory RUN --record FILE`")
     arrays = record.arrays
     try:
         said = convert(record.receipt, _Said, "receipt")
@@ -127,3 +134,67 @@ class _Said:
     label: str
     recipe: dict[str, Plain] | None
     about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Snapshots in the order of training: `models` as they are typed, `steps` and `tokens` trained on before each.
+    `run`: the run they are of (None: a published series)."""
+
+    name: str
+    label: str
+    models: tuple[str, ...]
+    steps: tuple[int, ...]
+    tokens: tuple[int, ...]
+    run: Run | Foreign | None = None
+
+
+def series_of(text: str, step_tokens: int | None = None) -> Series:
+    """The Series that `text` names: a run as its folder or `runs/NAME`, `RUN@step{0,512}`, or `org/model@step{0,512}`.
+
+    `step_tokens`: tokens of a step of a published series, known for Pythia. HeadroomError or UsageError: there is none,
+    a step that is not there, a run of another version.
+    """
+    text = text.strip()
+    before, at, revision = (text, "", "") if run_of(text) else text.rpartition("@")
+    if (found := run_of(before)) is not None:
+        run = opened(found[1])
+        there = run.steps()
+        steps = tuple(sorted({_step(name) for name in models_of(f"run@{revision}")})) if at else there
+        if not steps:
+            raise HeadroomError(f"{before} has no snapshots yet; train it first: `headroom train --out {before}`")
+        for step in steps:
+            if step not in there:
+                raise HeadroomError(f"{before} has no snapshot of step {step}; there are those of "
+                                    f"{', '.join(map(str, there))}")  # fmt: skip
+        models = tuple(str(run.snapshot(step)) for step in steps)
+        return Series(run.name, run.label, models, steps, tuple(map(run.tokens, steps)), run)
+    if _is_folder(before or text):
+        raise HeadroomError(f"{before or text} is a folder, but of no run (it has no recipe.json); give the folder of "
+                            f"a run")  # fmt: skip
+    names = models_of(text)
+    if not at or before == "demo":
+        raise HeadroomError(f"{text[:80]!r} is neither the folder of a run nor a series of snapshots; give a run, or a "
+                            f"series such as EleutherAI/pythia-70m@step{{0,512,1000}}")  # fmt: skip
+    by_step = sorted((_step(name), name) for name in names)
+    each = step_tokens or next((n for begins, n in OF_A_STEP.items() if before.startswith(begins)), None)
+    if each is None:
+        raise UsageError(f"how many tokens a step of {before} has is not known here; give --step-tokens")
+    steps = tuple(step for step, _ in by_step)
+    return Series(text, before, tuple(name for _, name in by_step), steps, tuple(step * each for step in steps))
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return Path(text).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def _step(name: str) -> int:
+    """The number in a name that ends in `@stepN`."""
+    found = STEP.fullmatch(name.rpartition("@")[2])
+    if found is None:
+        raise UsageError(f"{name[:80]!r} is not a snapshot of a series; each must end in @step and a number, such as "
+                         f"@step{{0,512,1000}}")  # fmt: skip
+    return int(found[1])

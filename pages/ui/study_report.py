@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from engine.errors import HeadroomError
-from engine.studies.break_points import break_points
-from engine.studies.statements import SMALL_LOSS, Statement, statements
+from engine.statistics import Statement
+from engine.studies.statements import SMALL_LOSS, break_points, statements
 from engine.studies.study import Study
 from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import SweepRow, Swept
@@ -97,7 +97,7 @@ def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, 
     if len(frame):
         level = rows["transfer"][0].point.heads_permille / 1000
         yield "Transfer", tables.transfer_in_words(frame, level), charts.transfer_map(frame)
-    for title, name in (("Unseen tasks", "others"), ("Scored anew", "rescored")):
+    for title, name in (("Unseen tasks", "others"), ("Rescored after each step", "rescored")):
         if measured := rows.get(name, ()):
             judged = {row.point.task for row in measured}
             frame = tables.lines([*(row for row in own if row.point.task in judged), *measured])

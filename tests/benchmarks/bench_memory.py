@@ -27,7 +27,7 @@ def compare(quick: bool) -> Iterator[Comparison]:
         alone(make, folder, {} if quick else OPT_1_3B)
         for layout, precision, ranking, bar in CASES:
             identity = identify(LoadSpec(f"{folder}/{layout}"))
-            said = memory_estimate(identity.model_config, precision, identity.loading_bytes).needed_bytes
+            said = memory_estimate(identity.model_config, precision).needed_bytes
             peak = alone(evaluate, f"{folder}/{layout}", precision, ranking)
             weights = f"{peak / identity.weight_bytes(precision):.2f} times the weights"
             asked = f", asked under {bar}" if bar else ""

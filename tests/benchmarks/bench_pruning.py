@@ -12,7 +12,8 @@ import numpy as np
 
 from engine.accuracy.restarts import score_each
 from engine.accuracy.scoring import score
-from engine.importance.rankings import mask_at, random_order
+from engine.importance.rankings import random_order
+from engine.importance.rankings_of import Orders
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned, single_ablations
 from engine.models.slicing import applied, sliced
@@ -62,7 +63,7 @@ def sides(family: str, model: Any, name: str, shots: int) -> tuple[Any, Any]:
         every = [Mask.full(shape), *single_ablations(shape, "ffns")]
         each = lambda: [scored[0] for scored in finished(score_each(model, questions, every))]  # noqa: E731
         return each, lambda: [masked(mask) for mask in every]
-    mask = mask_at(shape, random_order(shape.n_heads_total, 0), random_order(shape.n_layers, 0), 700, 200)
+    mask = Orders(shape, random_order(shape.n_heads_total, 0), random_order(shape.n_layers, 0)).mask(700, 200)
 
     def smaller() -> Any:
         parts = sliced(model, mask)

@@ -18,7 +18,7 @@ from tests.benchmarks.browser import served, tab
 from tests.benchmarks.measure import REPOSITORY, options
 
 QUIET_MS, BAR_S = 700, 0.7
-FERRY = "passage_text=The+ferry&passage_ranking=random"
+FERRY = "passage_text=The+ferry&passage_order=random"
 VIEWS = (
     SavedView("The full model", "/"),
     SavedView("A third of the heads", "/?prune_heads=30"),
@@ -29,7 +29,7 @@ VIEWS = (
     SavedView("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H1-3"),
     SavedView("Where a head looks", "/attention?attention_heads=L1H2"),
     SavedView("Another one", "/attention?attention_heads=L1H3"),
-    SavedView("Later tokens are easier", "/in_context?incontext_texts=4&incontext_ranking=random&incontext_heads=20"),
+    SavedView("Later tokens are easier", "/in_context?incontext_texts=4&incontext_order=random&incontext_heads=20"),
 )
 # Notes when the page last changed: what stands there, and what charts and pictures show.
 WATCH = """() => {

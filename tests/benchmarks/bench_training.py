@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.training.recipe import Recipe
-from engine.training.recipes import RECIPES
+from engine.training.recipe import RECIPES, Recipe
 from engine.training.running import LARGEST_GRADIENT, begin, train
 from engine.training.text import TrainingText
 from tests.benchmarks.measure import Comparison, in_turn

@@ -82,7 +82,7 @@ def come_home(page: Page, server: Server, model: str) -> dict[str, Any]:
     for _ in range(9):  # a mask that is stored already would be answered without the model
         server.cancel_all()
         heads = sorted(UNSEEN.sample([f"L{layer}H{head}" for layer in range(4) for head in range(6)], 3))
-        page.goto(f"{server.address}/?prune_limit=16&prune_ranking=random&prune_mask={quote(' '.join(heads))}{chosen}")
+        page.goto(f"{server.address}/?prune_limit=16&prune_order=random&prune_mask={quote(' '.join(heads))}{chosen}")
         await_mark(page, "figure", "measured", questions=16)
         for _ in range(30):
             page.wait_for_timeout(1000)

@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cache import open_store
-from engine.architecture.model_config import ModelConfig
-from engine.architecture.opt_sizes import opt_config
+from engine.architecture.model_config import ModelConfig, opt_config
 from engine.checkpoints.config_lookup import read_model_config
 from engine.models.loading import Loaded, LoadSpec
 from engine.models.masks import parse_mask
 from engine.models.session import Session, Target
-from engine.placement.hardware import Device
-from engine.placement.pass_memory import study_needs
+from engine.placement.devices import Device
+from engine.placement.needs import study_needs
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.timing import observed_timings
-from engine.timing.scaled_timings import scaled_timing
+from engine.timing.observed_timings import scaled_timing
 from engine.timing.workload import characters, gradient_characters
 from tests.benchmarks.measure import alone, in_turn, opt_125m, peak_bytes, processor_flags, task_data
 from tests.engine.fixtures import held_bytes
@@ -109,7 +108,7 @@ def _taken(loaded: Loaded, target: Target, questions: Questions) -> dict[str, An
     """(characters, seconds) of passes over some questions by kind; then they are scored with half the heads as well."""
     from engine.accuracy.evaluation import encoded_chunk
     from engine.accuracy.scoring import score
-    from engine.importance.gradients import gate_gradients
+    from engine.importance.activity import gate_gradients
     from engine.importance.importance import GRADIENT_TOKENS, _groups
     from engine.models.slicing import applied, sliced
     from engine.questions.encoding import pack

@@ -19,8 +19,8 @@ from pathlib import Path
 from random import Random
 
 from cache import Store, behind
-from cache.addresses import shared_folder
 from cache.opening import ResultCache
+from cache.remote import shared_folder
 from cache.shared import SharedFolder, name_of
 from tests.benchmarks.measure import REPOSITORY, options
 from tests.store.sharing import key

@@ -100,6 +100,22 @@ def page(context_of, request):
     assert faults == []
 
 
+@pytest.fixture
+def another_tab(chromium):
+    """Opens an address anew, without anything that `page` holds, and apart from what it notes: at a page's own address
+    Streamlit looks for its files in two places, and says so as a fault."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(WAIT_MS)
+
+    def open_address(url):
+        tab = context.new_page()
+        tab.goto(url)
+        return tab
+
+    yield open_address
+    context.close()
+
+
 def is_fault(message):
     """An error, or what Vega warns of in a chart; but not that a server is gone which a test has stopped, nor that a
     line has no points yet, such as those of a run that has just begun."""
@@ -133,6 +149,13 @@ def keyed(page, key):
     return page.locator(".st-key-" + re.sub("[^a-zA-Z0-9_-]", "-", key))
 
 
+def open_settings(page):
+    """Opens Settings, if the screen has it and it is closed."""
+    closed = page.locator('[class*="settings_menu"] details:not([open]) summary')
+    if closed.count():
+        closed.click()
+
+
 def at_rest(page):
     """Waits until no progress is shown and the page is drawn to its end."""
     page.get_by_test_id("stProgress").first.wait_for(state="detached")
@@ -157,7 +180,7 @@ def click_in_chart(page, mark):
 
 
 def open_study(page, address, screen, *names):
-    """Opens a screen about many tasks and chooses these tasks alone, at 0 solved examples."""
+    """Opens a screen about many tasks and chooses these tasks alone, at 0 shots."""
     page.goto(f"{address}/{screen}?precision=fp32")
     page.get_by_role("button", name="5", exact=True).wait_for()
     for count in ("5", "1"):

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Error, Locator, Page
 
+from tests.browser.conftest import open_settings
 from tests.conftest import HANG_S
 
 SCREENS = ("Prune", "Passage", "In context")  # those with figures that are recomputed; they come up most
@@ -13,7 +14,7 @@ OTHERS = ("Importance", "Induction", "Attention", "Correlations", "Sweeps")
 KEYS = ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End")
 NUMBERS = {"Questions": (1, 8, 16, 24, 40), "Most texts": (1, 2, 3), "Seed": (0, 1, 2)}
 MASKS = ("", "L0H1", "F1", "L1H*", "L0H0-2 F0", "L1H0 L1H3", "F0-1", "L99H0", "nonsense", "<b>F1</b>")
-BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Look again|Prune the induction|Prune these|Pattern labels)")
+BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Retry|Prune the induction|Prune these|Pattern labels)")
 PATIENCE_MS = 4000  # what is not there to be clicked by then is left alone
 LONG_MS = 1000 * HANG_S
 
@@ -59,7 +60,7 @@ def drag(page, rng, models, words):
     if (box := slider.bounding_box()) is None:
         raise LookupError("it was drawn anew meanwhile")
     words.append(slider.evaluate("input => input.labels[0].textContent"))
-    thumb = 11.25  # 0.75 rem
+    thumb = 15 * slider.evaluate("input => parseFloat(getComputedStyle(input).getPropertyValue('--thumb'))")  # rem
     y = box["y"] + box["height"] / 2
 
     def x(percent):
@@ -96,7 +97,8 @@ def set_number(page, rng, models, words):
 
 
 def set_mask(page, rng, models, words):
-    field = any_of(rng, page.get_by_role("textbox", name=re.compile("^(Prune also|A lacks)$")))
+    open_settings(page)
+    field = any_of(rng, page.get_by_role("textbox", name=re.compile("^(Prune these as well|A lacks)$")))
     words.append(mask := rng.choice(MASKS))
     field.fill(mask)
     field.press("Enter")

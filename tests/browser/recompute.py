@@ -28,6 +28,7 @@ for line in sys.stdin:
     sys.stdout.flush()
 """
 LEVELS = ("Attention heads pruned", "FFNs pruned", "Layers dropped")
+AXES = dict(zip(("Attention heads", "FFNs", "Layers"), LEVELS, strict=True))  # of the control on Prune
 FIGURES = ("figure", "losses", "scores")  # marks of what is compared
 SLOTS = ("questions", "train questions", "accuracy", "passage order", "passage A", "passage B", "incontext texts",
          "incontext")  # fmt: skip
@@ -141,21 +142,23 @@ def by_level(controls: dict[str, Any], instead: dict[str, str]) -> list[str]:
     words = ["--prune-heads", heads, "--prune-ffns", ffns]
     if layers != "0":
         words += ["--prune-layers", layers, "--layers-by", controls.get("Layers by", "influence")]
-    return [*words, "--order", controls["Who goes first"], "--order-questions", "64"]
+    return [*words, "--order", controls["Pruning order"], "--order-questions", "64"]
 
 
 def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Prune screen: its command belongs to its controls, its figures to its command. Parts that are unfolded show
     commands of their own above it."""
-    controls, shots = seen["controls"], seen["controls"]["Solved examples"]
+    controls, shots = seen["controls"], seen["controls"]["Examples in the prompt"]
     command = shlex.split(next(line for line in seen["commands"] if line.split()[1:2] == ["evaluate"]))
     stopped = re.search(r"Stopped after ([\d,]+) of", seen["text"])  # at the width that was chosen
     limit = stopped[1].replace(",", "") if stopped else controls["Questions"]
     words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", limit]
-    words += ["--sample", "stratified"] + (["--same-examples"] if controls["Same for all"] and shots != "0" else [])
+    words += ["--sample", "stratified"] + (
+        ["--same-examples"] if controls["Same examples for every question"] and shots != "0" else []
+    )
     full = words[1:]
     words += by_level(controls, {})
-    words += ["--mask", controls["Prune also"]] if controls["Prune also"] else []
+    words += ["--mask", controls["Prune these as well"]] if controls["Prune these as well"] else []
     found.same("command of the Prune screen", request(command), request(words))
     store, result = oracle.new_store(), []
     for arguments in (full, command[1:]):
@@ -172,8 +175,8 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     counts = re.search(r"([\d,]+) of ([\d,]+) heads, ([\d,]+) of ([\d,]+) FFNs pruned", text)
     found.same("heads pruned", counts[1], f"{after['heads_pruned']:,}")
     found.same("FFNs pruned", counts[3], f"{after['ffns_pruned']:,}")
-    if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+) % by length-normalised", text)):
-        found.same("length-normalised", norm[1], f"{100 * after['acc_norm']:.1f}")
+    if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+) % by length-normalized", text)):
+        found.same("length-normalized", norm[1], f"{100 * after['acc_norm']:.1f}")
     few = after["n"] < MIN_QUESTIONS  # the interval stands in place of the change then
     if not after["mask"]:
         found.same("change", change, f"95 % interval {low} to {high} %" if few else "the full model")
@@ -191,7 +194,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     found.same("gained, lost, p", said.groups(), (str(gained), str(lost), "p < 0.001" if p < 0.001 else f"p = {p:.3f}"))
     if "Too few questions" not in text:
         found.same("change in words", "No detectable change" in text, p >= 0.05)
-    if not controls["Prune also"] and controls["Stop at ±"] == "off":
+    if not controls["Prune these as well"] and controls["Stop early at ±"] == "off":
         curve(seen, full, oracle, store, found)
 
 
@@ -201,7 +204,8 @@ def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, fou
     if not points:
         return
     level, shown = points[len(points) // 2]
-    controls, axis = seen["controls"], seen["controls"]["Curve over"]
+    controls = seen["controls"]
+    axis = AXES[controls["What to prune"]]
     right = oracle.run([*full, *by_level(controls, {axis: level})], store)["acc"]
     found.same(f"curve at {level} % of {axis}", shown, f"{100 * right:.1f}")
 
@@ -212,7 +216,7 @@ def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Or
     asked = controls.get(task, "demo_copy")  # hidden where no ranking reads it
     words = [*shared(seen, "evaluate")[1:], "--task", asked, "--shots", "5", "--limit", "1"]
     words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--order-questions", "64"]
-    words += ["--order", controls["Who goes first"], "--mask", controls["Prune also"]]
+    words += ["--order", controls["Pruning order"], "--mask", controls["Prune these as well"]]
     command = shlex.split(seen["commands"][0])
     shown = command[command.index("--mask") + 1] if "--mask" in command else ""
     found.same(f"mask of {axes[0]}", shown, oracle.run(words, oracle.new_store())["mask"])
@@ -228,7 +232,7 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Passage screen: mean losses, tokens and counts."""
     controls = seen["controls"]
     lacks = next(value for name, value in controls.items() if (name or "").startswith("A lacks"))
-    if not lacks and controls.get("Compare with", "") in ("", "nothing"):
+    if not lacks and controls.get("Compare with", "") in ("", "none"):
         found.same("command of the Passage screen", model_of(seen["commands"][0]), model_in(seen))
     same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])

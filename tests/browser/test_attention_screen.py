@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.browser.conftest import WAIT_MS, at_rest
+from tests.browser.conftest import at_rest
 
 HARM = "document.title='harmed'"
 HOSTILE = f'<img src=x onerror="{HARM}"> <script>{HARM}</script> \u202eback\u202c 🦉 a\u200bb '
@@ -96,7 +96,7 @@ def test_keys_move_the_token_and_the_head(screen):
     page.wait_for_url(re.compile(f"attention_heads=L{layer + 1}H{first + 1}"))
 
 
-def test_several_heads_and_the_text_stay_after_a_reload(page, screen, chromium):
+def test_several_heads_and_the_text_stay_after_a_reload(page, screen, another_tab):
     screen()
     page.get_by_role("button", name="Pattern labels").click()
     page.locator(".text.some").wait_for()
@@ -111,15 +111,10 @@ def test_several_heads_and_the_text_stay_after_a_reload(page, screen, chromium):
     assert "L1H0, L1H3: mean attention, sum of nats" in top(page)
     query = page.url.partition("?")[2]
     assert "attention_text=Pattern+labels" in query or "attention_text=Pattern%20labels" in query
-    # in a tab of its own: at a page's own address Streamlit looks for its files in two places, and says so as a fault
-    context = chromium.new_context()
-    context.set_default_timeout(WAIT_MS)
-    again = context.new_page()
-    again.goto(page.url)
+    again = another_tab(page.url)
     settled(again)
     chosen = again.locator(".map button[aria-pressed=true]").evaluate_all("all => all.map(one => one.dataset.head)")
     words = again.locator(".text").inner_text()
-    context.close()
     assert chosen == ["L1H0", "L1H3"] and words.startswith("⟨bos⟩July dog")
 
 
@@ -134,7 +129,6 @@ def test_the_map_can_show_what_each_head_raised(screen):
     assert cell.get_attribute("title") == f"{listed[0]}: {listed[1]} nats"
 
 
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_harmful_text_is_shown_as_text(page, screen):
     screen()
     page.get_by_role("button", name="Your own text").click()

@@ -5,7 +5,6 @@ import pytest
 from pages.ui.downloads import exports
 from tests.pages.conftest import open_app, questions  # noqa: F401
 from tests.pages.test_exports import SCREENS, sheet_of  # noqa: F401
-from tests.pages.test_in_context_page import wide_opt  # noqa: F401
 
 
 @pytest.mark.slow("measures, exports and opens seven screens")

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 from playwright.sync_api import Error
 
-from tests.browser.conftest import keyed
+from tests.browser.conftest import keyed, open_settings
 from tests.browser.monkey import LONG_MS, SCREENS, act
 from tests.browser.recompute import CHECKS, LOOK, SLOTS, Comparison, Oracle, of_jobs, waiting
 from tests.browser.weighed import Server
@@ -26,7 +26,7 @@ LONG_S = 300  # from here on memory has had time to grow, and the warm-up to rea
 BETWEEN_CHECKS = 120  # actions
 REST_S = 2.5  # nothing changes for so long: jobs on the screen are looked at every second
 GIVE_UP_S = HANG_S
-SMALL = "/?precision=fp32&prune_limit=16&prune_ranking=random&incontext_texts=2"
+SMALL = "/?precision=fp32&prune_limit=16&prune_order=random&incontext_texts=2"
 
 
 @pytest.fixture
@@ -86,10 +86,11 @@ def end_studies(page, done):
 def check(page, name, oracle, found):
     """Compares every figure of a screen, once it rests; what it has to say instead of figures, if anything."""
     page.get_by_role("link", name=name).click()
-    page.get_by_test_id("stMain").get_by_role("textbox", name="Prune also").wait_for()
+    page.get_by_test_id("stMain").locator('[class*="_mask"] input').first.wait_for(state="attached")
     seen = at_rest(page)
     if seen["alerts"]:  # such as a mask that cannot be read
-        for label in ("Prune also", "A lacks"):
+        open_settings(page)
+        for label in ("Prune these as well", "A lacks"):
             for field in page.get_by_role("textbox", name=label, exact=True).all():
                 field.fill("")
                 field.press("Enter")

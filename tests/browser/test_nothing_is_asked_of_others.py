@@ -18,7 +18,7 @@ READY = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 
 def visit(page, address, screen="", **parameters):
     """Opens a screen and waits for what it says."""
-    page.goto(f"{address}/{screen}?{urlencode({'precision': 'fp32', 'prune_ranking': 'random', **parameters})}")
+    page.goto(f"{address}/{screen}?{urlencode({'precision': 'fp32', 'prune_order': 'random', **parameters})}")
     page.locator("h1").first.wait_for()
     await_mark(page, "sidebar", "drawn")
     page.locator(READY).wait_for()

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import await_mark, settled_figure
 from tests.embedded import n_at
 
-FEW = "precision=fp32&prune_limit=16&prune_ranking=random"
+FEW = "precision=fp32&prune_limit=16&prune_order=random"
 VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&prune_heads=50", "Text": "/passage?passage_text=The+ferry"}
 
 
@@ -19,7 +19,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     file = tmp_path / "views.json"
     listed = [{"name": name, "link": link} for name, link in VIEWS.items() if name != "Half"]
     file.write_text(json.dumps({"form": "headroom views", "views": listed}))
-    page.locator("input[type=file]").set_input_files(file)
+    page.get_by_test_id("stPopoverBody").locator("input[type=file]").set_input_files(file)
     page.get_by_text("2\u2002Text").wait_for()
     name = page.get_by_label("Name of this view")
     name.fill("Half")

@@ -5,13 +5,13 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import await_command, await_mark, keyed, marked, settled_figure
+from tests.browser.conftest import await_command, await_mark, keyed, marked, open_settings, settled_figure
 from tests.embedded import n_at
 
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_open_move_reload(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
     full = settled_figure(page, questions=32, heads=0)
     assert re.fullmatch(r"\d+\.\d %", full)
 
@@ -29,11 +29,13 @@ def test_open_move_reload(page, address):
 
 
 def test_every_control_is_reached_by_the_keyboard(page, address):
-    asked = "precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false"
+    asked = "precision=fp32&prune_limit=32&prune_order=random&prune_idle=false"
     page.goto(f"{address}/?{asked}&prune_mask=F1")  # no other test measures this curve
     settled_figure(page, questions=32)
+    open_settings(page)
     page.get_by_label("Questions", exact=True).wait_for()  # controls whose code the browser fetches late
-    for role, name in (("combobox", "Who goes first"), ("slider", "FFNs pruned"), ("textbox", "Prune also")):
+    names = (("combobox", "Pruning order"), ("slider", "Attention heads"), ("textbox", "Prune these as well"))
+    for role, name in names:
         page.get_by_role(role, name=name).first.wait_for()
     page.get_by_role("combobox", name="Task").focus()
     focused = """() => {
@@ -41,8 +43,8 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
       while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
       return (at.getAttribute('aria-label') || (at.type === 'range' && at.labels[0].textContent) || at.innerText).trim()
     }"""
-    missing = {"Questions", "Who goes first", "Attention heads", "FFNs pruned", "Prune also", "Measure the curve"}
-    missing |= {"Stop at ±", "Measure neighbouring levels", "What pruning saves"}
+    missing = {"Questions", "Pruning order", "Attention heads", "Prune these as well", "Measure the curve"}
+    missing |= {"Stop early at ±", "Precompute nearby levels", "What pruning saves"}
     seen = []
     for _ in range(150):  # twice around: a redraw just then may send the focus back to the top
         page.keyboard.press("Tab")
@@ -56,15 +58,15 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
 
 def test_a_cold_permalink(page, app_server, store_folder):
     cold_address, _ = app_server(store_folder)
-    page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50&prune_mask=F0")
+    page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_order=random&prune_heads=50&prune_mask=F0")
     settled_figure(page, heads=n_at(50), ffns=1, questions=32)
     page.get_by_role("combobox", name="Model").wait_for()
-    assert page.get_by_role("textbox", name="Prune also").input_value() == "F0"
+    assert page.get_by_label("Prune these as well", exact=True).input_value() == "F0"
     assert "prune_heads=50" in page.url and "prune_mask=F0" in page.url
 
 
-def test_neighbouring_levels_are_measured_while_the_page_is_open_and_idle(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=24&prune_ranking=random&prune_mask=F3&prune_heads=40")
+def test_neighboring_levels_are_measured_while_the_page_is_open_and_idle(page, address):
+    page.goto(f"{address}/?precision=fp32&prune_limit=24&prune_order=random&prune_mask=F3&prune_heads=40")
     settled_figure(page, heads=n_at(40), questions=24)
     await_mark(page, "neighbours", "running")
     page.locator('[aria-label*="at 30 %"][aria-label*="at 40 %"]').first.wait_for()
@@ -79,10 +81,11 @@ def test_neighbouring_levels_are_measured_while_the_page_is_open_and_idle(page, 
 
 
 def test_a_picture_and_a_table_are_saved(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50")
-    # the perplexity comes last, behind the estimates, and the page is drawn once more
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_heads=50")
+    # the link of the example comes last, after estimates and perplexity, and the page is drawn once more
     await_mark(page, "curve", "estimated")
     await_mark(page, "perplexity", "measured")
+    keyed(page, "example look").wait_for()
     settled_figure(page, heads=n_at(50), questions=32)
     wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
@@ -97,10 +100,50 @@ def test_a_picture_and_a_table_are_saved(page, address):
 def test_the_command_is_in_a_popover_and_the_highlighter_loads_with_it(page, address):
     loaded = []
     page.on("request", lambda sent: loaded.append(sent.url) if "SyntaxHighlighter" in sent.url else None)
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_idle=false")
     settled_figure(page, questions=16)
     command = marked(page, "command").first.get_attribute("data-text")
     assert " evaluate " in command and not loaded, "1.5 MB of script for each page load"
     page.get_by_role("button", name="Command").click()
     expect(page.get_by_test_id("stCode")).to_have_text(command)
     assert loaded
+
+
+CONTROLS = """() => {
+  const seen = new Set(), main = document.querySelector("[data-testid=stMain]")
+  const groups = "[role=radiogroup], [role=group], [role=listbox], [data-testid=stButtonGroup]"
+  const inside = root => [...root.querySelectorAll("*")]
+    .flatMap(each => [each, ...(each.shadowRoot ? inside(each.shadowRoot) : [])])
+  const helps = new Set()
+  for (const each of inside(main)) {
+    if (!each.matches("button, input, summary, [role=combobox], [role=radio]") || each.closest("[inert]")) continue
+    const box = each.getBoundingClientRect()
+    const isShown = each.checkVisibility() && !each.closest("[data-testid=stElementToolbar]") // a chart's, on hover
+    if (!box.width || box.top >= 1000 || !isShown) continue
+    if (/^(Help|About|\\?)/.test(each.ariaLabel ?? "")) helps.add(each)
+    else seen.add(each.closest(groups) ?? each.closest("[data-testid=stSelectbox]") ?? each)
+  }
+  return [seen.size, helps.size]
+}"""
+
+
+def test_few_controls_and_question_marks_are_in_sight(page, address):
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_heads=50")
+    settled_figure(page, heads=n_at(50), questions=32)
+    await_mark(page, "perplexity", "measured")
+    keyed(page, "example look").wait_for()
+    controls, helps = page.evaluate(CONTROLS)
+    assert 8 <= controls <= 12 and helps <= 8
+
+
+def test_typing_part_of_a_name_finds_the_task(page, address):
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
+    settled_figure(page, questions=32)
+    task = page.get_by_role("combobox", name="Task", exact=True)
+    task.click()
+    task.fill("transl")
+    page.get_by_role("option").nth(1).wait_for(state="detached")
+    assert page.get_by_role("option").all_inner_texts() == ["demo_translation"]
+    task.press("Enter")
+    page.wait_for_url("**prune_task=demo_translation**")

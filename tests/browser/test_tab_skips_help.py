@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import at_rest, await_mark, keyed
+from tests.browser.conftest import at_rest, await_mark, keyed, open_settings
 
 FOCUSED = """() => {
   let at = document.activeElement
@@ -13,11 +13,11 @@ MOST = 60  # Tab stops; there are about 30 before the first slider
 
 
 def open_prune(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
     await_mark(page, "figure", "measured", questions=32)
     at_rest(page)
     keyed(page, "prune_heads drag").get_by_role("slider").wait_for()
-    page.get_by_label("Questions", exact=True).wait_for()
+    page.get_by_role("combobox", name="Pruning order").wait_for()
 
 
 def tabbed(page):
@@ -36,7 +36,7 @@ def test_tab_reaches_the_first_slider_and_no_question_mark(page, address):
     open_prune(page, address)
     names = tabbed(page)
     assert [name for name in names if name.startswith(("Help", "About", "?"))] == []
-    assert {"Model", "Task", "Questions"} <= {*names}, "the controls themselves are Tab stops"
+    assert {"Model", "Task", "Pruning order"} <= {*names}, "the controls themselves are Tab stops"
 
 
 def test_help_shows_under_the_mouse_and_on_f1(page, address):
@@ -47,6 +47,7 @@ def test_help_shows_under_the_mouse_and_on_f1(page, address):
     page.mouse.move(0, 0)
     tip.wait_for(state="detached")
 
+    open_settings(page)
     page.get_by_label("Questions", exact=True).focus()
     page.keyboard.press("F1")
     expect(keyed(page, "prune_limit").get_by_test_id("stTooltipIcon").get_by_role("button")).to_be_focused()

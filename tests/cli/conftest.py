@@ -8,6 +8,7 @@ import pytest
 from engine import records
 from engine.__main__ import main
 from engine.models import loading
+from tests.conftest import TEXT
 
 # with which earlier versions filled the stores that are kept here
 VERSIONS = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "lm_eval": "0.4.13", "bitsandbytes": "0.50.2"}
@@ -34,6 +35,24 @@ def cli(tmp_path, capsys, monkeypatch):
 
 
 @pytest.fixture
+def told(cli):
+    """What a command that succeeds prints as JSON."""
+
+    def told(*arguments):
+        code, out, lines = cli(*arguments, "--json")
+        assert code == 0, lines
+        return json.loads(out)
+
+    return told
+
+
+@pytest.fixture
+def tiny(tiny_opt):
+    """The options of the tiny model."""
+    return "--model", tiny_opt, "--precision", "fp32"
+
+
+@pytest.fixture
 def keys_of_then(monkeypatch):
     """On any machine keys name what those of the stores kept here do: VERSIONS, a CPU, the libraries' own products."""
     installed = importlib.metadata.version
@@ -44,6 +63,16 @@ def keys_of_then(monkeypatch):
     records.version.cache_clear()
     yield
     records.version.cache_clear()
+
+
+def write_lambada(folder, n):
+    """Rows of LAMBADA's form in a folder of task data: the beginnings of a text, each to the end of a word."""
+    words = TEXT.split()
+    rows = [json.dumps({"text": " ".join(words[at : at + 12])}) for at in range(n)]
+    (folder / "lambada_openai").mkdir(parents=True)
+    for split in ("train", "validation"):
+        (folder / "lambada_openai" / f"{split}.jsonl").write_text("\n".join(rows))
+    return folder
 
 
 def refused(result, code, *parts):

@@ -1,8 +1,7 @@
-"""What was measured is never measured again: after a restart, a cancel, a kill -9; a bad disk only loses the saving."""
+"""What was measured is never measured again: after a restart or a cancel; a bad disk only loses the saving. Kill -9 is
+in test_a_sweep_survives_kill.py."""
 
 import json
-import os
-import signal
 import time
 
 import numpy as np
@@ -14,24 +13,12 @@ from engine.accuracy.evaluation import evaluation
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import final
-from tests.conftest import HANG_S, make_tiny_opt
 from tests.engine.fixtures import finished, last, questions_in, run, target_in, write_questions
 
 
 def command(folder, questions, cache, *more):
-    return [
-        "evaluate",
-        "--model",
-        str(folder),
-        "--precision",
-        "fp32",
-        "--task",
-        str(questions),
-        "--cache",
-        str(cache),
-        "--json",
-        *more,
-    ]
+    options = ("--model", folder, "--precision", "fp32", "--task", questions, "--cache", cache, "--json")
+    return ["-m", "engine", "evaluate", *options, *more]
 
 
 def test_the_same_question_twice_costs_no_forward_pass(tiny_opt, tmp_path, monkeypatch):
@@ -53,6 +40,7 @@ def test_the_same_question_twice_costs_no_forward_pass(tiny_opt, tmp_path, monke
     np.testing.assert_array_equal(again.value.log_likelihood_nats, first.value.log_likelihood_nats)
     some = run(Session(store), tiny_opt, "fp32", questions, "F1 L0H1-1", limit=20)
     assert some.cached and len(some.value) == 20, "a smaller limit and another spelling find the same chunks"
+    assert run(Session(store), tiny_opt, "fp32", questions, " , ").cached, "the full mask in another spelling"
     store.close()
 
 
@@ -104,42 +92,11 @@ def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(ti
     assert not np.array_equal(without.log_likelihood_nats, again.log_likelihood_nats)
 
 
-def test_kill_9_in_mid_run_then_the_same_command_resumes(tmp_path, warm, cli):
-    (tmp_path / "model").mkdir()
-    folder = make_tiny_opt(tmp_path / "model", n_layers=8, n_heads=8, d_model=256)
-    questions, cache = write_questions(tmp_path / "own.jsonl", 208), tmp_path / "results"
-    words = command(folder, questions, cache, "--threads", "1")
-    process = warm.start(["-m", "engine", *words])
-    deadline = time.monotonic() + HANG_S
-    while True:  # until some chunks, beside digest and requests, are stored
-        assert time.monotonic() < deadline, "the run stands still"
-        store = open_store(cache)
-        n_before = sum("/answers/" in key for key in store.keys())
-        store.close()
-        if n_before >= 3:
-            break
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL, "the run was over before it could be killed"
-    store = open_store(cache)
-    kept = {key: store.get(key) for key in store.keys() if "/answers/" in key}
-    assert not store.verify().bad_keys and 3 <= len(kept) < 13
-    store.close()
-    code, out, _ = cli(*words)
-    result = json.loads(out)
-    assert code == 0 and result["n"] == 208 and not result["cached"]
-    store = open_store(cache)
-    assert all(store.get(key) == blob for key, blob in kept.items()), "finished chunks were computed again"
-    store.close()
-    assert json.loads(cli(*command(folder, questions, cache))[1])["cached"]
-
-
 def test_a_store_that_cannot_save_does_not_stop_the_run(tiny_opt, tmp_path, warm):
     questions = write_questions(tmp_path / "own.jsonl", 20)
     blocked = tmp_path / "results"
     blocked.write_text("a file where the folder should be")
-    result = warm.run(["-m", "engine", *command(tiny_opt, questions, blocked)])
+    result = warm.run(command(tiny_opt, questions, blocked))
     assert result.returncode == 0
     found = json.loads(result.stdout)
     assert found["n"] == 20 and found["saved"] is False
@@ -149,7 +106,7 @@ def test_a_store_that_cannot_save_does_not_stop_the_run(tiny_opt, tmp_path, warm
 def test_standard_output_is_one_json_object_and_items_are_in_dataset_order(tiny_opt, tmp_path, warm):
     questions, items = write_questions(tmp_path / "own.jsonl", 20), tmp_path / "items.jsonl"
     more = ("--items", str(items), "--sample", "stratified")
-    ended = warm.run(["-m", "engine", *command(tiny_opt, questions, tmp_path / "results", *more)])
+    ended = warm.run(command(tiny_opt, questions, tmp_path / "results", *more))
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
     names = "task shots n acc acc_norm acc_ci95 seconds items_per_second cached mask"
@@ -159,9 +116,3 @@ def test_standard_output_is_one_json_object_and_items_are_in_dataset_order(tiny_
     assert np.mean([row["correct"] for row in rows]) == pytest.approx(result["acc"])
     for row in rows:
         assert row["pred"] == int(np.argmax(row["loglikelihoods"])) and row["correct"] == (row["pred"] == row["gold"])
-
-
-def test_the_full_mask_spelled_differently_is_the_same_result(tiny_opt, tmp_path, session):
-    questions = write_questions(tmp_path / "own.jsonl", 16)
-    run(session, tiny_opt, "fp32", questions, "")
-    assert run(session, tiny_opt, "fp32", questions, " , ").cached

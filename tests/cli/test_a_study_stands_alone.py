@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
 from engine.importance.importance import Scores
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
-from engine.studies.statements import mean_accuracy, statements
-from engine.studies.study import Study, tables, with_short_names
+from engine.studies.statements import mean_accuracy, statements, tables
+from engine.studies.study import Study, with_short_names
 from engine.studies.surveys import StudySettings, Survey
 from engine.studies.sweeps import Point, SweepRow, Swept
 from pages.ui.study_report import TIMES, figures, write_report
@@ -179,21 +180,15 @@ def test_figures_are_set_in_the_font_that_comes_along(folder):
         assert fonts and all(font.startswith("Liberation Sans,") for font in fonts), file
 
 
-def test_induction_scores_stand_beside_the_tasks(tiny_opt, tmp_path, monkeypatch, capsys):
-    from scipy.stats import spearmanr
-
-    from engine.__main__ import main
-
-    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
-    model = ["--model", str(tiny_opt), "--precision", "fp32"]
-    tasks = ["--tasks", "demo_copy,demo_lookup", "--shots", "0", "--ranking-questions", "8"]
-    assert main(["correlate", *model, *tasks, "--induction", "--out", str(tmp_path / "pairs.csv")]) == 0
-    one = ["--task", "demo_copy", "--shots", "0", "--limit", "8", "--sample", "stratified"]
-    assert main(["importance", *model, *one, "--out", str(tmp_path / "heads.csv")]) == 0
-    assert main(["induction", *model, "--out", str(tmp_path / "induction.csv")]) == 0
+def test_induction_scores_stand_beside_the_tasks(cli, tiny, tmp_path):
+    tasks = ("--tasks", "demo_copy,demo_lookup", "--shots", 0, "--ranking-questions", 8)
+    code, out, _ = cli("correlate", *tiny, *tasks, "--induction", "--out", tmp_path / "pairs.csv")
+    assert code == 0 and "mean SRCC of two tasks" in out
+    one = ("--task", "demo_copy", "--shots", 0, "--limit", 8, "--sample", "stratified")
+    assert cli("importance", *tiny, *one, "--out", tmp_path / "heads.csv")[0] == 0
+    assert cli("induction", *tiny, "--out", tmp_path / "induction.csv")[0] == 0
     rows = pd.read_csv(tmp_path / "pairs.csv").set_index(["a", "b"])["srcc"]
     heads, scores = pd.read_csv(tmp_path / "heads.csv"), pd.read_csv(tmp_path / "induction.csv")
     for name in ("prefix_matching", "copying"):
         expected = spearmanr(heads["score"], scores[name]).statistic
         assert rows["demo_copy", name] == pytest.approx(expected, abs=1e-9)
-    assert "mean SRCC of two tasks" in capsys.readouterr().out

@@ -17,7 +17,7 @@ import pytest
 from cache.store import Store
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S, REPOSITORY
-from tests.engine.fixtures import write_questions
+from tests.engine.fixtures import configured, write_questions
 
 
 @pytest.fixture
@@ -25,76 +25,54 @@ def questions(tmp_path):
     return write_questions(tmp_path / "own.jsonl", 20)
 
 
-def copied(folder: Path, to: Path) -> Path:
-    return Path(shutil.copytree(folder, to))
+def of_100_tb(folder):
+    """Weights of which the file holds only the header and a hole."""
+    header = {"w": {"dtype": "F16", "shape": [50_000_000_000, 1000], "data_offsets": [0, 2000 * 1000]}}
+    raw = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(raw)) + raw)
+        file.truncate(8 + len(raw) + 2_000_000)
 
 
-def test_no_such_folder(cli, questions, tmp_path):
-    refused(cli("evaluate", "--model", tmp_path / "gone", "--task", questions), 1, "gone", "no such model folder")
+DAMAGE = {
+    "no folder": (shutil.rmtree, ("model", "no such model folder")),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), ("tokenizer", "add its files")),
+    "no tokenizer in its file": (lambda folder: (folder / "tokenizer.json").write_text("{}"), ("cannot be loaded",)),
+    "no config": (lambda folder: (folder / "config.json").unlink(), ("config.json", "missing")),
+    "an empty file": (
+        lambda folder: (folder / "model.safetensors").write_bytes(b""),
+        ("model.safetensors", "cut short"),
+    ),
+    "another kind": (lambda folder: configured(folder, model_type="mamba"), ("mamba", "opt", "llama")),
+    "too large": (of_100_tb, ("needs about", "is free", "would fit")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_folder_that_is_no_whole_model(damage, cli, questions, tiny_opt, tmp_path):
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "model"))
+    change, parts = DAMAGE[damage]
+    change(folder)
+    result = cli("evaluate", "--model", folder, "--task", questions)
+    refused(result, 1, *parts)
+    assert len(result[2][0]) < 600
 
 
 def test_a_hub_model_that_is_not_here(cli, questions):
-    refused(
-        cli("evaluate", "--model", "nobody/nothing", "--task", questions),
-        1,
-        "nobody/nothing is not on this computer",
-        "--download",
-    )
-
-
-def test_folder_without_tokenizer(cli, questions, tiny_opt, tmp_path):
-    folder = copied(tiny_opt, tmp_path / "model")
-    (folder / "tokenizer.json").unlink()
-    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "tokenizer", "add its files")
-
-
-def test_folder_without_config(cli, questions, tmp_path):
-    (tmp_path / "empty").mkdir()
-    refused(cli("evaluate", "--model", tmp_path / "empty", "--task", questions), 1, "config.json", "missing")
-
-
-@pytest.mark.parametrize("keep", [0, 5, 2000, -1])
-def test_truncated_safetensors(keep, cli, questions, tiny_opt, tmp_path):
-    folder = copied(tiny_opt, tmp_path / "model")
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:keep])
-    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "model.safetensors", "cut short")
-
-
-def test_missing_shard(cli, questions, tiny_opt, tmp_path):
-    folder = copied(tiny_opt, tmp_path / "model")
-    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "model-00002-of-00002.safetensors", "lacks")
-
-
-def test_unknown_architecture(cli, questions, tiny_opt, tmp_path):
-    folder = copied(tiny_opt, tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "mamba"}))
-    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "mamba", "opt", "llama")
-
-
-def test_model_too_large(cli, questions, tiny_opt, tmp_path):
-    folder = copied(tiny_opt, tmp_path / "model")
-    rows = 50_000_000_000  # 100 TB in fp16, of which the file holds only the header and a hole
-    header = json.dumps({"w": {"dtype": "F16", "shape": [rows, 1000], "data_offsets": [0, 2000 * 1000]}}).encode()
-    with (folder / "model.safetensors").open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + 2_000_000)
-    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "needs about", "is free", "would fit")
+    result = cli("evaluate", "--model", "nobody/nothing", "--task", questions)
+    refused(result, 1, "nobody/nothing is not on this computer", "--download")
 
 
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     from engine.errors import HeadroomError
     from engine.models import loading
-    from engine.placement import free_memory, needs
+    from engine.placement import devices, needs
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
-    free = needs.load_needs(identity.model_config, "bf16", identity.loading_bytes).total
-    for module in (needs, free_memory):
+    free = needs.load_needs(identity.model_config, "bf16").total
+    for module in (needs, devices):
         monkeypatch.setattr(module, "free_bytes", lambda: free)
-    monkeypatch.setattr(free_memory, "free_on_disk", lambda folder: 0)
+    monkeypatch.setattr(devices, "free_on_disk", lambda folder: 0)
     with pytest.raises(HeadroomError, match="bf16 needs .* and would fit"):
         loading.load(loading.LoadSpec(str(tiny_opt), "fp32"))
 
@@ -117,11 +95,8 @@ def test_missing_column_in_row_17(cli, tiny_opt, tmp_path):
     "row, part",
     [
         ({"context": "x", "choices": ["a", "b"]}, "'gold' is missing"),
-        ({"context": "x", "choices": ["a", "b"], "gold": 2}, "'gold' must be a whole number from 0 to 1, got 2"),
         ({"context": "x", "choices": ["a", "b"], "gold": True}, "0 to 1, got True"),
         ({"context": "x", "choices": ["a"], "gold": 0}, "'choices'"),
-        ({"context": "x", "choices": ["a", ""], "gold": 0}, "every choice must be text that is not empty, got ''"),
-        ({"context": " ", "choices": ["a", "b"], "gold": 0}, "'context' must be text that is not empty, got ' '"),
         ([1], "must be a JSON object"),
     ],
 )
@@ -134,15 +109,8 @@ def test_own_questions_are_checked_row_by_row(row, part, cli, tiny_opt, question
 
 def test_too_few_rows_for_the_examples(cli, tiny_opt, tmp_path):
     three = write_questions(tmp_path / "three.jsonl", 3)
-    said = ("too few rows for 5 solved examples", "there are 3", "take fewer examples")
+    said = ("too few rows for 5 examples", "there are 3", "take fewer examples")
     refused(cli("evaluate", "--model", tiny_opt, "--task", three, "--shots", "5"), 1, *said)
-
-
-def test_invalid_json_and_encoding(cli, tiny_opt, questions):
-    questions.write_text('{"context": "x"\n')
-    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 1, "row 1", "not valid JSON")
-    questions.write_bytes(b"\xff\xfe\x00")
-    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 1, "UTF-8")
 
 
 def test_empty_file_and_no_file(cli, tiny_opt, tmp_path):
@@ -243,12 +211,18 @@ def test_a_library_that_makes_another_error_of_ctrl_c(cli, tiny_opt, questions, 
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_importance_options(cli, tiny_opt, questions, tmp_path):
-    base = ["importance", "--model", tiny_opt, "--task", questions]
-    refused(cli(*base, "--out", tmp_path / "x.xlsx"), 2, "x.xlsx", ".npz, .csv or .parquet")
-    refused(cli(*base, "--out", tmp_path / "x.csv", "--what", "magic"), 2, "'magic'")
-    code, _, lines = cli(*base, "--out", tmp_path / "gone" / "x.csv", "--limit", "4")
-    assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("importance", "--task", "demo_copy", "--out", "x.xlsx"), ("x.xlsx", ".npz, .csv or .parquet")),
+        (("importance", "--task", "demo_copy", "--out", "x.csv", "--what", "magic"), ("'magic'",)),
+        (("induction", "--out", "x.xlsx"), ("x.xlsx", ".npz, .csv or .parquet")),
+        (("induction", "--out", "x.csv", "--variant", "magic"), ("'magic'", "olsson, bansal")),
+        (("induction", "--out", "x.csv", "--no-bos"), ("leave out --bos/--no-bos",)),
+    ],
+)
+def test_options_of_scores(arguments, parts, cli, tiny_opt):
+    refused(cli(*arguments, "--model", tiny_opt, "--precision", "fp32"), 2, *parts)
 
 
 @pytest.mark.parametrize(
@@ -274,15 +248,6 @@ def test_a_place_that_cannot_be_written_to_is_said_before_any_work(arguments, cl
     refused(cli(*arguments, tmp_path / "x.csv"), 1, "x.csv", "no permission")
 
 
-def test_induction_options(cli, tiny_opt, tmp_path):
-    base = ["induction", "--model", tiny_opt, "--precision", "fp32"]
-    refused(cli(*base, "--out", tmp_path / "x.xlsx"), 2, "x.xlsx", ".npz, .csv or .parquet")
-    refused(cli(*base, "--out", tmp_path / "x.csv", "--variant", "magic"), 2, "'magic'", "olsson, bansal")
-    refused(cli(*base, "--out", tmp_path / "x.csv", "--no-bos"), 2, "leave out --bos/--no-bos")
-    code, _, lines = cli(*base, "--out", tmp_path / "gone" / "x.csv")
-    assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
-
-
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -296,7 +261,7 @@ def test_induction_options(cli, tiny_opt, tmp_path):
         (("sweep", "--ffns", "few"), "'few'"),
         (("sweep", "--by", "taste"), "'taste'"),
         (("sweep", "--limit", "0"), "--limit is 0"),
-        (("sweep", "--preset", "novel"), "novel"),
+        (("sweep", "--preset", "novel"), "'novel' is unknown; choose one of paper"),
     ],
 )
 def test_options_of_studies(arguments, part, cli, tiny_opt, questions, tmp_path):
@@ -313,13 +278,6 @@ def test_a_study_of_nothing_says_why(cli, tiny_opt, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     refused(cli(*command, "--preset", "paper", "--out", file), 1, "cannot make the folder")
-
-
-def test_a_corrupt_tokenizer(cli, questions, tiny_opt, tmp_path):
-    folder = copied(tiny_opt, tmp_path / "model")
-    (folder / "tokenizer.json").write_text("{}")
-    code, _, lines = cli("evaluate", "--model", folder, "--task", questions)
-    assert code == 1 and "cannot be loaded" in lines[-1] and len(lines[-1]) < 600
 
 
 def test_a_place_that_is_none_is_said_once_for_all_models(cli, monkeypatch):

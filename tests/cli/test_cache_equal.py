@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cache import Store
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from cache.shared import framed, name_of
 from engine.records import Record, encode
 from tests.cli.conftest import refused

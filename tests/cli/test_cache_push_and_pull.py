@@ -7,10 +7,10 @@ import os
 import pytest
 
 from cache import Store, exchange, shared
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from cache.shared import framed, name_of
 from tests.cli.conftest import refused
-from tests.store.sharing import blob, key
+from tests.store.sharing import blob, key, odd_and_even, refuses
 
 
 @pytest.fixture
@@ -128,9 +128,6 @@ def test_a_write_that_does_not_hold_is_noticed(cli, box, place, monkeypatch):
 
 
 def test_a_full_place_is_one_line(cli, box, place, monkeypatch):
-    import errno
-    import os
-
     def full(path, content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -139,24 +136,14 @@ def test_a_full_place_is_one_line(cli, box, place, monkeypatch):
 
 
 def test_files_of_another_user_stop_neither_push_nor_pull(cli, box, place, tmp_path, monkeypatch):
-    odd = [number for number in range(12) if int(name_of(key(number))[:2], 16) % 2]
-    real = {does: getattr(shared, does) for does in ("_read", "_write")}
-
-    def of_another(does):
-        def refused(path, *content):
-            if int(os.path.basename(path)[:2], 16) % 2:
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-            return real[does](path, *content)
-
-        monkeypatch.setattr(shared, does, refused)
-
-    of_another("_write")
+    odd, _ = odd_and_even(12)
+    refuses(monkeypatch, "_write")
     pushed = run(cli, box.directory, "push", place)
     assert 0 < len(odd) < 12 and (pushed["brought"], pushed["left_out"]) == (12 - len(odd), len(odd))
     refused(cli("cache", "push", place, "--cache", box.directory), 1, "Permission denied", str(place))
     monkeypatch.undo()
     assert run(cli, box.directory, "push", place)["brought"] == len(odd)
-    of_another("_read")
+    refuses(monkeypatch, "_read")
     pulled = run(cli, tmp_path / "laptop", "pull", place)
     assert (pulled["brought"], pulled["left_out"]) == (12 - len(odd), len(odd))
     told = run(cli, tmp_path / "laptop", "verify", place)

@@ -15,14 +15,14 @@ from engine.models import loading
 from engine.placement.placement import Placement
 from engine.records import decode
 from tests.conftest import TEXT
-from tests.engine.fixtures import DISTINCT, family_folder, write_questions
+from tests.engine.fixtures import DISTINCT, write_questions
 
 MASK = "L0H1-3 F1 L2H*"
 TASK = ("--task", "{questions}", "--shots", "0", "--limit", "12")
 TEXTS = ("--text", "{text}")
 COMMANDS = {
     "accuracy": ("evaluate", *TASK, "--mask", MASK, "--limit", "20"),
-    "accuracy with shared solved examples": ("evaluate", *TASK, "--shots", "2", "--same-examples", "--mask", "L*H0 F0"),
+    "accuracy with shared examples": ("evaluate", *TASK, "--shots", "2", "--same-examples", "--mask", "L*H0 F0"),
     "a dropped layer": ("evaluate", *TASK, "--mask", "B1"),
     "by importance": ("evaluate", *TASK, "--prune-heads", "60", "--prune-ffns", "30", "--ranking-questions", "8"),
     "by prefix matching": ("evaluate", *TASK, "--prune-heads", "60", "--ranking", "prefix"),
@@ -50,24 +50,12 @@ TIMED = ("rates", "tuning", "cost", "speed")  # kinds of records that are of thi
 
 
 @pytest.fixture(scope="module")
-def about(tiny_opt, tmp_path_factory):
-    """Questions, a text, and what a command has stored of a model in one piece."""
+def about(tmp_path_factory):
+    """Questions and a text."""
     folder = tmp_path_factory.mktemp("about")
     (folder / "text.txt").write_text(TEXT)
     questions = write_questions(folder / "questions.jsonl", 24)
     return {"questions": questions, "text": folder / "text.txt"}
-
-
-@pytest.fixture(scope="module")
-def folder_of(tiny_opt, tmp_path_factory):
-    folders = {}
-
-    def made(family):
-        if family not in folders:
-            folders[family] = family_folder(family, tiny_opt, tmp_path_factory.mktemp(family))
-        return folders[family]
-
-    return made
 
 
 @pytest.fixture
@@ -110,7 +98,7 @@ def brought(monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "load", load)
     rooms = {"gpu0": 10**12, "cpu": 10**12, "disk": 10**12}
     monkeypatch.setattr("engine.placement.placement.free_memory", lambda folder: rooms)
-    monkeypatch.setattr("engine.export.verifying.load", load)
+    monkeypatch.setattr("engine.export.exporting.load", load)
 
 
 def assert_same(found, expected, off=0.0):

@@ -10,38 +10,35 @@ from tests.cli.conftest import refused
 from tests.conftest import HANG_S
 from tests.engine.fixtures import write_questions
 
-MODEL = ("--precision", "fp32")
 
-
-def test_what_is_printed_is_what_lies_beside_the_weights(cli, tiny_opt, tmp_path):
+def test_what_is_printed_is_what_lies_beside_the_weights(cli, told, tiny, tmp_path):
     task = write_questions(tmp_path / "own.jsonl", 12)
-    words = ("export", "--model", tiny_opt, *MODEL, "--prune-heads", "50", "--ranking", "random", "--task", task,
-             "--form", "small", "--out", tmp_path / "out")  # fmt: skip
-    code, out, _ = cli(*words, "--json")
-    told = json.loads(out)
-    assert code == 0 and told["heads_pruned"] == 4 and told["parameters"] < told["parameters_before"]
+    levels = ("--prune-heads", "50", "--ranking", "random", "--task", task)
+    words = ("export", *tiny, *levels, "--form", "small", "--out", tmp_path / "out")
+    printed = told(*words)
+    assert printed["heads_pruned"] == 4 and printed["parameters"] < printed["parameters_before"]
     kept = json.loads((tmp_path / "out" / "headroom.json").read_text())
-    assert kept.items() <= told.items() and kept["command"].startswith("headroom export --model")
+    assert kept.items() <= printed.items() and kept["command"].startswith("headroom export --model")
     assert kept["accuracy"]["n"] == 12 and kept["largest_logit_difference"] < 1e-4
     refused(cli(*words), 2, str(tmp_path / "out"), "is there already")
-    code, out, _ = cli("evaluate", "--model", tmp_path / "out", *MODEL, "--task", task, "--json")
-    assert json.loads(out)["acc"] == kept["accuracy"]["pruned"]["acc"]
+    found = told("evaluate", "--model", tmp_path / "out", "--precision", "fp32", "--task", task)
+    assert found["acc"] == kept["accuracy"]["pruned"]["acc"]
 
 
-def test_what_cannot_be_exported_is_refused_in_one_line(cli, tiny_opt, tmp_path):
-    words = ("export", "--model", tiny_opt, *MODEL, "--out", tmp_path / "out")
+def test_what_cannot_be_exported_is_refused_in_one_line(cli, tiny, tmp_path):
+    words = ("export", *tiny, "--out", tmp_path / "out")
     refused(cli(*words, "--mask", "F1", "--form", "even"), 2, "F1 is pruned and layer 1 keeps 4 heads", "--form small")
     refused(cli(*words, "--prune-heads", "20"), 2, "--task")
     refused(cli(*words[:-1], tmp_path / "no" / "out"), 2, "does not exist")
     assert not list(tmp_path.glob("out*"))
 
 
-def test_a_run_that_is_told_to_stop_leaves_nothing(tiny_opt, tmp_path, warm):
+def test_a_run_that_is_told_to_stop_leaves_nothing(tiny, tmp_path, warm):
     slow = "import time\n"
     slow += "def stay(*a): print('there', flush=True); time.sleep(600); yield\n"
     slow += "import engine.export.exporting as e; e.write_weights = stay\n"
     slow += "import sys; from engine.__main__ import main; sys.exit(main(sys.argv[1:]))\n"
-    words = ["export", "--model", str(tiny_opt), *MODEL, "--mask", "L0H1", "--out", str(tmp_path / "out")]
+    words = ("export", *tiny, "--mask", "L0H1", "--out", tmp_path / "out")
     environment = {**os.environ, "HEADROOM_CACHE": str(tmp_path / "results")}
     run = warm.start(["-c", slow, *words], env=environment)
     while run.stdout.readline().strip() != "there":
@@ -52,15 +49,12 @@ def test_a_run_that_is_told_to_stop_leaves_nothing(tiny_opt, tmp_path, warm):
     assert run.returncode == 130 and "Traceback" not in said and not list(tmp_path.glob("out*"))
 
 
-def test_the_table_of_what_is_saved(cli, tiny_opt, tmp_path):
-    words = ("speed", "--model", tiny_opt, *MODEL, "--mask", "L*H0-1", "--out", tmp_path / "saved.csv")
-    code, out, _ = cli(*words, "--json")
-    told = json.loads(out)
-    assert code == 0 and not told["cached"]
-    rows = {row["quantity"]: row for row in told["rows"]}
+def test_the_table_of_what_is_saved(cli, told, tiny, tmp_path):
+    words = ("speed", *tiny, "--mask", "L*H0-1", "--out", tmp_path / "saved.csv")
+    printed = told(*words)
+    rows = {row["quantity"]: row for row in printed["rows"]}
     assert (rows["Keys and values"]["full"], rows["Keys and values"]["pruned"]) == (512, 256)
     frame = pd.read_csv(tmp_path / "saved.csv")
     assert frame["quantity"].tolist() == list(rows) and frame["unit"].tolist()[0] == "tokens/s"
-    assert json.loads(cli(*words, "--json")[1])["cached"]
-    assert not json.loads(cli(*words, "--again", "--json")[1])["cached"]
+    assert not printed["cached"] and told(*words)["cached"] and not told(*words, "--again")["cached"]
     assert "Prompt" in cli(*words)[1]

@@ -24,6 +24,7 @@ from engine.checkpoints import hub
 from engine.checkpoints.identity import identify_folder
 from engine.checkpoints.tensor_index import contents
 from engine.errors import HeadroomError
+from engine.files import running_process
 from engine.models.loading import LoadSpec
 from engine.placement.needs import memory_estimate
 from engine.placement.placement import offered_config
@@ -32,7 +33,6 @@ from engine.plans.claims import Claims
 from engine.plans.measuring import in_line
 from engine.plans.status import standing
 from engine.plans.worker import Outcome, work
-from engine.process_marks import running_process
 from engine.questions.requests import TaskSpec
 from engine.records import Record, decode, encode
 from engine.studies.surveys import StudySettings
@@ -41,9 +41,9 @@ from engine.texts import passages
 from engine.training.folders import opened
 from engine.training.locking import trainer
 from engine.training.running import best
-from engine.training.series import series_of
 from engine.training.trajectory import decode as decode_trajectory
 from engine.training.trajectory import encode as encode_trajectory
+from engine.training.trajectory import series_of
 from pages.ui.page import saved_views as views
 from pages.ui.page.saved_views import SavedView
 from pages.ui.training import live_charts, runs

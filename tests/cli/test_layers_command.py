@@ -1,7 +1,5 @@
 """`layers` tells what dropping each layer costs, and `--prune-layers` drops those that it puts first."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -12,20 +10,13 @@ from tests.engine.fixtures import write_questions
 
 
 @pytest.fixture
-def told(cli, tmp_path, folder_of):
-    task = write_questions(tmp_path / "own.jsonl", 20)
-
-    def run(command, *more):
-        options = ("--model", folder_of("llama"), "--precision", "fp32", "--task", task, *more)
-        code, out, _ = cli(command, *options, "--json")
-        assert code == 0
-        return json.loads(out)
-
-    return run
+def of_llama(told, tmp_path, folder_of):
+    options = ("--precision", "fp32", "--task", write_questions(tmp_path / "own.jsonl", 20))
+    return lambda command, *more: told(command, "--model", folder_of("llama"), *options, *more)
 
 
-def test_what_each_layer_costs_and_how_much_the_ways_agree(told):
-    found = told("layers", "--limit", 20, "--greedy", 2)
+def test_what_each_layer_costs_and_how_much_the_ways_agree(of_llama):
+    found = of_llama("layers", "--limit", 20, "--greedy", 2)
     columns = {name: [row[name] for row in found["layers"]] for name in found["layers"][0]}
     assert columns["layer"] == [0, 1, 2] and found["passes"] == {"influence": 1, "oracle": 4, "greedy": 5}
     for name, column in (("accuracy lost", "accuracy_lost"), ("nats lost", "gold_nats_lost")):
@@ -37,19 +28,19 @@ def test_what_each_layer_costs_and_how_much_the_ways_agree(told):
     first = found["orders"]["greedy"][0]  # nothing is gone yet: the first step is the oracle's
     assert first == found["orders"]["oracle"][0]
     assert columns["greedy_accuracy"][first] == pytest.approx(found["acc"] - columns["accuracy_lost"][first])
-    assert told("layers", "--limit", 20, "--greedy", 2)["cached"]
+    assert of_llama("layers", "--limit", 20, "--greedy", 2)["cached"]
 
 
 @pytest.mark.parametrize("by", LAYERS_BY)
-def test_evaluate_drops_the_layers_that_go_first(by, told):
-    ranked = told("layers", "--sample", "stratified", "--greedy", 2)
+def test_evaluate_drops_the_layers_that_go_first(by, of_llama):
+    ranked = of_llama("layers", "--sample", "stratified", "--greedy", 2)
     pruned = ("--prune-layers", 70, "--layers-by", by, "--seed", 3)
-    found = told("evaluate", *pruned)
+    found = of_llama("evaluate", *pruned)
     if by != "random":
         assert found["layers_dropped"] == sorted(ranked["orders"][by][:2])
     assert len(found["layers_dropped"]) == found["ffns_pruned"] == 2 and found["heads_pruned"] == 8
     assert found["mask"] == " ".join(found["mask"].split()) and found["mask"].startswith("B")
-    both = told("evaluate", *pruned, "--mask", "L*H0", "--prune-ffns", 34, "--ranking", "random")
+    both = of_llama("evaluate", *pruned, "--mask", "L*H0", "--prune-ffns", 34, "--ranking", "random")
     assert both["layers_dropped"] == found["layers_dropped"] and both["heads_pruned"] == 9
 
 

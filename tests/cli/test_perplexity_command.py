@@ -5,12 +5,13 @@ import math
 
 import pytest
 
+from cache import open_store
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final
 from engine.texts.perplexity import change, perplexity
-from tests.cli.conftest import refused
+from tests.cli.conftest import refused, write_lambada
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in
 
@@ -24,12 +25,9 @@ def text(tmp_path):
     return file
 
 
-def test_full_and_pruned_are_printed_with_the_change(cli, tiny_opt, text, monkeypatch):
-    options = ("perplexity", "--model", tiny_opt, "--precision", "fp32", "--text", text, "--mask", "L1H2 F0")
-    code, printed, _ = cli(*options, "--json")
-    told = json.loads(printed)
-    from cache import open_store
-
+def test_full_and_pruned_are_printed_with_the_change(cli, told, tiny, tiny_opt, text, monkeypatch):
+    options = ("perplexity", *tiny, "--text", text, "--mask", "L1H2 F0")
+    printed = told(*options)
     session = Session(open_store())
     target = target_in(session, tiny_opt)
     masks = {"full": Mask.full(target.shape), "pruned": parse_mask("L1H2 F0", target.shape)}
@@ -37,53 +35,42 @@ def test_full_and_pruned_are_printed_with_the_change(cli, tiny_opt, text, monkey
     found = {name: final(perplexity(target, LONG, mask).run(session)) for name, mask in masks.items()}
     for name, each in found.items():
         expected = {"perplexity": each.a_token, "word_perplexity": each.a_word, "byte_perplexity": each.a_byte}
-        assert told[name] == pytest.approx(expected | {"nats": each.nats})
+        assert printed[name] == pytest.approx(expected | {"nats": each.nats})
     changed = change(found["full"], found["pruned"])
-    assert told["change"] == {"nats": changed.nats, "ci95": [changed.low, changed.high]}
-    assert code == 0 and told["n_scored"] == len(found["full"]) and not told["cached"]
-    code, printed, _ = cli(*options)
-    assert code == 0 and f"full: perplexity {found['full'].a_token:.2f} a token" in printed
-    assert "change: " in printed and "in windows of 256" in printed
+    assert printed["change"] == {"nats": changed.nats, "ci95": [changed.low, changed.high]}
+    assert printed["n_scored"] == len(found["full"]) and not printed["cached"]
+    code, out, _ = cli(*options)
+    assert code == 0 and f"full: perplexity {found['full'].a_token:.2f} a token" in out
+    assert "change: " in out and "in windows of 256" in out
 
 
-def test_levels_go_by_a_task_s_ranking(cli, tiny_opt, text):
-    of_model = ("--model", tiny_opt, "--precision", "fp32", "--json")
+def test_levels_go_by_a_task_s_ranking(told, tiny, text):
     levels = ("--prune-heads", 50, "--ranking-questions", 16, "--task", "demo_copy", "--mask", "F0")
-    _, printed, _ = cli("perplexity", *of_model, *levels, "--text", text)
-    _, evaluated, _ = cli("evaluate", *of_model, *levels, "--limit", 16)
-    by_level, same = json.loads(printed), json.loads(evaluated)
+    by_level = told("perplexity", *tiny, *levels, "--text", text)
+    same = told("evaluate", *tiny, *levels, "--limit", 16)
     assert by_level["mask"] == same["mask"] and by_level["heads_pruned"] == 4 and by_level["ffns_pruned"] == 1
-    refused(cli("perplexity", *of_model, "--prune-heads", 50, "--text", text), 2, "--task", "order")
 
 
-def test_rows_are_joined_as_the_recipe_does(cli, tiny_opt, tmp_path):
-    of_model, rows = ("--model", tiny_opt, "--precision", "fp32", "--json"), [TEXT[:300], "", TEXT[300:]]
+def test_rows_are_joined_as_the_recipe_does(told, tiny, tmp_path):
+    rows = [TEXT[:300], "", TEXT[300:]]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
     (tmp_path / "joined.txt").write_text("\n\n".join(rows))
-    found = [
-        json.loads(cli("perplexity", *of_model, "--text", tmp_path / name)[1]) for name in ("rows.jsonl", "joined.txt")
-    ]
+    found = [told("perplexity", *tiny, "--text", tmp_path / name) for name in ("rows.jsonl", "joined.txt")]
     assert found[0]["full"] == found[1]["full"] and found[1]["cached"] and "pruned" not in found[0]
 
 
 @pytest.mark.parametrize("bos", ["--bos", "--no-bos"])
-def test_lambada_has_its_perplexity(bos, cli, tiny_opt, tmp_path):
-    folder, words = tmp_path / "data" / "lambada_openai", TEXT.split()
-    folder.mkdir(parents=True)
-    for split in ("train", "validation"):
-        rows = [json.dumps({"text": " ".join(words[at : at + 12])}) for at in range(16)]
-        (folder / f"{split}.jsonl").write_text("\n".join(rows))
-    of_model = ("--model", tiny_opt, "--precision", "fp32", "--json", bos, "--task-data", tmp_path / "data")
-    _, printed, _ = cli("evaluate", *of_model, "--task", "lambada_openai", "--items", tmp_path / "items.jsonl")
+def test_lambada_has_its_perplexity(bos, told, tiny, tmp_path):
+    words = ("evaluate", *tiny, bos, "--task-data", write_lambada(tmp_path / "data", 16))
+    found = told(*words, "--task", "lambada_openai", "--items", tmp_path / "items.jsonl")
     items = [json.loads(line)["loglikelihoods"][0] for line in (tmp_path / "items.jsonl").read_text().splitlines()]
-    found = json.loads(printed)
     assert found["perplexity"] == pytest.approx(math.exp(-sum(items) / 16)) and found["acc_norm"] is None
-    _, printed, _ = cli("evaluate", *of_model, "--task", "demo_copy", "--limit", 4)
-    assert json.loads(printed)["perplexity"] is None
+    assert told(*words, "--task", "demo_copy", "--limit", 4)["perplexity"] is None
 
 
-def test_bad_input_gets_one_line(cli, tiny_opt, text, tmp_path):
-    of_model = ("perplexity", "--model", tiny_opt, "--precision", "fp32")
+def test_bad_input_gets_one_line(cli, tiny, text, tmp_path):
+    of_model = ("perplexity", *tiny)
+    refused(cli(*of_model, "--prune-heads", 50, "--text", text), 2, "--task", "order")
     refused(cli(*of_model), 2, "exactly one of --text")
     refused(cli(*of_model, "--text", text, "--passage", "The ferry"), 2, "exactly one of --text")
     refused(cli(*of_model, "--passage", "Nothing"), 2, "'Nothing'", "The ferry")

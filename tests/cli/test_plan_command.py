@@ -13,7 +13,7 @@ from engine.kernels.kernel_choice import processor
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.timing import observed_timings as rates
-from engine.timing.scaled_timings import operations_a_token
+from engine.timing.observed_timings import operations_a_token
 from engine.timing.workload import all_characters
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S, REPOSITORY
@@ -40,7 +40,8 @@ def test_opt_66b_in_8_bits_on_two_gpus(cli):
     assert found["timed"] is found["study_s"] is None and found["question_s"] == found["study"] == {}
     code, out, lines = cli(*OPT_66B)
     assert (code, lines) == (0, []) and "2xA100-80GB: it fits; room for 1 worker" in out
-    assert out.splitlines()[-1].startswith("not timed yet: evaluate a model in int8 on such a device first")
+    assert "GPU 0, layers 0 to" in out and "pruned copy" in out and "set HEADROOM_PLACE=gpu0:" in out
+    assert out.splitlines()[-1].startswith("no timings for this device yet: evaluate any model in int8 on it")
 
 
 def test_there_is_room_for_as_many_workers_as_gpus_hold(cli):
@@ -65,7 +66,7 @@ def test_int8_lies_on_gpus_or_nowhere(cli):
     """bitsandbytes multiplies where it lies, so that layers cannot be moved."""
     found = told(cli, *OPT_66B[:-1], "A100-80GB", "--memory", 1000)
     assert (found["fits"], found["runs"], found["needed"], found["place"]) == (False, False, 2, "")
-    assert "in bf16 layers may lie elsewhere" in cli(*OPT_66B[:-1], "A100-80GB")[1]
+    assert "in bf16, layers can also be placed in main memory" in cli(*OPT_66B[:-1], "A100-80GB")[1]
 
 
 def test_a_study_takes_as_long_as_passes_were_timed(cli, tmp_path, tiny_opt):

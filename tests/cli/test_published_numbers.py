@@ -14,8 +14,8 @@ from engine.models.loading import LoadSpec, load
 from engine.questions.requests import Question, TaskSpec, _harness_task
 from engine.questions.rows import read
 from engine.questions.tasks import local_files, task_info
-from tests.cli.conftest import refused
-from tests.conftest import REPOSITORY, TEXT
+from tests.cli.conftest import refused, write_lambada
+from tests.conftest import REPOSITORY
 
 SHARED = REPOSITORY.parent / "shared" / "published" / "expected_values.json"
 N = {"demo_copy": 200, "lambada_openai": 24}
@@ -23,14 +23,7 @@ N = {"demo_copy": 200, "lambada_openai": 24}
 
 @pytest.fixture(scope="module")
 def task_data(tmp_path_factory):
-    """A folder with rows of LAMBADA's form: the beginnings of a text, each to the end of a word."""
-    folder = tmp_path_factory.mktemp("task_data")
-    words = TEXT.split()
-    rows = [json.dumps({"text": " ".join(words[at : at + 12])}) for at in range(N["lambada_openai"])]
-    (folder / "lambada_openai").mkdir()
-    for split in ("train", "validation"):
-        (folder / "lambada_openai" / f"{split}.jsonl").write_text("\n".join(rows))
-    return folder
+    return write_lambada(tmp_path_factory.mktemp("task_data"), N["lambada_openai"])
 
 
 def harness_rows(folder, task_data):
@@ -141,14 +134,14 @@ def test_the_table_of_the_app_is_what_was_published():
     assert len(keys) == len(rows) == 1348
     arc = published_value(LoadSpec("facebook/opt-125m"), TaskSpec("arc_easy"), bos=True)
     assert arc is not None and not arc.bos and arc.value == 0.43519 and arc.n == pytest.approx(2376, rel=0.002)
-    assert published_value(LoadSpec("facebook/opt-125m", revision="main"), TaskSpec("arc_easy"), True) == arc
+    assert published_value(LoadSpec("facebook/opt-125m@main"), TaskSpec("arc_easy"), True) == arc
     for other in (LoadSpec("opt-125m"), LoadSpec("/models/facebook/opt-125m"), LoadSpec("facebook/opt-125m", "fp32"),
-                  LoadSpec("facebook/opt-125m", revision="refs/pr/1")):  # fmt: skip
+                  LoadSpec("facebook/opt-125m@refs/pr/1")):  # fmt: skip
         same = other.model == "facebook/opt-125m"
         assert (published_value(other, TaskSpec("arc_easy"), True) is not None) == same
     assert published_value(LoadSpec("facebook/opt-125m"), TaskSpec("arc_easy", split="train"), True) is None
     five = TaskSpec("arc_easy", 5)
-    pythia = LoadSpec("EleutherAI/pythia-70m", revision="step143000")
+    pythia = LoadSpec("EleutherAI/pythia-70m@step143000")
     assert published_value(pythia, five, False) is not None
     assert published_value(pythia, replace(five, same_examples=True), False) is None
     assert TABLE.read_text().startswith("#") and len(published_for(LoadSpec("facebook/opt-66b"))) == 11
@@ -180,7 +173,7 @@ def test_a_table_that_cannot_be_read_is_told_by_its_row(cell, value, words, tmp_
 
 
 def test_bad_requests_get_one_line(cli, tiny_opt, table, tmp_path):
-    refused(cli("check", "--model", tiny_opt), 2, "no number of", "facebook/opt-125m", "--as")
+    refused(cli("check", "--model", tiny_opt), 2, "no number of", "facebook/opt-125m", "--hub-id")
     refused(cli("check", "--model", "facebook/opt-125m", "--tasks", "piqa,boolq"), 2, "'boolq'", "arc_easy")
     refused(cli("check", "--model", "facebook/opt-125m", "--shots", "5"), 2, "at 5 shots")
     refused(cli("check", "--model", "facebook/opt-125m", "--bos", "--tasks", "piqa"), 2, "--bos")

@@ -1,7 +1,5 @@
 """Every ranking works by its name: in `evaluate` where it takes one task, in `sweep` where it takes several."""
 
-import json
-
 import pytest
 
 from engine.importance.rankings_of import OF_MANY_TASKS, OF_ONE_TASK
@@ -16,24 +14,17 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def evaluated(cli, tiny_opt, files):
-    def run(ranking):
-        options = ("--model", tiny_opt, "--precision", "fp32", "--task", files[0], "--json", "--ranking", ranking)
-        code, out, _ = cli("evaluate", *options, "--prune-heads", 50, "--prune-ffns", 50, "--seed", 3)
-        assert code == 0
-        return json.loads(out)
-
-    return run
+def evaluated(told, tiny, files):
+    levels = ("--task", files[0], "--prune-heads", 50, "--prune-ffns", 50, "--seed", 3)
+    return lambda ranking: told("evaluate", *tiny, *levels, "--ranking", ranking)
 
 
 @pytest.fixture
-def swept(cli, tiny_opt, files, tmp_path):
+def swept(told, tiny, files, tmp_path):
     def run(ranking):
-        options = ("--model", tiny_opt, "--precision", "fp32", "--tasks", ",".join(map(str, files)), "--shots", 0)
+        options = ("--tasks", ",".join(map(str, files)), "--shots", 0, "--seed", 3, "--out", tmp_path / "rows.csv")
         levels = ("--heads", "50", "--ffns", "50", "--by", ranking, "--of", files[1] if ranking == "task" else "")
-        code, out, _ = cli("sweep", *options, *levels, "--seed", 3, "--out", tmp_path / "rows.csv", "--json")
-        assert code == 0
-        return json.loads(out)
+        return told("sweep", *tiny, *options, *levels)
 
     return run
 

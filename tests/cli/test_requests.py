@@ -5,7 +5,7 @@ import ast
 import contextlib
 import io
 import json
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
 import pandas as pd
@@ -106,11 +106,11 @@ def test_a_program_leaves_out_how_results_leave_the_command_line():
 
 
 def test_an_installed_program_imports_from_the_package(monkeypatch):
-    monkeypatch.setattr("engine.requests.words.__name__", "headroom.engine.requests.words")
+    monkeypatch.setattr("engine.requests.fields.__name__", "headroom.engine.requests.fields")
     assert program([ScoreInduction()]).startswith("from headroom.engine.requests import ScoreInduction\n")
 
 
-def test_a_request_gives_what_its_command_prints(cli, tiny_opt, tmp_path):
+def test_a_request_gives_what_its_command_prints(cli, told, tiny_opt):
     request = Evaluate(model=str(tiny_opt), precision="fp32", task="demo_copy", limit=16, prune_heads="50")
     code, out, _ = cli(*argv(request))
     assert code == 0
@@ -119,9 +119,9 @@ def test_a_request_gives_what_its_command_prints(cli, tiny_opt, tmp_path):
         exec(compile(program([request]), "program", "exec"), {})
     assert printed.getvalue().split(", from the store")[0] == out.rpartition(", ")[0]
     result = request.run()
-    told = json.loads(cli(*argv(replace(request, json=True)))[1])
+    as_json = told(*argv(request))
     same = {name: value for name, value in result.fields.items() if name not in ("seconds", "items_per_second")}
-    assert {name: told[name] for name in same} == json.loads(to_json(same))
+    assert {name: as_json[name] for name in same} == json.loads(to_json(same))
     assert len(result.value) == 16 and result.fields["cached"] and str(result) == result.text
 
 
@@ -141,13 +141,12 @@ def test_what_cannot_be_is_refused_without_a_store_too():
         ScoreInduction(bos=True).run(Session(None))  # pyright: ignore[reportArgumentType]
 
 
-def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, tmp_path):
+def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, told, tmp_path):
     record = demo.runs_folder() / "smeared.safetensors"
     found = decode(record.read_bytes())
-    code, out, _ = cli("trajectory", record, "--out", tmp_path / "run.csv", "--json")
-    told = json.loads(out)
-    assert code == 0 and told["cached"] and told["steps"] == found.steps.tolist()
-    assert told["loss"] == pytest.approx(found.loss.tolist())
+    read = told("trajectory", record, "--out", tmp_path / "run.csv")
+    assert read["cached"] and read["steps"] == found.steps.tolist()
+    assert read["loss"] == pytest.approx(found.loss.tolist())
     table = pd.read_csv(tmp_path / "run.csv")
     assert table.query("quantity == 'loss'")["value"].to_numpy() == pytest.approx(found.loss)
     refused(cli("trajectory", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
@@ -177,9 +176,3 @@ def test_an_earlier_name_of_an_option_is_taken_and_not_told(capsys):
     assert "--texts is 12; choose 1 to 9" in capsys.readouterr().err
     assert "--texts" not in whole.format_help() and "--called" not in whole.format_help()
     assert argv(_Made(n_texts=3, name="y")) == ["made", "--n-texts", "3", "--known-as", "y"]
-
-
-def test_errors_stay_one_line(cli):
-    refused(cli("evaluate", "--task", "demo_copy", "--shots", "99"), 2, "--shots is 99; choose 0 to")
-    refused(cli("sweep", "--preset", "whole"), 2, "'whole' is unknown; choose one of paper")
-    refused(cli("train", "--out", "x", "--period", "a-b"), 2, "--period is 'a-b'; write two whole numbers like 8-64")

@@ -4,8 +4,10 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +17,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.training import model, running, snapshots
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.locking import LOCK, sole_trainer, trainer
-from engine.training.recipe import Recipe
-from engine.training.recipes import RECIPES
+from engine.training.recipe import RECIPES, Recipe
 from engine.training.running import begin, train
 from engine.training.text import text_for
 from tests.cli.conftest import refused
@@ -178,17 +179,15 @@ def test_a_beginning_that_was_killed_begins_anew(text, tmp_path):
     assert begin(tmp_path / "run", TINY, text).held_out().shape[1] == 512
 
 
-def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, text):
+def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, told, text):
     for step in train(run):
         if step.done == 640:
-            import shutil
-
             shutil.rmtree(run.snapshot(5))
     assert set(run.steps()) == set(TINY.snapshot_steps()) - {5}
     options = ("--batch", 4, "--tokens", 1280, "--snapshots", 4, "--text", text, "--out", run.folder)
     code, out, _ = cli("train", *SHAPE, *options)
     assert code == 0 and "deleted since: step5" in out and "7 snapshots" in out
-    assert json.loads(cli("train", *SHAPE, *options, "--json")[1])["missing"] == [5]
+    assert told("train", *SHAPE, *options)["missing"] == [5]
 
 
 @pytest.mark.parametrize("recipe, says", [
@@ -258,11 +257,9 @@ def test_the_held_out_text_of_a_shipped_run_is_asked_for(cli):
 
 
 def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path):
-    from dataclasses import replace
-
-    wild = begin(tmp_path / "wild", replace(TINY, rate=0.999, warm_up=0, tokens=64 * 30), text)
     import torch
 
+    wild = begin(tmp_path / "wild", replace(TINY, rate=0.999, warm_up=0, tokens=64 * 30), text)
     steps = train(wild)
     next(steps)
     frame = steps.gi_yieldfrom.gi_frame.f_locals
@@ -332,7 +329,7 @@ def test_bad_input_gets_one_line(cli, text, tmp_path):
     refused(trained("--text", text, "--vocabulary", 60_000), 1, "too short for a vocabulary of 60000")
     refused(trained("--vocabulary", 100), 2, "--vocabulary is 100", "259")
     refused(trained("--width", 15), 2, "a width of 15 for 2 heads")
-    refused(trained("--period", "8:64"), 2, "'8:64'", "8-64")
+    refused(trained("--period", "8:64"), 2, "--period is '8:64'; write two whole numbers like 8-64")
     refused(trained("--repeats", "0.5", "--period", "9-60"), 2, "periods 9 to 60")
     refused(trained("--tokens", 10), 2, "10 tokens", "one step")
     refused(trained("--recipe", "nose"), 2, "'nose'", "smeared")
@@ -362,8 +359,6 @@ def test_every_named_recipe_is_whole():
 def test_a_run_on_repeats_alone_reads_no_text_but_is_measured_on_it(text, tmp_path):
     with pytest.raises(UsageError, match="share of repeats"):
         Recipe(repeats=2)
-    from dataclasses import replace
-
     made = begin(tmp_path / "run", replace(TINY, repeats=1.0, period=(2, 8), alphabet=9), text)
     assert np.load(made.folder / "text.npy").shape == (1,)
     lines = [step.value for step in train(made)]

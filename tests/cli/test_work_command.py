@@ -14,7 +14,7 @@ from cache.shared import travels
 from engine.__main__ import main
 from engine.accuracy import evaluation
 from engine.models.loading import LoadSpec
-from engine.plans import measuring, sharing
+from engine.plans import measuring, worker
 from engine.plans.cells import read_plan, written
 from engine.plans.claims import Claims
 from engine.plans.planning import planned
@@ -92,6 +92,18 @@ def values(folder):
     return found
 
 
+def before_cells(monkeypatch, **happens):
+    """Has this happen before a worker measures its nth cell: `at_5=...`."""
+    taken, real = [], measuring.sweep
+
+    def sweep_later(*arguments):
+        taken.append(arguments)
+        happens.get(f"at_{len(taken)}", lambda: None)()
+        return real(*arguments)
+
+    monkeypatch.setattr(measuring, "sweep", sweep_later)
+
+
 def test_the_plan_has_every_mask_once_and_what_it_needs(plan, place):
     found = read_plan(plan)
     scores = [cell for cell in found.cells if cell.scores]
@@ -116,35 +128,28 @@ def test_the_plan_has_every_mask_once_and_what_it_needs(plan, place):
 
 
 def test_results_are_those_of_a_sweep_without_a_plan_though_a_worker_was_stopped(
-    cli, plan, place, sweeps, local, monkeypatch
+    cli, told, plan, place, sweeps, local, monkeypatch
 ):
-    taken, real = [], measuring.sweep
+    def stop():
+        raise KeyboardInterrupt
 
-    def stopped(*arguments):
-        taken.append(arguments)
-        if len(taken) == 5:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(measuring, "sweep", stopped)
+    before_cells(monkeypatch, at_5=stop)
     where = ("--cache", place / "worked")
     code, out, lines = cli("work", plan, *where)
     assert code == 130 and out == "" and "resumes from there" in lines[-1]
-    found = json.loads(cli("work", plan, "--status", "--json")[1])
+    found = told("work", plan, "--status")
     assert found["done"] == 4 + 4 and found["workers"][0]["state"] == "ended", "four scores, four accuracies"
-    monkeypatch.setattr(measuring, "sweep", real)
-    code, out, _ = cli("work", plan, *where, "--json")
-    told = json.loads(out)
-    assert code == 0 and told["done"] == told["cells"] and not told["failed"]
-    assert told["measured"] + told["cached"] == told["cells"] - found["done"] and told["measured"] > told["cached"]
+    last = told("work", plan, *where)
+    assert last["done"] == last["cells"] and not last["failed"]
+    assert last["measured"] + last["cached"] == last["cells"] - found["done"] and last["measured"] > last["cached"]
     code, out, _ = cli("work", plan, "--status")
-    assert code == 0 and f"{told['cells']} of {told['cells']} cells are done" in out and "0 were measured twice" in out
+    assert code == 0 and f"{last['cells']} of {last['cells']} cells are done" in out and "0 were measured twice" in out
     assert values(place / "worked") == values(local[0])
-    code, out, _ = cli("cache", "equal", place / "worked", place / "local", "--json")
-    assert code == 0 and json.loads(out)["equal"] == len([key for key in values(place / "worked") if travels(key)])
+    n_equal = told("cache", "equal", place / "worked", place / "local")["equal"]
+    assert n_equal == len([key for key in values(place / "worked") if travels(key)])
     for each, table in zip(sweeps, local[1], strict=True):
-        code, out, _ = cli(*each, "--out", place / "worked.csv", *where, "--json")
-        assert code == 0 and json.loads(out)["cached"] and (place / "worked.csv").read_bytes() == table
+        assert told(*each, "--out", place / "worked.csv", *where)["cached"]
+        assert (place / "worked.csv").read_bytes() == table
 
 
 WORKERS = """
@@ -222,17 +227,8 @@ def test_a_worker_that_cannot_share_says_so_when_that_changes_and_goes_on(cli, p
     monkeypatch.setenv("HEADROOM_SHARED", str(tmp_path / "shared"))
     monkeypatch.setattr(behind, "RETRY_S", 0)
     monkeypatch.setattr(behind, "CHECK_S", -1)
-    real, n_cells = measuring.sweep, []
-
-    def moved(*arguments):
-        n_cells.append(arguments)
-        if len(n_cells) == 2:
-            os.rename(tmp_path / "shared", tmp_path / "away")
-        if len(n_cells) == 6:
-            os.rename(tmp_path / "away", tmp_path / "shared")
-        return real(*arguments)
-
-    monkeypatch.setattr(measuring, "sweep", moved)
+    there, away = tmp_path / "shared", tmp_path / "away"
+    before_cells(monkeypatch, at_2=lambda: os.rename(there, away), at_6=lambda: os.rename(away, there))
     code, out, lines = cli("work", plan, "--cache", tmp_path / "store", "--claims", tmp_path / "claims", "--json")
     told = json.loads(out)
     assert code == 0 and told["done"] == told["cells"] and not told["failed"]
@@ -244,21 +240,14 @@ def test_a_worker_that_cannot_share_says_so_when_that_changes_and_goes_on(cli, p
     assert cli("cache", "push", tmp_path / "shared", "--cache", tmp_path / "store", "--dry-run")[1].startswith("0 res")
 
 
-def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan, tmp_path, monkeypatch):
+def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, told, plan, tmp_path, monkeypatch):
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv("HEADROOM_SHARED", str(tmp_path / "shared"))
     monkeypatch.setattr(behind, "RETRY_S", 0.01)
     monkeypatch.setattr(behind, "CHECK_S", -1)
-    monkeypatch.setattr(sharing, "SHARES_S", 0.3)
-    real, n_cells, waits = measuring.sweep, [], []
-
-    def moved(*arguments):
-        n_cells.append(arguments)
-        if len(n_cells) == 3:
-            os.rename(tmp_path / "shared", tmp_path / "away")
-        return real(*arguments)
-
-    monkeypatch.setattr(measuring, "sweep", moved)
+    monkeypatch.setattr(worker, "SHARES_S", 0.3)
+    waits = []
+    before_cells(monkeypatch, at_3=lambda: os.rename(tmp_path / "shared", tmp_path / "away"))
     where = ("--cache", tmp_path / "store", "--claims", tmp_path / "claims")
     code, out, lines = cli("work", plan, *where)
     assert code == 1 and out == "" and any("results of this worker are only in its own store" in each for each in lines)
@@ -269,14 +258,12 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
             os.rename(tmp_path / "away", tmp_path / "shared")
         time.sleep(seconds)
 
-    monkeypatch.setattr(measuring, "sweep", real)
-    monkeypatch.setattr(sharing, "SHARES_S", HANG_S)
-    monkeypatch.setattr(sharing, "time", SimpleNamespace(monotonic=time.monotonic, sleep=back))
+    monkeypatch.setattr(worker, "SHARES_S", HANG_S)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(**vars(time) | {"sleep": back}))
     shutil.rmtree(tmp_path / "claims")
     (tmp_path / "store").rename(tmp_path / "gone")
-    code, out, _ = cli("work", plan, *where, "--json")
-    told = json.loads(out)
-    assert code == 0 and len(waits) >= 2 and told["done"] == told["cells"]
+    last = told("work", plan, *where)
+    assert len(waits) >= 2 and last["done"] == last["cells"]
     monkeypatch.delenv("HEADROOM_SHARED")
     assert cli("cache", "equal", tmp_path / "shared", tmp_path / "store")[0] == 0
 
@@ -305,12 +292,11 @@ def test_another_model_or_missing_rows_end_a_worker_and_leave_its_cell_to_others
     assert (stands.done, dict(stands.failed), stands.in_hand) == (0, {}, 0)
 
 
-def test_what_cannot_be_planned_is_said_and_the_rest_is_planned(cli, sweeps, tmp_path):
-    arguments = [each.replace("a.jsonl", "gone.jsonl") for each in sweeps[0]]
-    code, out, _ = cli(*arguments, "--plan", tmp_path / "plan.json", "--json")
-    told = json.loads(out)
-    assert code == 0 and len(told["not_planned"]) == 1 and told["cells"] == told["new"] == 2 + 8
-    assert json.loads(cli(*arguments, "--plan", tmp_path / "plan.json", "--json")[1])["new"] == 0
+def test_what_cannot_be_planned_is_said_and_the_rest_is_planned(told, sweeps, tmp_path):
+    words = [*(each.replace("a.jsonl", "gone.jsonl") for each in sweeps[0]), "--plan", tmp_path / "plan.json"]
+    first = told(*words)
+    assert len(first["not_planned"]) == 1 and first["cells"] == first["new"] == 2 + 8
+    assert told(*words)["new"] == 0
 
 
 @pytest.mark.parametrize("by", ["random", "weight", "prefix", "induction-protected", "taylor", "task", "others"])

@@ -22,9 +22,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from engine.__main__ import main
 from engine.errors import HeadroomError, NotHere
+from engine.files import lock_folder
 from engine.plans import crews
 from engine.plans.actors import Actor, Errand, digest_of
 from engine.plans.cells import read_plan, written
@@ -41,7 +42,6 @@ from engine.plans.clusters import (
 )
 from engine.plans.crews import Crew, _actor_class
 from engine.plans.status import standing
-from engine.process_marks import lock_folder
 from tests.cli.conftest import refused
 from tests.cli.test_work_command import values
 from tests.conftest import HANG_S, REPOSITORY

@@ -7,9 +7,7 @@ import pytest
 import torch
 import transformers
 
-from engine.accuracy import speed as of_speed
-from engine.accuracy.costs import N_ROUNDS, WAYS, cost
-from engine.accuracy.speed import speed
+from engine.accuracy.costs import N_ROUNDS, SIDES, WAYS, cost, speed
 from engine.architecture.transformers_internals import keys_and_values
 from engine.export.exporting import Export, export
 from engine.export.forms import small_model
@@ -163,7 +161,7 @@ def test_slices_with_a_cache_say_what_the_masked_model_says(family, text, model_
 @pytest.mark.parametrize(("family", "text"), [("opt", "L0H1 L2H* F1"), ("opt", "B0 L1H0-2"),
                                               ("llama", "L0H0 L1H2-3 L2H0 L2H2")])  # fmt: skip
 def test_a_small_folder_caches_as_many_bytes_as_speed_says(family, text, folder_of, session, tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.accuracy.speed.N_ROUNDS", 1)
+    monkeypatch.setattr("engine.accuracy.costs.N_ROUNDS", 1)
     target = target_in(session, folder_of(family))
     mask = parse_mask(text, target.shape)
     found = final(speed(target, mask).run(session))
@@ -193,8 +191,8 @@ def test_bytes_are_those_of_what_is_left_and_turns_are_stored(family, session, f
     assert found.weight_bytes["full"] == 4 * target.identity.n_params
     assert found.weight_bytes["pruned"] < found.weight_bytes["full"]
     for rates in (found.prompt, found.generated):
-        assert set(rates) == set(of_speed.WAYS)
-        assert all(len(each) == of_speed.N_ROUNDS and (each > 0).all() for each in rates.values())
+        assert set(rates) == set(SIDES)
+        assert all(len(each) == N_ROUNDS and (each > 0).all() for each in rates.values())
     again = wanted.stored(session)
     assert again is not None and again.rows() == found.rows()
     assert speed(target, Mask.full(target.shape)).stored(session) is None

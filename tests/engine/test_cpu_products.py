@@ -14,7 +14,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.importance.importance import importance
 from engine.kernels import cpu_kernels as linear
 from engine.kernels import kernel_choice as tuning
-from engine.kernels.kinds import FP32, INTEGER, OWN, Kernels
+from engine.kernels.cpu_kernels import FP32, INTEGER, OWN, Kernels
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced

@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM
 
 from engine.accuracy.evaluation import accuracy, evaluation
 from engine.errors import UsageError
-from engine.importance.criteria import CRITERIA, passes
 from engine.importance.importance import GRADIENTS, OF_ACTIVITY, PREFIX, WHAT, importance
+from engine.importance.rankings import CRITERIA, passes
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask, single_ablations
 from engine.progress import final

@@ -62,7 +62,7 @@ def test_yes_and_no_are_right_equally_often(written, name):
 
 def test_the_suite_is_varied():
     from engine.demo.making import words
-    from engine.demo.making.templates import TEMPLATES
+    from engine.demo.making.words import TEMPLATES
 
     assert set(TEMPLATES) == set(NAMES)
     assert sum(map(len, TEMPLATES.values())) >= 60

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, evaluation
 from engine.errors import UsageError
-from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, check
 from engine.importance.estimates import (
+    TRUSTED_ERROR,
+    Calibration,
+    Check,
     Estimate,
     Gradients,
+    check,
     estimate,
     estimated_correct,
     gradients,
@@ -20,7 +23,7 @@ from engine.importance.estimates import (
     pruned_by,
 )
 from engine.importance.importance import importance
-from engine.importance.rankings import mask_at
+from engine.importance.rankings_of import Orders
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import encode_questions
@@ -203,7 +206,7 @@ def test_many_masks_at_once(monkeypatch):
     found, shape = made_up(), ModelShape(12, 12, 12, 768, 64, 3072, 50272, 2048)
     rng = np.random.default_rng(1)
     heads, ffns = rng.permutation(144), rng.permutation(12)
-    masks = [mask_at(shape, heads, ffns, h, f) for h in range(0, 1001, 10) for f in (0, 83, 84, 500, 1000)]
+    masks = [Orders(shape, heads, ffns).mask(h, f) for h in range(0, 1001, 10) for f in (0, 83, 84, 500, 1000)]
     result = estimate(found, masks)
     assert result.estimated.shape == (505,) and len(np.unique(result.estimated)) > 10
     np.testing.assert_array_equal(estimate(found, pruned_by(masks).reshape(101, 5, 156)).estimated.ravel(),
@@ -399,7 +402,7 @@ def check_of(about, found, mask, metric="acc"):
 def test_checks_are_made_of_what_is_stored(tiny_opt, tmp_path, session):
     about = asked(session, tiny_opt, tmp_path, 40)
     found, shape = final(gradients(*about[1:]).run(about[0])), about[1].shape
-    masks = {level: mask_at(shape, np.arange(8), np.arange(2), level, 0) for level in (0, 250, 500, 750)}
+    masks = {level: Orders(shape, np.arange(8), np.arange(2)).mask(level, 0) for level in (0, 250, 500, 750)}
     full = check_of(about, found, masks[0])
     assert full.estimated == full.measured and (full.n_pruned, full.n) == (0, 40)
     assert [check_of(about, found, masks[level]) for level in (250, 500, 750)] == [None] * 3

@@ -18,7 +18,7 @@ from engine.export.card import copied
 from engine.export.exporting import Export, export, sizes
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
-from engine.questions.tokens import read
+from engine.questions.encoding import read
 from tests.conftest import HANG_S
 from tests.engine.fixtures import (
     DISTINCT,
@@ -306,6 +306,7 @@ def test_the_card_says_what_it_is(session, tiny_opt, tmp_path):
     card, told = (made.folder / "README.md").read_text(), json.loads((made.folder / "headroom.json").read_text())
     assert card.startswith("---\nlicense: other\nlicense_name: opt-175b\n")
     assert "headroom export --mask L0H1" in card and "`L0H1`" in card and "12 questions" in card
+    assert "Parentheses show 95% intervals" in card and "Layers and heads are counted from 0." in card
     assert (made.folder / "LICENSE").read_text() == "the licence"
     assert (made.folder / "BASE_MODEL_CARD.md").read_text().endswith("# Base\n")
     assert told["mask"] == "L0H1" and told["licence"] == "other" and told["accuracy"]["n"] == 12

@@ -9,19 +9,16 @@ import pytest
 
 from engine.accuracy.evaluation import evaluation
 from engine.architecture.family import shape_of
-from engine.architecture.model_config import ModelConfig
-from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, opt_config
+from engine.architecture.model_config import LAYERS_HEADS_WIDTH, ModelConfig, opt_config
 from engine.checkpoints.config_lookup import read_model_config
 from engine.errors import UsageError
-from engine.importance import gradients
-from engine.importance.gradients import gate_gradients
+from engine.importance import activity
+from engine.importance.activity import gate_gradients
 from engine.kernels.kernel_choice import processor
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
-from engine.placement.free_memory import CPU, LIBRARY_BYTES
-from engine.placement.hardware import GPUS, Device, Machine, known_gpu, machine_of
-from engine.placement.needs import load_needs
-from engine.placement.pass_memory import kept_bytes, study_needs
+from engine.placement.devices import CPU, GPUS, LIBRARY_BYTES, Device, Machine, known_gpu, machine_of
+from engine.placement.needs import kept_bytes, load_needs, study_needs
 from engine.placement.placement import place
 from engine.plans.forecast import forecast, study_parts, study_points
 from engine.plans.planning import planned
@@ -29,9 +26,9 @@ from engine.questions.encoding import batches, encode_questions, pack
 from engine.questions.requests import TaskSpec
 from engine.studies.study import paper_points, pool_of
 from engine.studies.surveys import StudySettings
+from engine.timing import observed_timings
 from engine.timing import observed_timings as rates
-from engine.timing import scaled_timings
-from engine.timing.scaled_timings import operations_a_token, scaled_timing
+from engine.timing.observed_timings import operations_a_token, scaled_timing
 from engine.timing.workload import all_characters
 from tests.engine.fixtures import (
     FAMILIES,
@@ -72,7 +69,8 @@ def test_published_shapes_are_those_that_transformers_counts(size):
     assert parts.n_params == model.num_parameters()
     assert {sum(p.numel() for p in layer.parameters()) for layer in decoder.layers} == {parts.layer.n_params}
     linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear) and m is not model.get_output_embeddings()]
-    assert parts.n_quantised == sum(module.weight.numel() for module in linear)
+    n_quantised = parts.n_layers * parts.layer.n_quantised + parts.embeddings.n_quantised + parts.end.n_quantised
+    assert n_quantised == sum(module.weight.numel() for module in linear)
     n_outputs = parts.n_layers * parts.layer.n_outputs + parts.embeddings.n_outputs + parts.end.n_outputs
     assert n_outputs == sum(module.out_features for module in linear)
     assert opt(size).shape == shape_of(t.OPTConfig(**config).to_dict())
@@ -144,7 +142,7 @@ def kept_for_gradients(of_model, rows, monkeypatch) -> int:
         kept.append(tensor)
         return tensor
 
-    watched = gradients._watched
+    watched = activity._gated
 
     @contextmanager
     def seen(loaded):
@@ -153,7 +151,7 @@ def kept_for_gradients(of_model, rows, monkeypatch) -> int:
             kept.extend(branches)
 
     with monkeypatch.context() as patch, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        patch.setattr(gradients, "_watched", seen)
+        patch.setattr(activity, "_gated", seen)
         gate_gradients(of_model, rows)
     storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}
     return sum(n for where, n in storages.items() if where not in weights)
@@ -242,7 +240,7 @@ def test_memory_on_this_computer_is_what_a_load_is_refused_by(tiny_opt, session)
     """Next to what gradients keep, and however questions are batched."""
     identity = target_in(session, tiny_opt, "int8").identity
     model = config_in(tiny_opt)
-    of_load = load_needs(model, "int8", identity.loading_bytes, CPU)
+    of_load = load_needs(identity.model_config, "int8", CPU)
     study = study_needs(model, "int8", CPU, 256)
     assert study.running == of_load.running and study.ends == of_load.ends
     assert study.total - model.shape.n_layers * study.layer["gradients"] == of_load.total
@@ -284,7 +282,7 @@ def timed(size, precision="bf16", pace=1e12, gradient=2.0, **more):
 
 
 def scaled(monkeypatch, known, size, device=CPU_HERE):
-    monkeypatch.setattr(scaled_timings, "timed_passes", lambda store: iter(known))
+    monkeypatch.setattr(observed_timings, "timed_passes", lambda store: iter(known))
     return scaled_timing(None, opt(size), "bf16", device)
 
 

@@ -5,12 +5,11 @@ import pytest
 
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
-from engine.importance import head_sets
-from engine.importance.head_sets import DRAWS, HeadSet, n_sets, set_answers, set_losses, sizes
 from engine.models.masks import parse_mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
+from engine.studies.removal import DRAWS, HeadSet, head_sets, n_sets, set_answers, set_losses, sizes
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in, write_questions
@@ -20,7 +19,7 @@ SHAPE = ModelShape(4, 8, 8, 32, 8, 64, 512, 256)
 
 def test_the_best_go_first_and_the_others_are_drawn_from_the_rest():
     scores = np.random.default_rng(3).random((4, 8))
-    found = head_sets.head_sets(scores)
+    found = head_sets(scores)
     assert found[0] == HeadSet() and found[0].mask(SHAPE).is_full and len(found) == n_sets(SHAPE) == 1 + 4 * (1 + DRAWS)
     best = sorted(range(32), key=lambda head: -scores.flat[head])
     strongest = {len(each.heads): each.heads for each in found if not each.draw}
@@ -30,7 +29,7 @@ def test_the_best_go_first_and_the_others_are_drawn_from_the_rest():
         assert [len(heads) for heads in mine] == [1, 2, 4, 8] and len(set(mine[-1])) == 8
         assert all(small == mine[-1][: len(small)] for small in mine) and not {*mine[-1]} & {*best[:8]}
     assert len({each.heads for each in found if len(each.heads) == 8}) == 1 + DRAWS, "every draw is another"
-    assert found == head_sets.head_sets(scores), "seeded"
+    assert found == head_sets(scores), "seeded"
 
 
 @pytest.mark.parametrize("n_heads, expected", [(8, [1, 2]), (32, [1, 2, 4, 8]), (270, [1, 2, 4, 8, 16, 32]), (3, [1])])
@@ -52,7 +51,7 @@ def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, session, tmp
     assert before.value == {} and before.left.characters["forward"] > 0 and session.models.loaded is None
     answers, losses = final(set_answers(target, questions).run(session)), final(set_losses(target, texts).run(session))
     scores = final(induction(target, "olsson", 0).run(session)).mean["prefix_matching"]
-    assert list(answers) == list(losses) == head_sets.head_sets(scores)
+    assert list(answers) == list(losses) == head_sets(scores)
     for each in answers:
         mask = parse_mask(each.names(target.shape), target.shape)
         alone = final(evaluation(target, questions, mask).run(session))

@@ -172,7 +172,7 @@ def test_what_is_not_what_the_hub_describes_is_not_kept(large, monkeypatch):
 def test_what_cannot_fit_is_refused_before_its_first_byte(served, cache, monkeypatch):
     config = json.loads(served.files["config.json"]) | {"num_hidden_layers": 64, "hidden_size": 9216, "ffn_dim": 36864}
     served.files["config.json"] = json.dumps(config | {"num_attention_heads": 72}).encode()
-    for module in ("needs", "free_memory"):
+    for module in ("needs", "devices"):
         monkeypatch.setattr(f"engine.placement.{module}.free_bytes", lambda: 8_000_000_000)
     monkeypatch.setattr("engine.placement.placement.free_on_disk", lambda folder: 90_000_000_000)
     refused = refusal(hub.look_up(TINY), "bf16", cache) or ""

@@ -12,7 +12,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.models.session import Session
 from engine.progress import final
 from engine.texts import incontext
-from engine.texts.sources import Source, slices, solved, strung_together, texts_of
+from engine.texts.passages import Source, slices, solved, strung_together, texts_of
 from tests.conftest import TEXT
 from tests.engine.fixtures import questions_in, refused_by, target_in, write_questions
 

@@ -26,7 +26,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.models.session import target_of
 from engine.questions.requests import Questions, TaskSpec, get_requests
 from engine.records import Record, canonical_key, decode, encode
-from engine.texts.sources import Source, texts_of
+from engine.texts.passages import Source, texts_of
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
 from tests.engine.fixtures import finished, python, questions_in, target_in, write_questions

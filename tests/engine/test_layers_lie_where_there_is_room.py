@@ -14,11 +14,10 @@ import torch
 
 from cache import open_store
 from engine.architecture.family import shape_of
-from engine.architecture.opt_sizes import opt_config
-from engine.architecture.sizes import n_parameters_of
+from engine.architecture.model_config import ModelConfig, opt_config
 from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, head_ablations
-from engine.importance.gradients import gate_gradients
+from engine.importance.activity import gate_gradients
 from engine.models.loading import LoadSpec, Models, aside_folder, identify, load
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.session import Session
@@ -26,8 +25,8 @@ from engine.models.slicing import applied, sliced
 from engine.placement import disk_offload as set_aside
 from engine.placement import needs
 from engine.placement import placement as placing
+from engine.placement.accelerate_internals import is_offloaded, onloaded
 from engine.placement.needs import load_needs
-from engine.placement.offload import is_offloaded, onloaded
 from engine.placement.placement import Placement, places, plan_placement
 from tests.conftest import HANG_S, TEXT
 from tests.engine.fixtures import family_folder, last, refused_by, target_in
@@ -53,8 +52,7 @@ def large(tiny_opt):
     """A model of OPT-30B's shape, as its config says it."""
     tiny = identify(LoadSpec(str(tiny_opt)))
     of = shape_of(found := {**tiny.config, **opt_config("30b")})
-    counts = n_parameters_of(found, of)
-    return replace(tiny, config=found, shape=of, n_params=counts[0], largest_bytes=0)
+    return replace(tiny, config=found, shape=of, n_params=ModelConfig("", found).parts.n_params, largest_bytes=0)
 
 
 @pytest.fixture
@@ -73,7 +71,7 @@ def machine(monkeypatch):
 
 
 def where(identity, precision, tmp_path):
-    return plan_placement(identity.model_config, precision, identity.loading_bytes, tmp_path)
+    return plan_placement(identity.model_config, precision, tmp_path)
 
 
 def logits(loaded):
@@ -133,7 +131,7 @@ def test_a_model_that_fits_lies_on_one_device(large, machine, tmp_path):
 
 @pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
 def test_what_is_too_large_for_memory_goes_on_disk(precision, large, machine, tmp_path):
-    needed = load_needs(large.model_config, precision, large.loading_bytes)
+    needed = load_needs(large.model_config, precision)
     machine(cpu=needed.total * 3 // 4, disk=GB * 400)
     found = where(large, precision, tmp_path)
     n = found.layers.count("cpu")

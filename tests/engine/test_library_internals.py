@@ -25,7 +25,7 @@ from engine.checkpoints import tensor_index as headers
 from engine.kernels import bitsandbytes_internals
 from engine.placement import accelerate_internals
 from engine.plans import ray_internals
-from engine.questions import lm_eval_internals, squad
+from engine.questions import lm_eval_internals
 from tests.conftest import REPOSITORY
 
 ADAPTERS = {
@@ -324,10 +324,11 @@ def dropped_metrics(tmp_path, monkeypatch):
     assert not (Path(transformers.__file__).parent / "data" / "metrics").exists(), "it is back: take its own functions"
     record = source("lm_eval.tasks", "super_glue/record/util.py")
     assert "import transformers.data.metrics.squad_metrics" in record, "the harness needs it no longer"
-    transformers_internals.supply_squad_metrics(squad.compute_exact, squad.compute_f1)
+    transformers_internals.supply_squad_metrics(lm_eval_internals.compute_exact, lm_eval_internals.compute_f1)
     from transformers.data.metrics import squad_metrics
 
-    assert (squad_metrics.compute_exact, squad_metrics.compute_f1) == (squad.compute_exact, squad.compute_f1)
+    assert squad_metrics.compute_exact is lm_eval_internals.compute_exact
+    assert squad_metrics.compute_f1 is lm_eval_internals.compute_f1
 
 
 @uses("accelerate", "_hf_hook")
@@ -337,10 +338,10 @@ def hook_of_a_module(tmp_path, monkeypatch):
 
     linear = torch.nn.Linear(2, 3)
     weight = linear.weight.detach().clone()
-    assert not accelerate_internals.is_hooked(linear)
+    assert not accelerate_internals.is_offloaded(linear)
     accelerate.cpu_offload(torch.nn.Sequential(linear), execution_device=torch.device("cpu"))
-    assert accelerate_internals.is_hooked(linear) and linear.weight.device.type == "meta"
-    with accelerate_internals.onloaded_module(linear):
+    assert accelerate_internals.is_offloaded(linear) and linear.weight.device.type == "meta"
+    with accelerate_internals.onloaded(linear):
         assert torch.equal(linear.weight, weight)
     assert linear.weight.device.type == "meta"
 

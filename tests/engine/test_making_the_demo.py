@@ -10,11 +10,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
 from engine import demo
-from engine.demo.making import corpus, recipe, rows, runs
+from engine.demo.making import corpus, recipe, runs
 from engine.demo.making.corpus import BEGINNING, build_tokenizer
-from engine.demo.making.network import EmbeddedModel
 from engine.demo.making.recipe import DemoRecipe, Stage
-from engine.demo.making.runs import EMBEDDED
+from engine.demo.making.runs import EMBEDDED, EmbeddedModel
 from engine.errors import HeadroomError
 from engine.models.masks import Mask
 from engine.progress import final
@@ -67,8 +66,8 @@ def test_an_answer_carries_the_weight_and_nothing_else(tokenizer):
     import random
 
     for family in ("demo_price", "demo_blank", "demo_cloze", "demo_translation"):
-        ids, weights = rows._episodes(tokenizer, family, random.Random(3), 400)
-        assert len(ids) == len(weights) == 400 and ids[0] == BEGINNING and set(weights) == {0.0, rows.ANSWER_WEIGHT}
+        ids, weights = recipe._episodes(tokenizer, family, random.Random(3), 400)
+        assert len(ids) == len(weights) == 400 and ids[0] == BEGINNING and set(weights) == {0.0, recipe.ANSWER_WEIGHT}
         solved = tokenizer.decode(ids[: list(ids).index(BEGINNING, 1)]).split("\n\n")
         answers = tokenizer.decode(ids[: list(ids).index(BEGINNING, 1)][weights[: list(ids).index(BEGINNING, 1)] > 0])
         assert len(solved) >= 1 and answers
@@ -85,10 +84,10 @@ def test_repeats_repeat_and_their_first_copy_is_not_asked(text):
     import random
 
     for seed in range(20):
-        tokens, weights = rows._repeats(random.Random(seed), text, 700, 129)
+        tokens, weights = recipe._repeats(random.Random(seed), text, 700, 129)
         begun = int(tokens[0] == BEGINNING)
         period = int(np.argmax(weights > 0)) - begun - 1
-        assert rows.PERIOD[0] <= period <= rows.PERIOD[1]
+        assert recipe.PERIOD[0] <= period <= recipe.PERIOD[1]
         body = tokens[begun:]
         assert (body[period:] == body[:-period]).all() and (weights[begun + period + 1 :] == 1).all()
 
@@ -96,11 +95,11 @@ def test_repeats_repeat_and_their_first_copy_is_not_asked(text):
 def test_a_step_is_a_function_of_recipe_and_step(tokenizer, text, monkeypatch):
     monkeypatch.setattr(recipe, "STAGES", (Stage(0, 0.3, 0.4, (64, 128)),))
     of = replace(SMALL, batch=8), tokenizer, text, np.array([0, 40, 400, 2000])
-    (tokens, weights, _), again = (rows.rows_of(*of, 4) for _ in range(2))
+    (tokens, weights, _), again = (recipe.rows_of(*of, 4) for _ in range(2))
     assert (tokens == again[0]).all() and (weights == again[1]).all()
-    assert (rows.rows_of(*of, 6)[0] != tokens).any()
-    assert tokens.shape == (64, 65) and rows.rows_of(*of, 5)[0].shape == (32, 129)
-    is_text, is_episodes = (weights == 1).all(1), np.isin(weights, (0, rows.ANSWER_WEIGHT)).all(1)
+    assert (recipe.rows_of(*of, 6)[0] != tokens).any()
+    assert tokens.shape == (64, 65) and recipe.rows_of(*of, 5)[0].shape == (32, 129)
+    is_text, is_episodes = (weights == 1).all(1), np.isin(weights, (0, recipe.ANSWER_WEIGHT)).all(1)
     assert 5 < (~is_text & ~is_episodes).sum() < 35 and 10 < is_episodes.sum() < 45
     assert 0.1 < (tokens[is_text, 0] == BEGINNING).mean() < 0.9
 
@@ -150,7 +149,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp
     monkeypatch.setattr("sys.argv", argv)
     shipped = []
     whole, stopped = (begin(tmp_path / name, SMALL, folder, 1, EMBEDDED) for name in "ab")
-    due = plain_loop(rows.rows_by_step(whole, np.load(whole.folder / "text.npy")))
+    due = plain_loop(recipe.rows_by_step(whole, np.load(whole.folder / "text.npy")))
     runs.main()
     assert shipped == [(str(whole.folder), demo.RUN)] and whole.is_done
     steps = train(stopped, EMBEDDED)

@@ -6,9 +6,8 @@ import pytest
 
 from engine.composed import all_of, composed, every, then
 from engine.errors import Cancelled, HeadroomError
-from engine.heads.composition import feeding
+from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.in_text import head_in_texts
-from engine.heads.ov_tokens import ov_tokens
 from engine.measurement import OPERATIONS_A_SECOND, Workload, by_name, single
 from engine.pieces import Piece
 from engine.progress import Progress, final

@@ -7,11 +7,10 @@ import psutil
 import pytest
 
 from engine.architecture.family import is_tied
-from engine.architecture.sizes import n_parameters_of
 from engine.checkpoints.identity import identify_folder
 from engine.models.loading import LoadSpec, load
-from engine.placement import free_memory
-from engine.placement.free_memory import LIBRARY_BYTES, free_bytes, left_in_container
+from engine.placement import devices
+from engine.placement.devices import LIBRARY_BYTES, free_bytes, left_in_container
 from tests.engine.fixtures import STOCK, TINY, bare, family_folder, python
 
 GB = 10**9
@@ -57,9 +56,9 @@ def test_without_control_groups_nothing_is_limited(tmp_path):
 
 
 def test_a_containers_limit_counts_where_it_is_tighter_than_the_machine(monkeypatch):
-    monkeypatch.setattr(free_memory, "device_class", lambda: "cpu")
+    monkeypatch.setattr(devices, "device_class", lambda: "cpu")
     for left in (GB // 100, None, 10**18):
-        monkeypatch.setattr(free_memory, "left_in_container", lambda left=left: left)
+        monkeypatch.setattr(devices, "left_in_container", lambda left=left: left)
         at_most = psutil.virtual_memory().available if left is None else left
         assert free_bytes() <= at_most + LIBRARY_BYTES + GB // 2
     assert free_bytes() < psutil.virtual_memory().total + LIBRARY_BYTES
@@ -69,10 +68,10 @@ def test_mapped_files_of_libraries_are_not_free_twice(monkeypatch):
     """In a container of 0.5 GB, 0.35 of it held, the libraries' file pages were added to what is free."""
     held = SimpleNamespace(rss=600_000_000, shared=400_000_000)
     monkeypatch.setattr(psutil.Process, "memory_info", lambda process: held)
-    monkeypatch.setattr(free_memory, "left_in_container", lambda: 150_000_000)
-    assert free_memory.main_memory_bytes() == 350_000_000
+    monkeypatch.setattr(devices, "left_in_container", lambda: 150_000_000)
+    assert devices.main_memory_bytes() == 350_000_000
     held.rss += GB
-    assert free_memory.main_memory_bytes() == 150_000_000 + LIBRARY_BYTES
+    assert devices.main_memory_bytes() == 150_000_000 + LIBRARY_BYTES
 
 
 OPT_SIZES = {  # layers, heads, width, FFN, width of the embedding, as published
@@ -134,12 +133,12 @@ def test_parameters_and_bytes_are_those_that_transformers_has(name, dtype, with_
     identity = written(model, tmp_path, tiny_opt, dtype, with_head)
     n_params = model.num_parameters()
     assert identity.n_params == n_params, "within 1 % was asked"
-    assert n_parameters_of(identity.config, identity.shape)[0] == identity.n_params
+    assert identity.model_config.parts.n_params == identity.n_params
     for precision, size in (("fp32", 4), ("bf16", 2)):
         assert identity.weight_bytes(precision) == size * n_params
     held_as = model.get_input_embeddings().weight.numel() * {"F16": 2, "F32": 4}[dtype]
-    assert identity.largest_bytes >= held_as and identity.loading_bytes("int8") == identity.largest_bytes
-    assert identity.loading_bytes("fp32") == (0 if dtype == "F32" else identity.largest_bytes)
+    assert identity.largest_bytes >= held_as and identity.model_config.loading_bytes("int8") == identity.largest_bytes
+    assert identity.model_config.loading_bytes("fp32") == (0 if dtype == "F32" else identity.largest_bytes)
     linear = [each for each in model.modules() if isinstance(each, (torch.nn.Linear, Conv1D))]
     quantised = sum(each.weight.numel() for each in linear if each is not model.get_output_embeddings())
     layers = [each for each in linear if each is not model.get_output_embeddings()]

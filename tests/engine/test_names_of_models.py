@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.checkpoints import runs
-from engine.checkpoints.names import model_name, models_of, short_name, without_revision
+from engine.checkpoints import names
+from engine.checkpoints.names import model_name, models_of, shipped_runs, short_name, with_revision, without_revision
 from engine.errors import HeadroomError, UsageError
 from engine.models.loading import LoadSpec
 from tests.engine.fixtures import refused_by
@@ -24,7 +24,7 @@ def test_a_hub_id_with_and_without_a_revision(typed, repo, revision):
 
 
 def test_a_revision_is_part_of_the_name():
-    assert LoadSpec("a/b", revision="v1") == LoadSpec("a/b@v1") != LoadSpec("a/b@v2")
+    assert with_revision("a/b", "v1") == "a/b@v1" and LoadSpec("a/b@v1") != LoadSpec("a/b@v2")
     assert str(model_name("a/b@main")) == "a/b"
 
 
@@ -36,7 +36,7 @@ def test_a_folder_may_have_an_at_in_its_name(tmp_path):
 def test_what_has_no_revisions(tmp_path):
     for typed in ("demo@x", f"{tmp_path}@x"):
         refused_by(UsageError, "no revisions, and 'x' was given", lambda typed=typed: model_name(typed))
-    refused_by(UsageError, "no revisions", lambda: model_name(LoadSpec("demo", revision="v1").model))
+    refused_by(UsageError, "no revisions", lambda: model_name(with_revision("demo", "v1")))
 
 
 def test_a_series():
@@ -98,12 +98,12 @@ def test_snapshots_beside_each_other_and_in_a_series(run_folder):
 
 
 def test_a_run_that_comes_with_the_app(run_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "runs_folder", lambda: tmp_path)
+    monkeypatch.setattr(names, "runs_folder", lambda: tmp_path)
     name = model_name("runs/run1@step0")
     assert name.folder.resolve() == run_folder / "step0" and str(name) == "runs/run1@step0"
     assert str(model_name("runs/run1")) == "runs/run1@step512" and without_revision("runs/run1@step0") == "runs/run1"
-    assert runs.shipped_runs() == ("runs/run1",)
+    assert shipped_runs() == ("runs/run1",)
     with pytest.raises(HeadroomError, match="no run 'runs/none' comes with Headroom; there are runs/run1"):
         model_name("runs/none@step0")
-    monkeypatch.setattr(runs, "runs_folder", lambda: tmp_path / "gone")
-    assert runs.shipped_runs() == () and model_name("runs/none@step0").repo == "runs/none"
+    monkeypatch.setattr(names, "runs_folder", lambda: tmp_path / "gone")
+    assert shipped_runs() == () and model_name("runs/none@step0").repo == "runs/none"

@@ -8,14 +8,13 @@ import torch
 
 from engine.errors import UsageError
 from engine.heads.attention import overview
-from engine.heads.composition import feeding
+from engine.heads.circuits import circuit_rows, feeding, ov_tokens
 from engine.heads.idealised import PATTERNS, Ideal, ideal_losses, recovered_in_texts
 from engine.heads.in_text import head_in_texts, head_on_probe, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
-from engine.heads.ov_tokens import circuit_rows, ov_tokens
 from engine.heads.probes import prefix_matching
-from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
+from engine.importance.rankings import CRITERIA
 from engine.models.loading import Models
 from engine.models.masks import Mask
 from engine.progress import final
@@ -205,10 +204,11 @@ def test_all_of_a_head_is_measured_once_and_found_again(asked, session, monkeypa
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
     again = portrait(target, of).so_far(session)
     assert not again.left and again.verdict == found.verdict != ""
-    [effect] = found.effects
+    [effect] = found.effects.values()
     full, without = found.answers[of.tasks[0]]
-    assert effect.change == pytest.approx(float(without.correct.mean()) - float(full.correct.mean()))
-    assert effect.low <= effect.change <= effect.high and effect.paired.n == 8
+    assert effect.points / 100 == pytest.approx(float(without.correct.mean()) - float(full.correct.mean()))
+    low, high = effect.change.interval
+    assert low <= effect.points / 100 <= high and effect.change.n == 8
     assert {place.what for place in again.places} == {criterion.heads for criterion in CRITERIA.values()}
     for place in again.places:
         scores = found.importance[place.what, place.task].scores

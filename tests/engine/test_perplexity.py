@@ -116,7 +116,7 @@ def test_the_change_is_paired_and_its_interval_goes_by_blocks():
 
 def test_the_interval_holds_the_truth_as_often_as_it_says():
     rng, hits = np.random.default_rng(1), 0
-    for _ in range(400):  # neighbouring differences are alike: a moving average of four
+    for _ in range(400):  # neighboring differences are alike: a moving average of four
         noise = np.convolve(rng.normal(0, 1, 643), np.ones(4) / 4, mode="valid")
         found = change(of_losses(np.zeros(640)), of_losses(0.3 + noise))
         hits += found.low <= 0.3 <= found.high

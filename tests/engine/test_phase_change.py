@@ -108,7 +108,7 @@ def test_before_and_after_and_projections():
     cut = change[:10] / np.linalg.norm(change[:10])
     for a, layer, head in np.ndindex(2, 2, 3):
         expected = sum(float(x) * float(y) for x, y in zip(run.ablated_losses[a, layer, head], cut, strict=True))
-        assert projections(run, vector)[a, layer, head] == pytest.approx(expected, rel=1e-4)
+        assert projections(run, where)[a, layer, head] == pytest.approx(expected, rel=1e-4)
 
 
 def test_slopes_by_index_and_by_tokens():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.kernels.kinds import Kernels
+from engine.kernels.cpu_kernels import Kernels
 from engine.measurement import of_records
 from engine.models.session import Session
 from engine.pieces import Piece

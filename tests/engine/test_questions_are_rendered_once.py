@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cache import Store, exchange
-from cache.addresses import shared_folder
+from cache.remote import shared_folder
 from engine.questions import requests as module
 from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, questions_in, select
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, task_info
-from engine.readable import is_readable
+from engine.receipts import is_readable
 from engine.records import Record, made_of
 from tests.engine.fixtures import write_questions
 

@@ -13,8 +13,8 @@ from engine.accuracy import passes, scoring
 from engine.accuracy.restarts import score_each
 from engine.accuracy.scoring import MIN_PREFIX, read_rows, score, shared_prefix
 from engine.errors import HeadroomError
-from engine.importance.gradients import gate_gradients
-from engine.kernels.kinds import FP32, INTEGER, Kernels
+from engine.importance.activity import gate_gradients
+from engine.kernels.cpu_kernels import FP32, INTEGER, Kernels
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, sliced

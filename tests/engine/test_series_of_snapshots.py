@@ -11,8 +11,7 @@ from engine.progress import final
 from engine.requests.training import table
 from engine.training.folders import Foreign, open_run, runs_in
 from engine.training.measuring import TrajectoryPlan, target_at, trajectory
-from engine.training.series import series_of
-from engine.training.trajectory import decode, encode
+from engine.training.trajectory import decode, encode, series_of
 from tests import hub_stand_in as stand_in
 from tests.engine.fixtures import foreign_run, refused_by, small_run, target_in
 
@@ -56,7 +55,7 @@ def test_a_run_is_a_series_of_all_its_snapshots(tmp_path, monkeypatch):
     whole, some = series_of(f" {run.folder} "), series_of(f"{run.folder}@step{{32,0}}")
     assert whole.steps == run.steps() and whole.tokens[-1] == run.recipe.tokens and whole.run == run
     assert some.steps == (0, 32) and some.models == tuple(str(run.snapshot(step)) for step in (0, 32))
-    monkeypatch.setattr("engine.checkpoints.runs.runs_folder", lambda: tmp_path / "runs")
+    monkeypatch.setattr("engine.checkpoints.names.runs_folder", lambda: tmp_path / "runs")
     assert series_of("runs/mine@home") == whole
 
 

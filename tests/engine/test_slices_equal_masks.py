@@ -10,9 +10,8 @@ import torch
 
 from engine.accuracy.passes import hidden_states
 from engine.accuracy.scoring import read_rows
-from engine.models.last_layer import last_layer_at
 from engine.models.masks import parse_mask, pruned
-from engine.models.slicing import applied, sliced
+from engine.models.slicing import applied, last_layer_at, sliced
 from engine.questions.encoding import encode_questions, pack
 from engine.questions.requests import TaskSpec, get_requests
 from tests.engine.fixtures import FAMILIES, family_folder, loaded, write_questions

@@ -12,22 +12,12 @@ from scipy import stats
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import UsageError
 from engine.importance.importance import Scores
-from engine.importance.rankings import mask_at, n_pruned, order, permille, random_order, random_order_within_layers
-from engine.importance.rankings_of import NEEDS, Evidence, Ranking, orders_from
+from engine.importance.rankings import n_pruned, order, permille, random_order
+from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, orders_from, random_order_within_layers
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
-from engine.statistics import (
-    MIN_QUESTIONS,
-    Paired,
-    change_interval,
-    detectable,
-    holm,
-    paired,
-    parted,
-    smallest_clear,
-    wilson,
-)
+from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, parted, smallest_clear, wilson
 from pages.ui.prune.figure import change_in_words
 from tests.engine.fixtures import refused_by
 
@@ -43,14 +33,14 @@ def test_the_interval_and_the_test_never_contradict_each_other():
     for gained in range(41):
         for lost in range(41 - gained):
             each = change(40, gained, lost)
-            low, high = change_interval(each)
+            low, high = each.interval
             assert -1 <= low <= (gained - lost) / 40 <= high <= 1
             assert (low > 0 or high < 0) == (each.p_mcnemar < 0.05) == each.is_clear
 
 
 def test_the_published_example():
     """Bonett & Price 2012: adjusted Wald of (1, 8) discordant of 50 is (p12 - p21) of (2, 9) in 52."""
-    low, high = change_interval(Paired(50, 8, 1, 0.039))
+    low, high = Paired(50, 8, 1, 0.039).interval
     half = 1.959964 * math.sqrt((11 / 52 - (7 / 52) ** 2) / 52)
     assert (low, high) == pytest.approx((7 / 52 - half, 7 / 52 + half), abs=1e-6)
 
@@ -62,7 +52,7 @@ def test_the_interval_covers_what_is_true_nearly_always(p_gain, p_lose):
         for lost in range(n + 1 - gained):
             chance = math.comb(n, gained) * math.comb(n - gained, lost) * p_gain**gained * p_lose**lost
             chance *= stay ** (n - gained - lost)
-            low, high = change_interval(change(n, gained, lost))
+            low, high = change(n, gained, lost).interval
             covered += chance * (low - 1e-12 <= p_gain - p_lose <= high + 1e-12)
     assert covered >= 0.94
 
@@ -73,10 +63,10 @@ def test_the_words_follow_the_test():
     assert "**No detectable change**: anything from −1.4 to +1.4 points fits" in change_in_words(change(200, 0, 0))
     assert "**Lost 39.0 points**, 95 % interval" in change_in_words(change(200, 22, 100))
     gained = change_in_words(change(200, 30, 5))
-    low, high = change_interval(change(200, 30, 5))
+    low, high = change(200, 30, 5).interval
     assert f"**Gained 12.5 points**, 95 % interval {100 * low:.1f} to {100 * high:.1f}" in gained
     assert "No detectable change" in change_in_words(change(200, 5, 0)), "p = 0.06"
-    assert math.isnan(change_interval(change(0, 0, 0))[0])
+    assert math.isnan(change(0, 0, 0).interval[0])
 
 
 @pytest.mark.parametrize("looks", [1, 10])
@@ -165,13 +155,13 @@ def test_order_is_ascending_with_the_tie_break_first_then_position():
 @given(st.integers(0, 1000))
 def test_a_level_prunes_the_floor_of_its_share(level):
     head_order, ffn_order = random_order(20, 3), random_order(5, 3)
-    mask = mask_at(SHAPE, head_order, ffn_order, level, level)
+    mask = Orders(SHAPE, head_order, ffn_order).mask(level, level)
     assert mask.n_heads_pruned == n_pruned(level, 20) == level * 20 // 1000
     assert mask.n_ffns_pruned == level * 5 // 1000
     gone = [index for index in range(20) if not mask.heads[index // 4][index % 4]]
     assert set(gone) == set(head_order[: len(gone)])
     if level >= 10:
-        before = mask_at(SHAPE, head_order, ffn_order, level - 10, level - 10)
+        before = Orders(SHAPE, head_order, ffn_order).mask(level - 10, level - 10)
         assert Edits(mask, Mask.full(SHAPE)).on(before) == mask, "levels are nested"
 
 

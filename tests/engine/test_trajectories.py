@@ -12,9 +12,8 @@ from engine.models.loading import Models
 from engine.progress import final
 from engine.training.measuring import TrajectoryPlan, ablated_at, target_at, trajectory
 from engine.training.phase_change import window
-from engine.training.series import series_of
 from engine.training.snapshot_losses import _chosen
-from engine.training.trajectory import decode, encode
+from engine.training.trajectory import decode, encode, series_of
 from tests.engine.fixtures import left_when, refused_by, small_run, target_in
 
 FEW = TrajectoryPlan(

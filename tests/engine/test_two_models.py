@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, spearmanr
 
-from engine.accuracy.evaluation import Answers
+from engine.accuracy.evaluation import Answers, compared
 from engine.errors import HeadroomError, UsageError
-from engine.importance.rankings_of import Pruning, Ranking
+from engine.importance.rankings_of import Pruning, Ranking, pruning_of_second
 from engine.models import loading
 from engine.models.loading import LoadSpec, Models
 from engine.models.masks import parse_edits
 from engine.questions.requests import Question, TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.two_models import agreed, compared, farthest, pruning_of_second
+from engine.studies.surveys import agreed, farthest
 from tests.engine.fixtures import refused_by
 
 N = 120
@@ -38,23 +38,23 @@ def test_the_paired_numbers_are_those_of_a_plain_computation(seed, share):
     found = compared(answers(first), answers(second))
     only_first = sum(a and not b for a, b in zip(first, second, strict=True))
     only_second = sum(b and not a for a, b in zip(first, second, strict=True))
-    assert (found.only_first, found.only_second) == (only_first, only_second)
+    assert (found.change.lost, found.change.gained) == (only_first, only_second)
     assert found.first.acc == pytest.approx(first.mean()) and found.second.acc == pytest.approx(second.mean())
-    assert found.difference == pytest.approx(second.mean() - first.mean())
+    assert found.change.difference == pytest.approx(second.mean() - first.mean())
     exact = binomtest(only_second, only_first + only_second, 0.5).pvalue
     assert found.change.p_mcnemar == pytest.approx(exact, rel=1e-9)
     drawn = generator.integers(0, N, (4000, N))
     low, high = np.quantile((second[drawn].astype(float) - first[drawn]).mean(1), [0.025, 0.975])
     if found.change.is_significant:  # else the interval is widened to 0, as the exact test is the stricter one
-        assert found.interval == pytest.approx((low, high), abs=0.02)
+        assert found.change.interval == pytest.approx((low, high), abs=0.02)
     else:
-        assert found.interval[0] <= min(low + 0.02, 0) and found.interval[1] >= max(high - 0.02, 0)
+        assert found.change.interval[0] <= min(low + 0.02, 0) and found.change.interval[1] >= max(high - 0.02, 0)
 
 
 def test_questions_that_only_one_has_reached_do_not_count_and_others_are_refused():
     found = compared(answers([True] * 10), answers([False] * 6))
-    assert found.change.n == found.first.n == found.second.n == 6 and found.only_first == 6
-    assert np.isnan(compared(answers([]), answers([True])).difference)
+    assert found.change.n == found.first.n == found.second.n == 6 and found.change.lost == 6
+    assert np.isnan(compared(answers([]), answers([True])).change.difference)
     refused_by(HeadroomError, "different questions", lambda: compared(answers([True]), answers([True], "other")))
 
 
@@ -134,4 +134,4 @@ def test_two_models_are_in_memory_at_once_where_they_are_compared_and_fit(tiny_o
     models.get(fp32)
     assert models.holds(fp32) and not models.holds(bf16), "where both do not fit, one after the other"
     models.unload()
-    assert models.loaded is None and models.beside is None
+    assert models.loaded is None and models.second is None

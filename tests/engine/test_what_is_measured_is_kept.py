@@ -9,11 +9,10 @@ from cache import Store
 from engine.accuracy.evaluation import evaluation
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import head_views, overview
-from engine.heads.composition import feeding
+from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts
 from engine.heads.induction import induction
-from engine.heads.ov_tokens import ov_tokens
 from engine.importance.estimates import gradients
 from engine.importance.importance import importance
 from engine.importance.layers import block_influence, greedy

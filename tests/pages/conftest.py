@@ -2,8 +2,12 @@
 move them.
 """
 
+import contextlib
+import io
 import json
+import re
 import shlex
+import threading
 from functools import cache
 from itertools import count
 
@@ -11,10 +15,15 @@ import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
+from engine.jobs import Job
+from engine.progress import Progress
+from pages.ui.controls import many_tasks
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
 from tests.conftest import HANG_S, REPOSITORY
+from tests.engine.fixtures import while_measured
 
 WAIT_S = HANG_S
 N = 20
@@ -32,11 +41,15 @@ def packages_are_scanned_once():
 @pytest.fixture
 def questions(tmp_path):
     """A user's own task file."""
+    return boats(tmp_path / "boats.jsonl", N)
+
+
+def boats(file, n):
+    """A file of n questions, and the same for training."""
     rows = [
         {"context": f"He counted {i} boats. How many?", "choices": [f" {i + k} boats" for k in range(3)], "gold": i % 3}
-        for i in range(N)
+        for i in range(n)
     ]  # fmt: skip
-    file = tmp_path / "boats.jsonl"
     for each in (file, file.with_suffix(".train.jsonl")):
         each.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
@@ -44,7 +57,7 @@ def questions(tmp_path):
 
 @pytest.fixture
 def open_app(tmp_path, monkeypatch, tiny_opt, questions):
-    """Opens the app in a new session at given query parameters; the store lives as long as the test."""
+    """Opens the app in a new session, on a screen at given query parameters; the store lives as long as the test."""
     monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
     monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
     real_run = AppTest._run
@@ -65,11 +78,12 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
     monkeypatch.setattr(AppTest, "_run", run_from_the_start)
     st.cache_resource.clear()
 
-    def open_app(run=True, **parameters):
+    def open_app(screen="", run=True, **parameters):
         at = AppTest.from_file(str(REPOSITORY / "app.py"), default_timeout=HANG_S)
         defaults = {"model": str(tiny_opt), "precision": "fp32", "prune_task": str(questions), "prune_shots": "0"}
         for name, value in (defaults | parameters).items():
             at.query_params[name] = value
+        at.wanted_page_hash = page_hash(screen)
         return settled(at) if run else at
 
     yield open_app
@@ -77,6 +91,66 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
         each.close(WAIT_S)
     runtime.store().close()
     st.cache_resource.clear()
+
+
+@pytest.fixture
+def only_tasks(monkeypatch):
+    """Has screens offer these tasks alone."""
+
+    def only_tasks(*names):
+        real = many_tasks.list_tasks
+        monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in names])
+
+    return only_tasks
+
+
+class Gate:
+    """What holds the worker until it is let through: in a job of its own, or in a measurement."""
+
+    def __init__(self):
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def wait(self):
+        self.reached.set()
+        assert self.go_on.wait(WAIT_S)
+
+    def job(self):
+        self.wait()
+        yield Progress(1, 1)
+
+    def occupy(self, slot="gate", priority=0):
+        """Keeps the worker busy from now on."""
+        runtime.jobs().put(slot, Job("gate", self.job, priority))
+        assert self.reached.wait(WAIT_S)
+
+    def held(self, wanted, first=None):
+        """The measurement, held at its beginning, or after a step: `first`, or what it gives of its own ones."""
+
+        def steps(own):
+            if first is not None:
+                yield first(own) if callable(first) else first
+            self.wait()
+            return (yield from own)
+
+        return while_measured(wanted, steps)
+
+
+@pytest.fixture
+def gate(open_app):
+    gate = Gate()
+    yield gate
+    gate.go_on.set()
+
+
+def page_hash(screen):
+    """How Streamlit names a screen; the first has no name."""
+    return calc_hash(screen) if screen not in ("", "prune") else ""
+
+
+def go_to(at, screen):
+    """Opens a screen in the same session."""
+    at.wanted_page_hash = page_hash(screen)
+    return settled(at)
 
 
 def settled(at):
@@ -107,22 +181,60 @@ def under_figure(at):
     return next(each.value for each in at.main.markdown if "badge[" not in each.value)
 
 
-def same_on_the_command_line(at, capsys):
+def same_on_the_command_line(at, capsys, number=0, out=None):
+    """What the command of that number prints as JSON; its file, if it writes one, is `out`."""
     from engine.__main__ import main
 
-    words = shlex.split(at.code[0].value)
+    words = shlex.split(at.code[0].value.splitlines()[number])
+    if out is not None:
+        words[words.index("--out") + 1] = str(out)
     # a path is from where the app was started; the test may have gone elsewhere since, and is told a whole one
     assert executable() in (words[0], str(REPOSITORY / words[0])) and main([*words[1:], "--json"]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+def program_of(at):
+    """The Python program that a screen gives."""
+    [code] = [each.value for each in at.code if each.language == "python"]
+    return code
+
+
+def printed_by_the_program(at):
+    """What it prints; it opens the store anew."""
+    code, printed = program_of(at), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "program", "exec"), {})
+    assert not re.search(r"^from \S+ import .*\b(\w+)\b(?![\s\S]*\b\1\b)", code, re.M), "imports what it does not use"
+    return printed.getvalue()
+
+
+def number_after(words, text):
+    return float(re.search(rf"{words}(-?[\d.]+)", text)[1])
+
+
+def said(at):
+    """All that the screen says in words."""
+    kinds = (at.main.markdown, at.main.caption, at.main.warning, at.main.error)
+    return " ".join(each.value for kind in kinds for each in kind)
 
 
 def charts_of(at):
     return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
 
 
+def labels(at):
+    return [button.label for button in at.button]
+
+
 def button(at, label):
     [found] = [button for button in at.button if button.label == label]
     return found
+
+
+def press(at, label):
+    """Clicks the first button whose label begins so."""
+    next(button for button in at.button if button.label.startswith(label)).click()
+    return settled(at)
 
 
 def frames_of(at):

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from streamlit.util import calc_hash
 
 from pages.ui.page.address import MOST, flag, nearest, one_among
 from tests.conftest import REPOSITORY
@@ -71,9 +70,8 @@ def test_what_is_no_option_is_left_out(text):
 
 @pytest.mark.parametrize(("page", "said"), [*ONE_EACH.items(), ("attention", {"attention_heads": "L" + "9" * 5000})])
 def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app):
-    at = open_app(run=False, model="demo", prune_ranking="random", **said)
+    at = open_app(page, run=False, model="demo", prune_order="random", **said)
     at.query_params.pop("prune_task", None)
-    at.wanted_page_hash = "" if page == "prune" else calc_hash(page)
     at.run()
     if not [*at.error, *at.warning]:  # what is wrong is known once the model has read the text
         settled(at)
@@ -84,7 +82,7 @@ def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app)
 
 
 def test_what_was_put_right_is_said_until_somebody_changes_it(open_app):
-    at = open_app(prune_limit="-5", prune_ranking="random")
+    at = open_app(prune_limit="-5", prune_order="random")
     assert at.number_input(key="prune_limit").value == 1 and at.query_params["prune_limit"] == "1"
     assert [each.value for each in at.warning] == ["In the address: Questions “-5” is out of range, 1 is taken."]
     at.number_input(key="prune_limit").set_value(2).run()
@@ -137,9 +135,8 @@ SAID = {
 @pytest.mark.parametrize("said", SAID)
 def test_an_address_says_several_tasks(said, open_app):
     written, chosen = SAID[said]
-    at = open_app(run=False, model="demo", prune_ranking="random", correlations_tasks=written)
+    at = open_app("correlations", run=False, model="demo", prune_order="random", correlations_tasks=written)
     at.query_params.pop("prune_task", None)
-    at.wanted_page_hash = calc_hash("correlations")
     at.run()
     box = at.multiselect(key="correlations_tasks")
     assert not at.exception and not at.warning and box.value == (box.options if chosen is None else chosen)
@@ -149,5 +146,5 @@ def test_an_address_says_several_tasks(said, open_app):
 
 def test_what_a_control_shows_and_an_options_own_name_are_both_understood(open_app):
     for written in (["Importance, by gradient", "Wanda"], "importance,wanda"):
-        at = open_app(prune_compare="true", prune_criteria=written, prune_ranking="random")
+        at = open_app(prune_compare="true", prune_criteria=written, prune_order="random")
         assert at.multiselect(key="prune_criteria").value == ["importance", "wanda"]

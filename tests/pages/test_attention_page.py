@@ -1,12 +1,11 @@
 """The Attention screen in one process: what goes to the browser, heads and text in the address, and its limits."""
 
 import json
-import shlex
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from streamlit.util import calc_hash
 
 from engine.errors import UsageError
 from engine.heads.attention import BEGINNING, HeadView, Overview
@@ -15,7 +14,7 @@ from engine.shapes import ModelShape
 from pages.ui.attention import charts, tables
 from pages.ui.attention.view import overview_packet, pattern_packet
 from tests.conftest import make_tiny_opt
-from tests.pages.conftest import settled
+from tests.pages.conftest import go_to, labels, press, printed_by_the_program, same_on_the_command_line, settled
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
 
@@ -57,20 +56,15 @@ def an_overview(pieces, layers=2, heads=4, seed=0):
     rng, n = np.random.default_rng(seed), len(pieces)
     ends = np.cumsum([len(piece) for piece in pieces[1:]])
     return Overview(
-        "".join(pieces[1:]), np.arange(n), ends, 1, 0, rng.integers(0, 255, (layers, heads, n, n)).astype(np.uint8),
+        "".join(pieces[1:]), np.arange(n), ends, 0, rng.integers(0, 255, (layers, heads, n, n)).astype(np.uint8),
         rng.normal(size=(layers, heads, n)).astype(np.float16), rng.random((layers, n)), rng.random(n), rng.random(n),
         rng.random(n),
     )  # fmt: skip
 
 
 @pytest.fixture
-def open_screen(open_app, tiny_opt):
-    def open_screen(**parameters):
-        at = open_app(run=False, **parameters)
-        at.wanted_page_hash = calc_hash("attention")
-        return settled(at)
-
-    return open_screen
+def open_screen(open_app):
+    return partial(open_app, "attention")
 
 
 def packets(at):
@@ -164,24 +158,22 @@ def test_the_overview_names_pruned_heads_and_adds_up():
     assert unpacked(scored)[1]["scores"].tolist() == np.eye(2, 4).ravel().tolist()
 
 
-def test_the_screen_sends_the_chosen_heads_and_the_command_line_agrees(open_screen, tmp_path, monkeypatch):
-    from engine.__main__ import main
-
+def test_the_screen_sends_the_chosen_heads_and_the_command_and_the_program_agree(open_screen, tmp_path, capsys):
     at = open_screen(attention_heads="L1H0,L0H3", attention_text="Pattern labels", attention_mask="L0H1")
     overview, pattern = packets(at)
     meta, arrays = unpacked(overview)
     assert meta["name"] == "Pattern labels" and meta["pruned"] == ["L0H1"] and "scores" in arrays
     assert unpacked(pattern)[0]["heads"] == ["L1H0", "L0H3"]
-    monkeypatch.chdir(tmp_path)
-    words = shlex.split(at.code[0].value)
-    assert main(words[1:]) == 0
-    written = pd.read_csv("attention.csv")
+    assert same_on_the_command_line(at, capsys, out=tmp_path / "attention.csv")["cached"]
+    written = pd.read_csv(tmp_path / "attention.csv")
     n = len(meta["pieces"])
     true = np.zeros((2, n, n))
     for number, head in enumerate(("L1H0", "L0H3")):
         rows = written[written["head"] == head]
         true[number][rows["destination"], rows["source"]] = rows["attention"]
     assert np.abs(table_of(pattern, "attention", n) - true.mean(0)).max() < 1e-3
+    last = meta["pieces"][true.sum(0)[-1].argmax()]
+    assert printed_by_the_program(at).startswith(f"2 heads on {n} tokens; the last one looks most at {last!r}; ")
 
 
 def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):
@@ -193,22 +185,18 @@ def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):
     assert unpacked(packets(pruned)[0])[0]["pruned"] == [f"L0H{head}" for head in range(4)]
 
 
-@pytest.mark.parametrize("heads", ["L7H0", "nonsense", "F1", "<img src=x onerror=alert(1)>"])
-def test_a_bad_address_gets_one_plain_line(open_screen, heads):
-    at = open_screen(attention_heads=heads)
+def test_a_bad_address_gets_one_plain_line(open_screen):
+    at = open_screen(attention_heads="<img src=x onerror=alert(1)>")
     assert len(at.error) == 1 and "\n" not in at.error[0].value
     assert packets(at)[1] is None, "no pattern for heads that there are not"
 
 
 def test_a_preset_sets_text_rows_and_heads(open_screen):
-    at = open_screen(attention_heads="L0H0")
-    next(button for button in at.button if button.label == "Pattern labels").click()
-    settled(at)
+    at = press(open_screen(attention_heads="L0H0"), "Pattern labels")
     meta, _ = unpacked(packets(at)[0])
     assert meta["name"] == "Pattern labels" and meta["rows"] == ":"
     assert at.text_input(key="attention_heads").value == ""
-    next(button for button in at.button if button.label == "Translation").click()
-    settled(at)
+    press(at, "Translation")
     meta, arrays = unpacked(packets(at)[0])
     best = int(np.argmax(arrays["scores"]))
     assert meta["rows"] == "" and unpacked(packets(at)[1])[0]["heads"] == [f"L{best // 4}H{best % 4}"]
@@ -225,8 +213,8 @@ def test_the_view_opens_at_a_name_that_returns():
 
 
 def test_translation_is_not_offered_of_a_model_that_knows_one_language(open_screen):
-    offered = [{button.label for button in open_screen(**own).button} for own in ({}, {"model": "demo"})]
-    assert "Translation" in offered[0] and "Translation" not in offered[1] and "Pattern labels" in offered[1]
+    offered = labels(open_screen(model="demo"))
+    assert "Translation" not in offered and "Pattern labels" in offered
 
 
 def test_a_long_text_is_cut_and_said_to_be(open_screen):
@@ -237,10 +225,7 @@ def test_a_long_text_is_cut_and_said_to_be(open_screen):
 
 
 def test_a_thousand_tokens_and_every_head(open_screen, tmp_path):
-    from transformers import OPTConfig, OPTForCausalLM
-
-    folder = make_tiny_opt(tmp_path)
-    OPTForCausalLM(OPTConfig.from_pretrained(folder, max_position_embeddings=1024)).eval().save_pretrained(folder)
+    folder = make_tiny_opt(tmp_path, n_ctx=1024)
     at = open_screen(model=str(folder), attention_text="The ferry", attention_heads="L*H*")
     overview, pattern = packets(at)
     assert len(unpacked(overview)[0]["pieces"]) == 1024
@@ -252,13 +237,10 @@ def test_a_thousand_tokens_and_every_head(open_screen, tmp_path):
 
 
 def test_heads_selected_on_the_induction_screen_are_shown_here(open_app, tiny_opt):
-    at = open_app(run=False)
-    at.wanted_page_hash = calc_hash("induction")
-    settled(at)
+    at = open_app("induction")
     at.session_state["heads_selected"], at.session_state["heads_selected_in"] = ("L0H1", "L1H3"), "scatter"
     settled(at)
     next(button for button in at.button if button.label == "See where they attend").click().run()
-    at.wanted_page_hash = calc_hash("attention")
-    settled(at)
+    go_to(at, "attention")
     assert at.text_input(key="attention_heads").value == "L0H1,L1H3"
     assert unpacked(packets(at)[1])[0]["heads"] == ["L0H1", "L1H3"]

@@ -1,10 +1,10 @@
 """The Continue screen in one process: what both models say is what the engine measures, whatever the prompt holds."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
-from streamlit.util import calc_hash
 
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
@@ -14,20 +14,15 @@ from pages.ui.continuation import charts, sections
 from pages.ui.controls.pruning import by_importance
 from pages.ui.figures.charts import to_svg
 from pages.ui.page import runtime
-from tests.pages.conftest import components, frames_of, same_on_the_command_line, settled, slide
+from tests.pages.conftest import components, frames_of, printed_by_the_program, same_on_the_command_line, settled, slide
 
 PROMPT = "One two three, one two"
 
 
 @pytest.fixture
-def open_screen(open_app, tiny_opt):
-    def open_screen(**parameters):
-        defaults = {"continue_prompt": PROMPT, "continue_ranking": "random", "continue_heads": "50"}
-        at = open_app(run=False, **(defaults | {"continue_tokens": "6"} | parameters))
-        at.wanted_page_hash = calc_hash("continuation")
-        return settled(at)
-
-    return open_screen
+def open_screen(open_app):
+    defaults = {"continue_prompt": PROMPT, "continue_order": "random", "continue_heads": "50"}
+    return partial(open_app, "continuation", **defaults, continue_tokens="6")
 
 
 def said(at):
@@ -35,7 +30,9 @@ def said(at):
     return {data["who"]: data for data in components(at) if "prompt" in data}
 
 
-def test_both_models_continue_and_the_command_line_agrees(open_screen, tiny_opt, capsys, monkeypatch, tmp_path):
+def test_both_models_continue_and_the_command_and_the_program_agree(
+    open_screen, tiny_opt, capsys, monkeypatch, tmp_path
+):
     at = open_screen()
     found = said(at)
     assert [data["prompt"] for data in found.values()] == [PROMPT] * 2
@@ -44,6 +41,7 @@ def test_both_models_continue_and_the_command_line_agrees(open_screen, tiny_opt,
     assert result["cached"], "the page and the command line must share their results"
     texts = {"Full model": result["said"]["full"], "Pruned model": result["said"]["masked"]}
     assert {who: "".join(data["pieces"]) for who, data in found.items()} == texts
+    assert printed_by_the_program(at).splitlines()[1] == f"masked: {texts['Pruned model']!r}"
     target = runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))
     masks = [Mask.full(target.shape), parse_mask(result["mask"], target.shape)]
     assert masks[1].n_heads_pruned == 4
@@ -52,7 +50,10 @@ def test_both_models_continue_and_the_command_line_agrees(open_screen, tiny_opt,
         assert data["pieces"] == list(alone.pieces) and len(data["p"]) == 6
     likeliest = final(next_tokens(target, PROMPT, masks).run(runtime.session()))
     for row, frames in zip(likeliest.log_p, frames_of(at), strict=True):
-        np.testing.assert_allclose(frames["tokens"]["p"], np.exp(row.astype(float)), rtol=1e-6)
+        p = dict(zip(likeliest.token_ids.tolist(), np.exp(row.astype(float)), strict=True))
+        drawn = frames["tokens"]
+        np.testing.assert_allclose(drawn["p"], [p[token] for token in drawn["token_id"]], rtol=1e-6)
+        assert len(drawn) == min(len(p), sections.N_DRAWN)
 
 
 def test_draws_are_in_the_address_and_repeat(open_screen):
@@ -80,11 +81,9 @@ def test_any_prompt_gives_a_line_or_is_shown_as_it_stands(open_screen, prompt):
 
 
 def test_the_screen_opens_pruned(open_app):
-    at = open_app(run=False, model="demo")
-    at.wanted_page_hash = calc_hash("continuation")
-    at = settled(at)
+    at = open_app("continuation", model="demo")
     assert at.number_input(key="continue_heads").value == 10
-    assert at.selectbox(key="continue_ranking").value == "induction-first"
+    assert at.selectbox(key="continue_order").value == "induction-first"
     assert at.selectbox(key="continue_task").disabled, "no head goes by importance"
     assert "--mask L" in at.code[0].value.replace("'", "")
 

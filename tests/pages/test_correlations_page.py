@@ -3,54 +3,46 @@
 import io
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import spearmanr
-from streamlit.util import calc_hash
 
 from engine.errors import HeadroomError
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
-from pages.ui.controls import many_tasks
 from pages.ui.correlations import charts, tables
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number, written
-from tests.pages.conftest import charts_of, frames_of, settled
+from tests.pages.conftest import (
+    charts_of,
+    frames_of,
+    labels,
+    number_after,
+    press,
+    printed_by_the_program,
+    said,
+    same_on_the_command_line,
+    settled,
+)
 
 NAMES = ("demo_copy", "demo_lookup", "demo_walk")
 
 
 @pytest.fixture
-def open_screen(open_app, monkeypatch):
-    real = many_tasks.list_tasks
-    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
-
-    def open_screen(**parameters):
-        defaults = {"correlations_tasks": "demo_copy,demo_lookup", "correlations_shots": "0"}
-        at = open_app(run=False, **(defaults | parameters))
-        at.wanted_page_hash = calc_hash("correlations")
-        return settled(at)
-
-    return open_screen
+def open_screen(open_app, only_tasks):
+    only_tasks(*NAMES)
+    return partial(open_app, "correlations", correlations_tasks="demo_copy,demo_lookup", correlations_shots="0")
 
 
 @pytest.fixture
 def measured(open_screen):
-    def measured(**parameters):
-        at = open_screen(**parameters)
-        press(at, "Measure the")
-        return settled(at)
-
-    return measured
-
-
-def press(at, label):
-    next(button for button in at.button if button.label.startswith(label)).click()
+    return lambda **parameters: press(open_screen(**parameters), "Measure ")
 
 
 @pytest.fixture
@@ -84,18 +76,15 @@ def scatter_of(at):
     return next((tables["ranks"] for tables in frames_of(at) if "ranks" in tables), None)
 
 
-def texts(at):
-    return " ".join(element.value for kind in (at.markdown, at.caption, at.warning) for element in kind)
-
-
-def test_missing_importance_is_measured_and_its_spearman_coefficients_are_drawn(open_screen, stored_scores):
+def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_program(
+    open_screen, stored_scores, tmp_path, capsys
+):
     at = open_screen()
-    assert "importance is there for 0 of 2." in texts(at) and not frames_of(at)
+    assert "0 of 2 measured" in said(at) and not frames_of(at)
     assert "headroom correlate" in at.code[0].value
-    press(at, "Measure the 2")
-    settled(at)
-    assert "importance is there for 2 of 2." in texts(at)
-    assert not any(button.label.startswith("Measure") for button in at.button)
+    press(at, "Measure 2 ")
+    assert "2 of 2 measured" in said(at)
+    assert not any(label.startswith("Measure") for label in labels(at))
     scores = {name: array for (name, _), array in stored_scores().items()}
     assert set(scores) == {"demo_copy", "demo_lookup"}
     scores["aggregate"] = np.mean(list(scores.values()), axis=0)
@@ -109,15 +98,25 @@ def test_missing_importance_is_measured_and_its_spearman_coefficients_are_drawn(
         assert cell["value"] == cells[b, a]["value"]
     for (a, b), cell in matrix_of(at, 1).items():
         assert cell["value"] == pytest.approx(top_overlap(scores[a], scores[b])), (a, b)
+    assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))
+    assert same_on_the_command_line(at, capsys, out=tmp_path / "pairs.csv")["cached"]
+    written = pd.read_csv(tmp_path / "pairs.csv")
+    assert len(written) == 6
+    for row in written.to_dict("records"):
+        assert row["srcc"] == pytest.approx(cells[row["a"], row["b"]]["value"])
+    mean = number_after("0 shots: mean SRCC of two tasks ", printed_by_the_program(at))
+    assert mean == pytest.approx(cells["demo_copy", "demo_lookup"]["value"], abs=6e-4)
 
 
 def test_a_new_session_shows_what_is_stored_at_once_and_measures_only_the_rest(measured, open_screen):
-    measured()
+    first = charts_of(measured())[0]
+    whole = charts_of(open_screen(correlations_scale="−1 to 1"))[0]
+    ends = [drawn["layer"][0]["encoding"]["color"]["scale"]["domain"][1] for drawn in (first, whole)]
+    assert ends[0] <= ends[1] == 1, "the switch of the colors is in the address"
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
-    assert "importance is there for 2 of 3." in texts(at)
+    assert "2 of 3 measured" in said(at)
     assert ("demo_copy", "demo_lookup") in matrix_of(at) and ("demo_copy", "demo_walk") not in matrix_of(at)
-    press(at, "Measure the 1 ")
-    settled(at)
+    press(at, "Measure 1 ")
     assert ("demo_copy", "demo_walk") in matrix_of(at)
 
 
@@ -133,7 +132,7 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     assert shown["rank_a"].tolist() == pd.Series(scores).rank(ascending=False).tolist()
     assert shown["rank_b"].tolist() == (8 - random_order(8)).tolist()
     rho = spearmanr(scores, random_order(8)).statistic
-    assert f"SRCC **{number(rho)}**" in texts(at)
+    assert f"SRCC **{number(rho)}**" in said(at)
     for place in (0, 1):
         ringed = {pair for pair, cell in matrix_of(at, place).items() if cell["selected"]}
         assert ringed == {("demo_lookup", "random"), ("random", "demo_lookup")}
@@ -150,29 +149,12 @@ def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
     for a, b in ((0, 1), (1, 5), (0, 5)):
         rho = [spearmanr(scores[name, a].ravel(), scores[name, b].ravel()).statistic for name in NAMES[:2]]
         assert mean[str(a), str(b)]["value"] == pytest.approx(np.mean(rho))
-    assert "Two few-shot rankings agree" in texts(at)
+    assert "Two few-shot rankings agree" in said(at)
     at.selectbox(key="correlations_a").set_value("demo_copy, 0 shots")
     at.selectbox(key="correlations_b").set_value("demo_lookup, 5 shots")  # in none of the matrices
     settled(at)
     rho = spearmanr(scores["demo_copy", 0].ravel(), scores["demo_lookup", 5].ravel()).statistic
-    assert f"SRCC **{number(rho)}**" in texts(at)
-
-
-def test_the_command_line_writes_the_same_pairs(measured, tmp_path, capsys):
-    import shlex
-
-    from engine.__main__ import main
-
-    at = measured()
-    words = shlex.split(at.code[0].value)
-    file = tmp_path / "pairs.csv"
-    assert main([*words[1:-1], str(file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["cached"]
-    written = pd.read_csv(file)
-    cells = matrix_of(at)
-    assert len(written) == 6
-    for row in written.to_dict("records"):
-        assert row["srcc"] == pytest.approx(cells[row["a"], row["b"]]["value"])
+    assert f"SRCC **{number(rho)}**" in said(at)
 
 
 def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, monkeypatch):
@@ -187,13 +169,12 @@ def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, mon
 
     monkeypatch.setattr(surveys, "get_requests", fails)
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
-    press(at, "Measure the")
-    settled(at)
+    press(at, "Measure ")
     assert [warning.value for warning in at.warning] == ["demo_lookup: no rows in /gone; choose another folder"]
     assert ("demo_copy", "demo_walk") in matrix_of(at) and ("demo_copy", "demo_lookup") not in matrix_of(at)
     at.selectbox(key="correlations_b").set_value("demo_lookup, 0 shots")
     settled(at)
-    assert "Not measured yet: demo_lookup, 0 shots." in texts(at) and scatter_of(at) is None
+    assert "Not measured yet: demo_lookup, 0 shots." in said(at) and scatter_of(at) is None
 
 
 def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, stored_scores):
@@ -207,19 +188,10 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     at.segmented_control(key="correlations_method").set_value("srcc")
     at.segmented_control(key="correlations_what").set_value("ffns")
     settled(at)
-    assert "importance is there for 0 of 2." in texts(at)
-    press(at, "Measure the")
-    settled(at)
+    assert "0 of 2 measured" in said(at)
+    press(at, "Measure ")
     names = {name for _, name in matrix_of(at)}
-    assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--what ffns" in at.code[0].value
-
-
-def test_no_task_or_an_unknown_option_in_the_address(open_screen):
-    at = open_screen(correlations_shown="99 shots", correlations_a="nothing", correlations_method="best")
-    assert not at.error and at.segmented_control(key="correlations_method").value == "srcc"
-    at.multiselect(key="correlations_tasks").set_value([])
-    settled(at)
-    assert [line.value for line in at.info] == ["Choose at least one task and one number of solved examples."]
+    assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--score ffns" in at.code[0].value
 
 
 # the parts without a browser: frames, sentences and charts
@@ -388,13 +360,6 @@ def test_colours_are_scaled_to_what_is_there_or_the_whole_way():
     assert whole.within(cells.assign(value=np.nan)) == whole
 
 
-def test_the_switch_of_the_colours_is_in_the_address(measured, open_screen):
-    first = charts_of(measured())[0]
-    whole = charts_of(open_screen(correlations_scale="−1 to 1"))[0]
-    ends = [drawn["layer"][0]["encoding"]["color"]["scale"]["domain"][1] for drawn in (first, whole)]
-    assert ends[0] <= ends[1] == 1
-
-
 def test_a_minus_in_the_table_is_a_minus():
     rows = tables.csv_rows(tables.pair_rows(many(2), "scores")).assign(srcc=-0.25, p=0.0214)
     cells = written(rows, **tables.FORMATS)._translate(False, False)["body"][0]
@@ -409,11 +374,9 @@ def test_charts_leave_their_frames_alone():
     pd.testing.assert_frame_equal(cells, before)
 
 
-def test_the_download_holds_every_pair(measured):
+def test_the_download_holds_every_pair():
     from pages.ui.page.tables import to_csv
 
-    at = measured()
-    assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))
     table = pd.read_csv(io.BytesIO(to_csv(tables.csv_rows(tables.pair_rows(many(2), "scores")))))
     assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap", "as_published"} == set(table)
 

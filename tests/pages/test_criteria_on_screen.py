@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.studies.compare import RANDOM, ComparedCriteria, Comparing, Curve, areas
 from pages.ui.comparison import criteria_charts, criteria_tables
 from pages.ui.figures.colours import PLACES
 from pages.ui.page import runtime
-from tests.pages.conftest import components, experiment_of, settled
+from tests.pages.conftest import components, experiment_of, press
 
 LEVELS = (0, 500, 1000)
 
@@ -67,7 +67,7 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     from engine.progress import final
     from engine.questions.requests import TaskSpec, get_requests, select
 
-    at = settled(open_app(prune_heads="40", prune_ranking=name))
+    at = open_app(prune_heads="40", prune_order=name)
     task = TaskSpec(at.selectbox(key="prune_task").value, split="train")
     train = select(get_requests(task, None, runtime.store()), 64, "stratified")
     target = experiment_of(at).target
@@ -86,18 +86,11 @@ def test_comparing_on_prune_is_measured_when_it_is_asked_for_and_goes_into_the_f
     handed = []
     monkeypatch.setattr(closing, "_draw_files", handed.append)
     parameters = {"prune_compare": "true", "prune_criteria": "weight,first-token", "prune_step": "every 25 %"}
-    at = settled(open_app(**parameters, prune_orders="2"))
-    assert not at.exception and "Criteria compared" not in handed[-1].pictures
-    next(button for button in at.button if button.label.startswith("Measure 4 curves")).click()
-    at = settled(at)
-    assert not at.exception
+    at = open_app(**parameters, prune_orders="2")
+    assert "Criteria compared" not in handed[-1].pictures
+    press(at, "Measure 4 curves")
     assert {"Criteria compared", "Agreement of criteria, heads"} <= {*handed[-1].pictures}
     assert {"Criteria, areas", "Criteria, accuracies", "Criteria, scores"} <= {*handed[-1].tables}
     assert any("compare --model" in code.value and "--criteria weight,first-token" in code.value for code in at.code)
     assert "Compare criteria" in handed[-1].origin.measurements
-    closed = settled(open_app())
-    assert not [box for box in closing_boxes(closed)], "folded, it draws nothing"
-
-
-def closing_boxes(at):
-    return [box for box in at.multiselect if box.key == "prune_criteria"]
+    assert not [box for box in open_app().multiselect if box.key == "prune_criteria"], "folded, it draws nothing"

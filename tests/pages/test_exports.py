@@ -6,7 +6,6 @@ import zipfile
 
 import pandas as pd
 import pytest
-from streamlit.util import calc_hash
 
 from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
@@ -14,32 +13,26 @@ from pages.ui.figures.charts import to_svg
 from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from tests.engine.fixtures import write_questions
 from tests.pages.conftest import settled
-from tests.pages.test_in_context_page import wide_opt  # noqa: F401
 
 SCREENS = {
-    "": ({"prune_heads": "40", "prune_ranking": "random"}, ""),
-    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure the 1"),
+    "": ({"prune_heads": "40", "prune_order": "random"}, ""),
+    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure 1 "),
     "induction": ({}, ""),
     "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
-    "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"}, ""),
+    "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_order": "random"}, ""),
     "continuation": (
-        {
-            "continue_prompt": "One two, one",
-            "continue_tokens": "4",
-            "continue_ranking": "random",
-            "continue_heads": "20",
-        },
+        {"continue_prompt": "One two, one", "continue_tokens": "4", "continue_order": "random", "continue_heads": "20"},
         "",
     ),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
     "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
-    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure the"),
+    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure "),
     "sweeps": ({"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "16"}, "Measure"),
 }
 
 
 @pytest.fixture
-def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):  # noqa: F811
+def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):
     """What a screen hands to its downloads, and the page's own words."""
     handed = []
     monkeypatch.setattr(closing, "_draw_files", handed.append)
@@ -49,9 +42,7 @@ def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):  # noqa: F811
         if name == "in_context":
             task = write_questions(tmp_path / "rivers.jsonl", 60)
             parameters = parameters | {"model": str(wide_opt), "incontext_task": str(task)}
-        at = open_app(run=False, **parameters)
-        at.wanted_page_hash = calc_hash(name) if name else ""
-        at = settled(at)
+        at = open_app(name, **parameters)
         if measure:
             buttons = [button for button in at.button if button.label.startswith(measure)]
             assert buttons or name == "head"  # which measures by itself what may be measured unasked
@@ -110,5 +101,5 @@ def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():
 
 
 def test_file_names_are_letters_digits_and_hyphens():
-    assert exports.file_name("heads, 5 solved examples", "svg") == "heads-5-solved-examples.svg"
+    assert exports.file_name("heads, 5 examples", "svg") == "heads-5-examples.svg"
     assert exports.file_name("…", "png") == "file.png"

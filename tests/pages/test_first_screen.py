@@ -27,7 +27,7 @@ def told():
                       "figures": [each.value for each in at.metric], "errors": [each.value for each in at.error]}))
 
 at = AppTest.from_file("app.py", default_timeout=500)
-at.query_params.update({"precision": "fp32", "prune_limit": "4", "prune_ranking": "random", "prune_heads": heads})
+at.query_params.update({"precision": "fp32", "prune_limit": "4", "prune_order": "random", "prune_heads": heads})
 at.run()
 assert not at.exception, at.exception
 time.sleep(1)
@@ -86,8 +86,8 @@ def heavy(said):
 
 def test_the_controls_are_drawn_before_the_worker_has_done_anything(first_and_second):
     at_once = first_and_second[0][0]
-    assert {"Model", "Task", "Questions", "Who goes first", "Prune also"} <= set(at_once["controls"])
-    assert at_once["sliders"] == 3, "they are there while the rest is waited for"
+    assert {"Model", "Task", "Questions", "Pruning order", "Prune these as well"} <= set(at_once["controls"])
+    assert at_once["sliders"] == 1, "it is there while the rest is waited for"
     assert heavy(at_once) == set() and at_once["errors"] == []
 
 
@@ -100,11 +100,11 @@ def test_what_is_stored_is_shown_without_any_of_them(first_and_second):
 
 def test_nothing_is_imported_for_what_is_missing_before_the_page_is_drawn(first_and_second, open_app):
     first, rest, _ = open_app(heads=60, worker="free")
-    assert first["sliders"] == 3 and first["errors"] == [] and heavy(first) == set()
+    assert first["sliders"] == 1 and first["errors"] == [] and heavy(first) == set()
     assert "%" in rest["figures"][0] and heavy(rest) >= {"torch", "transformers"}
 
 
-def test_the_sliders_stay_beside_a_line_that_says_what_is_wrong(first_and_second):
+def test_the_slider_stays_beside_a_line_that_says_what_is_wrong(first_and_second):
     refused = first_and_second[1][2]
     assert len(refused["errors"]) == 1 and "nonsense" in refused["errors"][0]
-    assert refused["sliders"] == 3
+    assert refused["sliders"] == 1

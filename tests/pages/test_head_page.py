@@ -2,18 +2,18 @@
 
 import json
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from streamlit.util import calc_hash
 
 from engine.demo import passages
-from engine.heads.composition import Feeding
+from engine.heads.circuits import Feeding
 from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
@@ -23,29 +23,31 @@ from engine.texts.tokenloss import token_losses
 from pages.ui.head import charts, idealised, tables
 from pages.ui.head.asking import neighbour
 from pages.ui.page import runtime
-from tests.pages.conftest import charts_of, components, frames_of, same_on_the_command_line, settled
+from tests.pages.conftest import (
+    charts_of,
+    components,
+    frames_of,
+    labels,
+    press,
+    said,
+    same_on_the_command_line,
+    settled,
+)
 
 SHAPE = ModelShape(3, 4, 4, 32, 8, 64, 512, 256)
 
 
 @pytest.fixture
 def open_screen(open_app):
-    def open_screen(**parameters):
-        at = open_app(run=False, **{"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"} | parameters)
-        at.wanted_page_hash = calc_hash("head")
-        return settled(at)
-
-    return open_screen
+    return partial(open_app, "head", head="L1H2", head_tasks="demo_copy", head_shots="0")
 
 
-def labels(at):
-    return [button.label for button in at.button]
+@pytest.fixture
+def nothing_ahead(monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
 
 
-def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(
-    open_screen, tiny_opt, capsys, monkeypatch
-):
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "1000")
+def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(open_screen, tiny_opt, capsys):
     at = open_screen()
     [headline] = [each.value for each in at.header]
     assert headline.startswith("L1H2 · ") and not any("Measure all" in label for label in labels(at))
@@ -72,57 +74,41 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     assert "".join(sent["pieces"]) == text and sent["words"]["b"] == "without" and sent["full"] > 0
     before = len(at.dataframe)
     at.text_input(key="head_token").set_value(" river")
-    at = settled(at)
+    settled(at)
     assert len(at.dataframe) == before + 1  # a table of one's own tokens
     assert at.text_input(key="head_token").value == " river"
 
 
-def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(open_screen, monkeypatch):
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(open_screen, nothing_ahead):
     at = open_screen(head_tasks="demo_copy,demo_walk")
     [label] = [label for label in labels(at) if label.startswith("Measure all")]
     shown = {title for name, title in TITLES.items() if title in labels(at)}
     assert {TITLES[name] for name in (*LOOKING, "tasks", "heads", "heads-oracle")} <= shown
     assert f"({len(shown)} parts)" in label and charts_of(at) == []
-    next(button for button in at.button if button.label == TITLES["scores"]).click()
-    at = settled(at)
+    press(at, TITLES["scores"])
     assert TITLES["scores"] not in labels(at) and len(charts_of(at)) == 2  # and the rank by one criterion
     assert re.match(r"L1H2 · .*prefix matching", at.header[0].value)
+    at.multiselect(key="head_tasks").set_value([])
+    settled(at)
+    assert TITLES["tasks"] not in labels(at) and TITLES["feeding"] in labels(at) and "Choose a task" in said(at)
 
 
-def test_steps_go_round_and_a_head_can_be_typed(open_screen, monkeypatch):
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    at = open_screen(head="L1H3")
-    at.button(key="head after").click()
-    at = settled(at)
-    assert at.text_input(key="head").value == "L0H0" and at.header[0].value.startswith("L0H0")
-    assert "None: its layer is the first" in " ".join(each.value for each in at.caption)
-    at.button(key="head before").click()
-    at = settled(at)
-    assert at.text_input(key="head").value == "L1H3"
+def test_steps_go_round_and_a_head_that_is_none_is_one_line(open_screen, nothing_ahead):
+    at = open_screen(head="L7H0")
+    for text, line in (("", "0 to 1"), ("nose", "cannot be read"), ("L0H*", "names 4 heads")):
+        if text:
+            at.text_input(key="head").set_value(text).run()
+        [error] = at.error
+        assert line in error.value and "\n" not in error.value and not at.header
+    for step, head in (("after", "L0H0"), ("before", "L1H3"), ("after", "L0H0")):  # the first is a way out
+        at.button(key=f"head {step}").click()
+        settled(at)
+        assert at.text_input(key="head").value == head and at.header[0].value.startswith(head)
+    assert "None: its layer is the first" in said(at)
     assert [neighbour(SHAPE, "L0H3", by) for by in (-1, 1)] == ["L0H2", "L1H0"]
 
 
-@pytest.mark.parametrize(("text", "line"), [("L7H0", "0 to 1"), ("nose", "cannot be read"), ("L0H*", "names 4 heads")])
-def test_a_head_that_is_none_is_one_line(open_screen, monkeypatch, text, line):
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    at = open_screen(head=text)
-    [error] = at.error
-    assert line in error.value and "\n" not in error.value and not at.header
-    at.button(key="head after").click()  # a way out
-    assert settled(at).header[0].value.startswith("L0H0")
-
-
-def test_without_a_task_the_rest_is_shown(open_screen, monkeypatch):
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    at = open_screen()
-    at.multiselect(key="head_tasks").set_value([])
-    at = settled(at)
-    assert not at.exception and TITLES["tasks"] not in labels(at) and TITLES["scores"] in labels(at)
-    assert any("Choose a task" in each.value for each in at.caption)
-
-
-def test_tables_tell_the_largest_first(open_app):
+def test_tables_tell_the_largest_first():
     rng = np.random.default_rng(0)
     names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
     mean = {name: rng.random((3, 4)) for name in names}

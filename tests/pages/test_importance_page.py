@@ -2,15 +2,13 @@
 is measured once."""
 
 import io
-import json
-import shlex
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import spearmanr
-from streamlit.util import calc_hash
 
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import aggregate, agreement, order
@@ -20,29 +18,29 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import StudySettings, grid, together
 from pages.ui.controls import many_tasks
-from pages.ui.downloads.origin import executable
 from pages.ui.figures import charts
 from pages.ui.importance import charts as drawn
 from pages.ui.importance import divisors, tables
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
 from tests.conftest import make_tiny_opt
-from tests.pages.conftest import button, frames_of, settled
+from tests.pages.conftest import (
+    frames_of,
+    labels,
+    press,
+    printed_by_the_program,
+    said,
+    same_on_the_command_line,
+    settled,
+)
 
 NAMES = ("demo_sort", "demo_copy")  # as the catalogue orders them
 
 
 @pytest.fixture
-def open_screen(open_app, monkeypatch):
-    real = many_tasks.list_tasks
-    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
-
-    def open_screen(run=True, **parameters):
-        at = open_app(run=False, importance_shots="0", **parameters)
-        at.wanted_page_hash = calc_hash("importance")
-        return settled(at) if run else at
-
-    return open_screen
+def open_screen(open_app, only_tasks):
+    only_tasks(*NAMES)
+    return partial(open_app, "importance", importance_shots="0")
 
 
 def measure(at, *kinds):
@@ -65,19 +63,17 @@ def by_engine(tiny_opt, store, name, what):
     return [step.value for step in steps][-1]
 
 
-def words_of(at):
-    return " ".join(element.value for element in [*at.main.caption, *at.main.markdown])
-
-
-def test_what_is_missing_is_measured_drawn_and_kept(open_screen, tiny_opt, store):
+def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the_program(
+    open_screen, tiny_opt, store, tmp_path, capsys
+):
     at = open_screen()
-    assert "Heads: importance is there for 0 of 2." in words_of(at) and not drawn_tables(at)
-    assert at.button(key="measure importance heads").label == "Measure the 2 that are missing"
+    assert "Heads: 0 of 2 measured" in said(at) and not drawn_tables(at)
+    assert at.button(key="measure importance heads").label == "Measure 2 missing scores"
     measure(at, "heads", "ffns")
     for page in (at, open_screen()):  # and a new session finds what is stored
-        assert "Heads: importance is there for 2 of 2." in words_of(page)
-        assert "FFNs: importance is there for 2 of 2." in words_of(page)
-        assert not [button for button in page.button if button.label.startswith("Measure")]
+        assert "Heads: 2 of 2 measured" in said(page)
+        assert "FFNs: 2 of 2 measured" in said(page)
+        assert not [label for label in labels(page) if label.startswith("Measure")]
         found = drawn_tables(page)
         for place, name in enumerate(NAMES):
             expected = by_engine(tiny_opt, store, name, "heads").scores
@@ -89,32 +85,25 @@ def test_what_is_missing_is_measured_drawn_and_kept(open_screen, tiny_opt, store
         assert found["ffns"]["ffns"]["score"].min() < -0.05, "removal helps this model, and the sign is kept"
         both = found["maps"]["heads"]["score"].to_numpy().reshape(2, 2, 4)
         np.testing.assert_allclose(found["mean"]["heads"]["score"].to_numpy().reshape(2, 4), both.mean(0), rtol=1e-6)
-
-
-def test_the_command_line_finds_what_is_drawn(open_screen, capsys, tmp_path):
-    from engine.__main__ import main
-
-    at = measure(open_screen(importance_front="demo_copy, 0 shots"), "heads")
-    command = shlex.split(at.code[0].value.splitlines()[0])
-    assert command[:2] == [executable(), "importance"] and command[-2:] == ["--out", "heads.csv"]
-    assert main([*command[1:-1], str(tmp_path / "heads.csv"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["cached"]
-    written = pd.read_csv(tmp_path / "heads.csv")["score"]
-    np.testing.assert_allclose(drawn_tables(at)["maps"]["heads"].query("map == 1")["score"], written, rtol=1e-6)
+    for place, name in enumerate(NAMES):
+        front = open_screen(importance_front=f"{name}, 0 shots")
+        assert same_on_the_command_line(front, capsys, out=tmp_path / "heads.csv")["cached"]
+        np.testing.assert_allclose(both[place].ravel(), pd.read_csv(tmp_path / "heads.csv")["score"], rtol=1e-6)
+    best = printed_by_the_program(at).strip().rpartition(": ")[2].split(", ")
+    assert [each.split()[0] for each in best] == at.dataframe[0].value["Head"].head(5).to_list()
 
 
 def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, store):
     front = {"importance_front": "demo_copy, 0 shots"}
     at = open_screen(**front)
-    button(at, "Compare with the oracle").click()
-    settled(at)
+    press(at, "Compare with the oracle")
     three = {what: by_engine(tiny_opt, store, "demo_copy", what).scores for what in drawn.TITLES}
     rho = spearmanr(three["heads"].ravel(), three["heads-oracle"].ravel()).statistic
-    assert f"SRCC **{number(rho, sign=True)}**" in words_of(at)
+    assert f"SRCC **{number(rho, sign=True)}**" in said(at)
     points = frames_of(at)[-1]["heads"]
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
     np.testing.assert_allclose(points["gate"], three["gate"].ravel(), rtol=1e-5)
-    assert "Compare with the oracle" not in [button.label for button in open_screen(**front).button]
+    assert "Compare with the oracle" not in labels(open_screen(**front))
 
 
 def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp_path):
@@ -130,7 +119,7 @@ def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp
     assert "copa" in line and "row 1" in line and "\n" not in line
     assert drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES), "the others are drawn"
     label = at.button(key="measure importance heads").label
-    assert label == "Measure the 1 that are missing", "once the file is corrected; what that takes is not known"
+    assert label == "Measure 1 missing score", "once the file is corrected; what that takes is not known"
 
 
 def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path):
@@ -138,17 +127,7 @@ def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path
     folder.mkdir()
     at = open_screen(model=str(make_tiny_opt(folder, 9, 24, 48)), importance_what="Oracle")
     assert any("216 heads" in info.value and "up to 200" in info.value for info in at.info)
-    assert not {"Compare with the oracle", "Measure heads"} & {button.label for button in at.button}
-
-
-def test_no_task_at_all_is_asked_for(open_screen):
-    at = open_screen()
-    at.multiselect(key="importance_tasks").set_value([])
-    settled(at)
-    assert [info.value for info in at.info] == ["Choose at least one task and one number of solved examples."]
-    at.multiselect(key="importance_tasks").set_value(["demo_copy"])
-    settled(at)
-    assert "Heads: importance is there for 0 of 1." in words_of(at)
+    assert not {"Compare with the oracle", "Measure heads"} & {*labels(at)}
 
 
 def test_a_model_with_one_layer(open_screen, tmp_path):

@@ -1,12 +1,10 @@
 """The In context screen in one process: scores, curves and heads are the engine's own, and the commands find them."""
 
-import json
-import shlex
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from streamlit.util import calc_hash
 
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
 from engine.heads.induction import SCORES, InductionScores
@@ -18,87 +16,77 @@ from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.tokenloss import token_losses
-from pages.ui.downloads.origin import executable
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.page import runtime
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in, write_questions
-from tests.pages.conftest import frames_of, settled, slide
+from tests.pages.conftest import (
+    frames_of,
+    labels,
+    number_after,
+    press,
+    printed_by_the_program,
+    said,
+    same_on_the_command_line,
+    settled,
+    slide,
+)
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 512)
 N_TEXTS = 3
 
 
-@pytest.fixture(scope="module")
-def wide_opt(tiny_opt, tmp_path_factory):
-    """The tiny OPT with a window of 512 tokens."""
-    import shutil
-
-    import torch
-    from transformers import OPTConfig, OPTForCausalLM
-
-    folder = tmp_path_factory.mktemp("wide_opt")
-    torch.manual_seed(3)
-    config = OPTConfig.from_pretrained(tiny_opt, max_position_embeddings=512)
-    OPTForCausalLM(config).eval().save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tiny_opt / name, folder)
-    return folder
+@pytest.fixture
+def open_as_it_is(open_app, wide_opt, tmp_path):
+    """Opens the screen with no more in its address than the model and the texts."""
+    task = write_questions(tmp_path / "rivers.jsonl", 60)
+    return partial(open_app, "in_context", model=str(wide_opt), incontext_task=str(task), incontext_texts=str(N_TEXTS))
 
 
 @pytest.fixture
-def open_screen(open_app, wide_opt, tmp_path):
-    task = write_questions(tmp_path / "rivers.jsonl", 60)
-
-    def open_screen(**parameters):
-        given = {"model": str(wide_opt), "incontext_task": str(task), "incontext_texts": str(N_TEXTS),
-                 "incontext_ranking": "random", "incontext_around": "exact"}  # fmt: skip
-        at = open_app(run=False, **given | parameters)
-        at.wanted_page_hash = calc_hash("in_context")
-        return settled(at)
-
-    return open_screen
+def open_screen(open_as_it_is):
+    return partial(open_as_it_is, incontext_order="random", incontext_around="exact")
 
 
-def on_the_command_line(at, number, tmp_path, capsys):
-    from engine.__main__ import main
+@pytest.fixture
+def found_by_the_command(tmp_path, capsys):
+    def found(at, number=0):
+        told = same_on_the_command_line(at, capsys, number, out=tmp_path / "out.csv")
+        assert told["cached"], "the page and the command line must share their results"
+        return told, pd.read_csv(tmp_path / "out.csv")
 
-    words = shlex.split(at.code[0].value.splitlines()[number])
-    words[words.index("--out") + 1] = str(tmp_path / "out.csv")
-    assert words[0] == executable() and main([*words[1:], "--json"]) == 0
-    return json.loads(capsys.readouterr().out), pd.read_csv(tmp_path / "out.csv")
+    return found
 
 
 def values(at):
     return [metric.value for metric in at.metric]
 
 
-def test_the_score_is_the_command_lines(open_screen, tmp_path, capsys):
+def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and_the_program(
+    open_screen, found_by_the_command
+):
     at = open_screen()
-    found, _ = on_the_command_line(at, 0, tmp_path, capsys)
-    assert found["cached"], "the page and the command line must share their results"
+    found, _ = found_by_the_command(at)
     score = found["icl_score"]["full"]
     assert score["n"] == N_TEXTS
     assert values(at) == [tables.number(score["nats"]), "–"]
     low, high = (tables.number(end) for end in score["ci95"])
-    assert any(f"**{low} to {high}**, 3 texts" in line.value for line in at.markdown)
+    assert f"**{low} to {high}**, 3 texts" in said(at)
     (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
     assert 10 < curve <= engine_incontext.CURVE_BINS
-
-
-def test_a_moved_slider_measures_the_pruned_model_on_the_same_texts(open_screen, tmp_path, capsys):
-    at = open_screen()
     slide(at, "incontext_heads", 50)
     at.text_input(key="incontext_mask").set_value("F1")
     settled(at)
-    found, _ = on_the_command_line(at, 0, tmp_path, capsys)
-    assert found["cached"] and found["mask"].endswith("F1")
+    found, _ = found_by_the_command(at)
+    assert found["mask"].endswith("F1")
     expected = [found["icl_score"][name]["nats"] for name in ("full", "masked", "change")]
     numbers = [tables.number(value, sign=at_end) for value, at_end in zip(expected, (0, 0, 1), strict=True)]
     assert values(at) == numbers
-    assert any("4 of 8 heads, 1 of 2 FFNs pruned" in line.value for line in at.markdown)
+    assert "4 of 8 heads, 1 of 2 FFNs pruned" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
+    masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
+    assert tables.number(masked) == values(at)[1]
     again = open_screen(incontext_heads="50", incontext_mask="F1")  # a new session finds what is stored
     assert values(again) == values(at)
 
@@ -106,38 +94,32 @@ def test_a_moved_slider_measures_the_pruned_model_on_the_same_texts(open_screen,
 def test_a_score_around_the_two_tokens(open_screen):
     exact, wide = open_screen(incontext_mask="L0H*"), open_screen(incontext_mask="L0H*", incontext_around="± 10")
     assert len(values(wide)) == 3 and values(wide) != values(exact)
-    assert any("tokens 490 to 510 against 40 to 60" in line.value for line in wide.markdown)
+    assert "tokens 490 to 510 against 40 to 60" in said(wide)
 
 
-def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_app, wide_opt, tmp_path, capsys):
-    task = write_questions(tmp_path / "rivers.jsonl", 60)
-    at = open_app(run=False, model=str(wide_opt), incontext_task=str(task), incontext_texts="3")
-    at.wanted_page_hash = calc_hash("in_context")
-    at = settled(at)
+def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_as_it_is, found_by_the_command):
+    at = open_as_it_is()
     assert at.segmented_control(key="incontext_around").value == 10
-    found, _ = on_the_command_line(at, 0, tmp_path, capsys)
-    assert found["cached"] and values(at)[0] == tables.number(found["icl_score"]["full"]["nats"])
-    assert all("--around 10" in line for line in at.code[0].value.splitlines())
+    found, _ = found_by_the_command(at)
+    assert values(at)[0] == tables.number(found["icl_score"]["full"]["nats"])
+    assert all("--average-tokens 10" in line for line in at.code[0].value.splitlines())
 
 
 def tasks_asked_for(at):
     return [box.key for box in at.selectbox if box.label == "Task"]
 
 
-def test_a_task_is_hidden_where_nothing_goes_by_it(open_screen):
-    prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_ranking": "importance"}
+def test_a_task_is_hidden_where_nothing_goes_by_it_and_older_addresses_mean_what_they_did(open_screen, questions):
+    prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_order": "importance"}
     at = open_screen(**prose)
     assert tasks_asked_for(at) == [], "nothing is pruned"
     slide(at, "incontext_heads", 50)
     assert tasks_asked_for(settled(at)) == ["incontext_ranked_on"], "what is pruned goes by its importance"
-    assert tasks_asked_for(open_screen(**prose | {"incontext_ranking": "random", "incontext_heads": "50"})) == []
-    assert tasks_asked_for(open_screen()) == ["incontext_task"], "its questions are the texts"
-
-
-def test_an_older_address_means_what_it_did(open_screen, questions):
+    assert "4 of 8 heads, 0 of 2 FFNs pruned" in said(at), "which is measured first"
+    assert tasks_asked_for(open_screen(**prose | {"incontext_order": "random", "incontext_heads": "50"})) == []
     at = open_screen()
+    assert tasks_asked_for(at) == ["incontext_task"], "its questions are the texts"
     assert at.segmented_control(key="incontext_from").value == "task", "it names a task, and no kind of text"
-    prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_ranking": "importance"}
     at = open_screen(**prose, incontext_task=str(questions), incontext_heads="50")
     assert at.segmented_control(key="incontext_from").value == "text"
     assert at.selectbox(key="incontext_ranked_on").value == str(questions)
@@ -145,9 +127,7 @@ def test_an_older_address_means_what_it_did(open_screen, questions):
 
 def test_the_screen_opens_on_prose_whose_loss_falls(open_app):
     """The embedded model, and what the engine itself finds of the same windows."""
-    at = open_app(run=False, model="demo")
-    at.wanted_page_hash = calc_hash("in_context")
-    settled(at)
+    at = open_app("in_context", model="demo")
     texts = runtime.jobs().snapshot("incontext texts").value
     assert at.selectbox(key="incontext_text").value == "A letter without a name" and 5 <= len(texts) <= 8
     session = runtime.session()
@@ -155,43 +135,31 @@ def test_the_screen_opens_on_prose_whose_loss_falls(open_app):
     found = [token_losses(target, text, Mask.full(target.shape)).stored(session).loss_nats for text in texts]
     early, late = (np.mean([each[span].mean() for each in found]) for span in (slice(39, 60), slice(399, 460)))
     assert late < early - 0.3 and values(at)[0] == tables.number(engine_incontext.icl_score(found, 10).value)
-    assert any("Later tokens are predicted **better** by" in line.value for line in at.markdown)
+    assert "Later tokens are predicted **better** by" in said(at)
 
 
-def test_a_ranking_by_importance_is_measured_first(open_screen):
-    at = open_screen(incontext_ranking="importance", incontext_heads="50")
-    assert any("4 of 8 heads, 0 of 2 FFNs pruned" in line.value for line in at.markdown)
-
-
-def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, tmp_path, capsys):
-    at = open_screen(incontext_mask="L1H2", incontext_texts="2")
-    start = next(button for button in at.button if button.label == "Ablate 8 heads, one at a time")
-    start.click()
-    settled(at)
+def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, found_by_the_command):
+    at = press(open_screen(incontext_mask="L1H2", incontext_texts="2"), "Ablate 8 heads, one at a time")
     maps = [tables["heads"] for tables in frames_of(at) if "heads" in tables]
     assert len(maps) == 3, "both kinds of ablation, and the before-and-after vector"
-    found, table = on_the_command_line(at, 1, tmp_path, capsys)
-    assert found["cached"] and found["kind"] == "full" and found["n_texts"] == 2
+    found, table = found_by_the_command(at, 1)
+    assert found["kind"] == "full" and found["n_texts"] == 2
     rows = maps[0].set_index(["layer", "head"])
     for row in table.itertuples():
         assert rows.loc[(row.layer, row.head), "full"] == pytest.approx(row.icl_score_change_nats, abs=1e-5)
     assert rows["pruned"].sum() == 1 and rows.loc[(1, 2), "pruned"]
     again = open_screen(incontext_mask="L1H2", incontext_texts="2", incontext_kind="pattern-preserving")
-    assert not any(button.label.startswith("Ablate 8") for button in again.button), "what is stored shows at once"
+    assert not any(label.startswith("Ablate 8") for label in labels(again)), "what is stored shows at once"
     shown = again.dataframe[0].value
     assert list(shown.columns)[1] == "pattern-preserving" and len(shown) == 8
     spread = shown["pattern-preserving"].abs()
     assert spread.is_monotonic_decreasing
 
 
-def test_a_long_text_is_cut_into_pieces(open_screen):
+def test_a_long_text_is_cut_into_pieces_and_one_that_is_too_short_is_one_plain_line(open_screen):
     at = open_screen(incontext_from="A long text", incontext_text="The ferry")
     assert any("texts" in line.value and "95 % interval" in line.value for line in at.markdown)
     assert "--passage 'The ferry' --texts 3" in at.code[0].value
-
-
-def test_a_text_that_is_too_short_is_one_plain_line(open_screen):
-    at = open_screen()
     passages.remember("short", "Once upon a time there was a river. " * 3, runtime.store())
     at = open_screen(incontext_from="A long text", incontext_text="short")
     (error,) = [error.value for error in at.error]
@@ -203,12 +171,12 @@ def test_a_short_window_has_a_score_and_no_attribution(open_screen, tiny_opt):
     at = open_screen(model=str(tiny_opt))
     assert len(at.metric) == 2 and not at.error
     assert any("reads 256 tokens at once" in info.value for info in at.info)
-    assert not any(button.label.startswith("Ablate") for button in at.button)
+    assert not any(label.startswith("Ablate") for label in labels(at))
 
 
 def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     at = open_screen(incontext_texts="1")
-    assert any("1 text, so no interval" in line.value for line in at.markdown)
+    assert "1 text, so no interval" in said(at)
     session = runtime.session()
     target = session.target(LoadSpec(str(wide_opt), "fp32"))
     full = Mask.full(target.shape)

@@ -1,19 +1,20 @@
 """The Induction screen in one process: every score drawn, one selection everywhere, and on to the Prune screen."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from streamlit.util import calc_hash
 
 from engine.heads.induction import SCORES, InductionScores
-from engine.importance.head_sets import HeadSet
 from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
+from engine.studies.removal import HeadSet
 from pages.ui.figures import head_sets
 from pages.ui.figures.charts import to_svg
 from pages.ui.figures.head_sets import RANDOM, STRONGEST
 from pages.ui.induction import charts, selection, tables
 from pages.ui.page.tables import whole_percent
-from tests.pages.conftest import frames_of, settled
+from tests.pages.conftest import frames_of, go_to, labels, press, printed_by_the_program, said, settled
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
 
@@ -27,16 +28,11 @@ def scores(signed=True):
 
 
 @pytest.fixture
-def open_screen(open_app, tiny_opt):
-    def open_screen(**parameters):
-        at = open_app(run=False, **parameters)
-        at.wanted_page_hash = calc_hash("induction")
-        return settled(at)
-
-    return open_screen
+def open_screen(open_app):
+    return partial(open_app, "induction")
 
 
-def test_every_score_is_drawn_with_its_numbers(open_screen):
+def test_every_score_is_drawn_with_its_numbers_and_sets_of_the_strongest_heads_are_ablated(open_screen):
     at = open_screen()
     sent = frames_of(at)
     assert (
@@ -44,8 +40,21 @@ def test_every_score_is_drawn_with_its_numbers(open_screen):
     )  # the example, maps, scatter, depth and distribution, what is left of two scores
     frame = sent[1]["heads"]
     assert len(frame) == 8 and set(SCORES) <= set(frame)
-    assert [heading.value for heading in at.subheader][:6] == [charts.TITLES[name] for name in SCORES]
+    assert [heading.value for heading in at.subheader][2:8] == [charts.TITLES[name] for name in SCORES]
     assert "--out induction.csv" in at.code[0].value and "--variant" not in at.code[0].value
+    [line] = [line for line in printed_by_the_program(at).splitlines() if line.startswith("prefix_matching")]
+    best = [each.split() for each in line.removeprefix("prefix_matching").split(",")]
+    assert [name for name, _ in best] == frame.set_index("name")["prefix_matching"].nlargest(5).index.to_list()
+    assert float(best[0][1]) == pytest.approx(frame["prefix_matching"].max(), rel=5e-3)
+    [scatter] = [sent for sent in frames_of(at) if "corner" in sent]
+    assert frame["prefix_matching"].max() < 0.3 and scatter["corner"].empty, "a model without induction heads"
+    assert [each.value for each in at.caption if each.value.endswith(": none.")]
+    press(at, "Ablate the strongest together")
+    [sets] = [frames["sets"] for frames in frames_of(at) if "sets" in frames]
+    assert set(sets["kind"]) == {STRONGEST, RANDOM} and sorted(set(sets["size"])) == [0, 1, 2]
+    assert (sets["low"] <= sets["value"] + 1e-9).all() and (sets["value"] <= sets["high"] + 1e-9).all()
+    assert any("that match prefixes best" in words.value and "in 5 draws" in words.value for words in at.markdown)
+    assert not any("together" in label for label in labels(open_screen())), "what is stored shows at once"
 
 
 def test_a_slide_leaves_out_what_lies_below_its_screen(open_screen):
@@ -60,10 +69,9 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
     for sent in frames_of(at)[1:8]:
         heads = sent["heads"]
         assert heads.loc[heads["selected"], "name"].tolist() == ["L0H1", "L1H3"]
-    assert any("L0H1, L1H3" in caption.value for caption in at.caption)
+    assert "L0H1, L1H3" in said(at)
     next(button for button in at.button if button.label == "Prune these").click().run()
-    at.wanted_page_hash = ""  # the browser would stay where it was sent; this one goes where it is told
-    settled(at)
+    go_to(at, "prune")  # the browser would stay where it was sent; this one goes where it is told
     assert at.text_input(key="prune_mask").value == "L0H1 L1H3"
 
 
@@ -108,69 +116,35 @@ def test_a_late_report_of_a_replaced_table_takes_nothing_from_the_selection(monk
     assert set(selection.selected_heads(SHAPE)) == {"L0H1", "L1H3"}
 
 
-def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
-    from pages.ui.controls import many_tasks
-
-    real = many_tasks.list_tasks
-    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
-    at = open_screen(induction_shots="0")
-    assert any("0 of 2 tasks" in caption.value for caption in at.caption)
-    next(button for button in at.button if button.label.startswith("Measure all")).click()
-    settled(at)
-    assert any("2 of 2 tasks" in caption.value for caption in at.caption)
+def test_importance_of_all_tasks_brings_their_lines_whichever_screen_measured_it(open_screen, only_tasks, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
+    only_tasks("demo_outfit", "demo_copy")
+    at = open_screen(induction_shots="0", prune_task="demo_outfit")
+    assert "0 of 2 tasks" in said(at)
+    press(go_to(at, "prune"), "Measure importance")
+    assert "1 of 2 tasks" in said(go_to(at, "induction"))
+    press(at, "Measure all")
+    assert "2 of 2 tasks" in said(at)
     kinds = set(frames_of(at)[-1]["lines"]["kind"])
     assert kinds == {"task", "chosen", "reversed", "aggregate", "random"}
-    again = open_screen(induction_shots="0")  # a new session finds what is stored
-    assert any("2 of 2 tasks" in caption.value for caption in again.caption)
-
-
-def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkeypatch):
-    from pages.ui.controls import many_tasks
-
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
-    real = many_tasks.list_tasks
-    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
-    at = open_screen(induction_shots="0", prune_task="demo_outfit")
-    assert any("0 of 2 tasks" in caption.value for caption in at.caption)
-    at.wanted_page_hash = ""
-    settled(at)
-    next(button for button in at.button if button.label == "Measure importance").click()
-    settled(at)
-    at.wanted_page_hash = calc_hash("induction")
-    settled(at)
-    assert any("1 of 2 tasks" in caption.value for caption in at.caption)
+    assert "2 of 2 tasks" in said(open_screen(induction_shots="0")), "a new session finds what is stored"
 
 
 def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_screen):
     from pages.ui.induction import effects
 
-    at = open_screen(induction_task="demo_copy", induction_shots="0")
-    next(button for button in at.button if button.label == "Ablate 8 heads, one at a time").click()
-    settled(at)
+    at = press(open_screen(induction_task="demo_copy", induction_shots="0"), "Ablate 8 heads, one at a time")
     table = next(frame.value for frame in at.dataframe if "gained" in frame.value)
     assert sorted(table["head"]) == sorted(f"L{layer}H{head}" for layer in range(2) for head in range(4))
     assert (table["change"] * effects.N_QUESTIONS).round(6).tolist() == (table["gained"] - table["lost"]).tolist()
     again = open_screen(induction_task="demo_copy", induction_shots="0")
-    assert not any(button.label.startswith("Ablate 8") for button in again.button), "what is stored shows at once"
-
-
-def test_the_strongest_are_ablated_together_beside_random_ones(open_screen):
-    at = open_screen()
-    next(button for button in at.button if button.label.startswith("Ablate the strongest together")).click()
-    at = settled(at)
-    [sets] = [frames["sets"] for frames in frames_of(at) if "sets" in frames]
-    assert set(sets["kind"]) == {STRONGEST, RANDOM} and sorted(set(sets["size"])) == [0, 1, 2]
-    assert (sets["low"] <= sets["value"] + 1e-9).all() and (sets["value"] <= sets["high"] + 1e-9).all()
-    assert any("that match prefixes best" in words.value and "in 5 draws" in words.value for words in at.markdown)
-    again = open_screen()
-    assert not any("together" in button.label for button in again.button), "what is stored shows at once"
+    assert not any(label.startswith("Ablate 8") for label in labels(again)), "what is stored shows at once"
 
 
 def test_sets_in_words_and_as_a_chart():
     values = {HeadSet(): 0.85, HeadSet((1,)): 0.84, HeadSet((1, 2)): 0.33}
     values |= {HeadSet((3,), 1): 0.86, HeadSet((4,), 2): 0.84, HeadSet((3, 5), 1): 0.8, HeadSet((4, 6), 2): 0.9}
-    shape = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
-    shown = head_sets.by_size(head_sets.rows(shape, {each: {"acc": acc} for each, acc in values.items()}), "acc")
+    shown = head_sets.by_size(head_sets.rows(SHAPE, {each: {"acc": acc} for each, acc in values.items()}), "acc")
     assert head_sets.in_words(shown, whole_percent) == (
         "The full model: **85 %**. Without the **2 heads** that match prefixes best: **33 %**; without the same number "
         "of others **85 %** (80 % to 90 % in 2 draws). Without the best one alone: 84 %."
@@ -207,22 +181,23 @@ def test_the_corner_follows_the_model_s_own_heads():
     assert not tables.head_scores(SHAPE, found, [])["in_corner"].all(), "what is alike is not parted"
 
 
-def test_a_model_without_induction_heads_has_no_corner(open_screen):
-    at = open_screen()
-    [scatter] = [sent for sent in frames_of(at) if "corner" in sent]
-    assert scatter["heads"]["prefix_matching"].max() < 0.3 and scatter["corner"].empty
-    assert [each.value for each in at.caption if each.value.endswith(": none.")]
-
-
 def test_the_legend_of_what_is_left_names_the_lines_that_are_drawn():
-    from pages.ui.figures.charts import to_svg
-
     found = scores(signed=False).mean["copying"]
     for orders, missing in (({}, {"chosen", "reversed", "task"}), ({"a": np.arange(8), "b": np.arange(8)}, set())):
         aggregate = np.arange(8) if orders else None
         drawn = to_svg(charts.retained_chart(tables.retained_lines(found, orders, "a", aggregate), "copying"), "left")
         named = {kind for kind in charts.KINDS if f">{kind}<".encode() in drawn}
         assert named == {*charts.KINDS} - missing - ({"aggregate"} if aggregate is None else set())
+
+
+def test_the_finding_names_the_induction_heads():
+    frame = tables.head_scores(SHAPE, scores(), [])
+    before = frame.loc[frame["previous_token"].idxmax(), "name"]
+    inside = frame.assign(in_corner=frame["name"].isin(["L0H1", "L1H3"]))
+    assert tables.finding(inside).startswith(
+        f"**2 of 8 heads are induction heads**: L0H1, L1H3. The strongest previous-token head is {before} ("
+    )
+    assert tables.finding(frame.assign(in_corner=False)).startswith("**None of the 8 heads is an induction head**")
 
 
 def test_masks_of_a_selection():
@@ -253,8 +228,6 @@ def test_overlap_rows_are_spearman_and_a_count():
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_charts_are_valid_and_become_files(signed):
-    from pages.ui.figures.charts import to_svg
-
     frame = tables.head_scores(SHAPE, scores(signed), ["L0H0"])
     made = [charts.score_map(frame, name) for name in SCORES]
     made += [charts.induction_scatter(frame, tables.corner(frame)), charts.depth_strip(frame, "copying"),

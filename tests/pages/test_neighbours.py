@@ -1,6 +1,7 @@
-"""Idle work of the Prune screen: neighbouring levels, nearest first, only while a page looks in, behind all else."""
+"""Idle work of the Prune screen: neighboring levels, nearest first, only while a page looks in, behind all else."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests.pages.conftest import WAIT_S, experiment_of, settled, slide, under_fi
 @pytest.fixture
 def x(open_app):
     """The experiment of a page on which nothing happens any more."""
-    return experiment_of(open_app(prune_ranking="random", prune_heads="40"))
+    return experiment_of(open_app(prune_order="random", prune_heads="40"))
 
 
 def levels_of(x, axis="heads"):
@@ -54,23 +55,16 @@ def test_the_whole_axis_is_measured_nearest_first(x):
     assert idle(x, "ffns").levels, "the other axis was not asked for"
 
 
-def test_it_rests_when_no_page_looks_in_and_goes_on_when_one_does(x, monkeypatch):
+def test_it_rests_when_no_page_looks_in_and_goes_on_when_one_does(x, gate, monkeypatch):
     """A second job, behind it, shows that the worker has left it: no test sleeps."""
-    work, in_hand, go_on, real = idle(x), threading.Event(), threading.Event(), neighbours.curve
-
-    def held(own):
-        yield next(own)
-        in_hand.set()
-        assert go_on.wait(WAIT_S)
-        return (yield from own)
-
-    monkeypatch.setattr(neighbours, "curve", lambda *given: while_measured(real(*given), held))
+    work, real = idle(x), neighbours.curve
+    monkeypatch.setattr(neighbours, "curve", lambda *given: gate.held(real(*given), next))
     work.look_in()
     work.look_in()
-    assert in_hand.wait(WAIT_S)
+    assert gate.reached.wait(WAIT_S)
     monkeypatch.setattr(engine_jobs, "UNSEEN_S", -1.0)  # from now on nobody looks in
     frame.jobs().put("after it", Job("after it", lambda: iter([Progress(1, 1)]), neighbours.PRIORITY + 1))
-    go_on.set()
+    gate.go_on.set()
     frame.jobs().join("after it", WAIT_S)
     job = frame.jobs().snapshot(SLOT)
     assert job.state == "left" and job.done < job.total and work.wanted
@@ -90,29 +84,25 @@ def test_no_more_is_measured_than_the_budget_allows(x, monkeypatch):
     assert idle(x).levels == ()
 
 
-def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):
-    in_hand, go_on, order = threading.Event(), threading.Event(), []
+def test_it_waits_for_everything_else_and_gives_way_to_it(x, gate, monkeypatch):
+    gate.occupy("importance", priority=1)
+    work, order = idle(x), []
 
-    def gate():
-        in_hand.set()
-        assert go_on.wait(WAIT_S)
+    def urgent():
         order.append("asked for")
         yield Progress(1, 1)
 
-    frame.jobs().put("importance", Job("gate", gate, priority=1))
-    assert in_hand.wait(WAIT_S)
-    work = idle(x)
     work.look_in()
     work.look_in()
     assert frame.jobs().snapshot(SLOT) is None, "something is under way"
-    go_on.set()
+    gate.go_on.set()
     frame.jobs().join("importance", WAIT_S)
     real, asked = neighbours.curve, []
 
     def slow(own):
         for step in own:
             if not asked:
-                asked.append(frame.jobs().put("importance", Job("more urgent", gate, priority=3)))
+                asked.append(frame.jobs().put("importance", Job("more urgent", urgent, priority=3)))
             yield step
         order.append("neighbours")
         return {}
@@ -120,25 +110,19 @@ def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):
     monkeypatch.setattr(neighbours, "curve", lambda *given: while_measured(real(*given), slow))
     work.look_in()
     frame.jobs().join(SLOT, WAIT_S)
-    assert order == ["asked for", "asked for", "neighbours"]
+    assert order == ["asked for", "neighbours"]
 
 
-def test_a_moved_slider_ends_it(open_app):
-    at = open_app(prune_ranking="random", prune_heads="40")
-    work, go_on, in_hand = idle(experiment_of(at)), threading.Event(), threading.Event()
-
-    def held():
-        in_hand.set()
-        assert go_on.wait(WAIT_S)
-        yield Progress(0, 9)
-        yield Progress(9, 9)
-
-    frame.jobs().put(SLOT, Job(work.work.key, held, neighbours.PRIORITY))
-    assert in_hand.wait(WAIT_S)
+def test_a_moved_slider_ends_it(open_app, gate):
+    at = open_app(prune_order="random", prune_heads="40")
+    assert at.toggle(key="prune_idle").value is True
+    work = idle(experiment_of(at))
+    frame.jobs().put(SLOT, Job(work.work.key, gate.job, neighbours.PRIORITY))
+    assert gate.reached.wait(WAIT_S)
     assert work.in_words() == ""
     slide(at, "prune_heads", 50, moving=True).run()
     assert frame.jobs().snapshot(SLOT) is None
-    go_on.set()
+    gate.go_on.set()
     settled(slide(at, "prune_heads", 50))
     assert "Gained" in under_figure(at)
 
@@ -158,19 +142,11 @@ def test_what_failed_or_was_stopped_is_not_tried_again(x):
 
 
 def test_no_ranking_or_no_model_in_memory_is_no_reason_to_work(x, open_app):
-    from dataclasses import replace
-
     by_importance = replace(x, pruning=replace(x.pruning, ranking=Ranking("importance")))
     in_bf16 = replace(x, target=replace(x.target, spec=replace(x.target.spec, precision="bf16")))
     assert not levels_to_measure(by_importance, "heads", Evidence(), [])
     assert levels_to_measure(x, "heads", Evidence(), [])
     assert not levels_to_measure(in_bf16, "heads", Evidence(), [])
-
-
-def test_the_switch(open_app):
-    at = open_app(prune_ranking="random", prune_idle="false")
-    assert at.toggle(key="prune_idle").value is False
-    assert open_app(prune_ranking="random").toggle(key="prune_idle").value is True
 
 
 def test_a_join_may_end_before_the_job():

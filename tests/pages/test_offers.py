@@ -4,13 +4,12 @@ import os
 import time
 
 import pytest
-from streamlit.util import calc_hash
 
 from engine.checkpoints import hub
 from engine.errors import HeadroomError
 from pages.ui.page import offers
 from tests import hub_stand_in as stand_in
-from tests.pages.conftest import WAIT_S, button, figure, level, settled, slide
+from tests.pages.conftest import WAIT_S, button, figure, level, said, settled, slide
 
 TINY = "someone/tiny"
 SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context", "correlations",
@@ -25,10 +24,6 @@ def served(tiny_opt, tmp_path, monkeypatch):
         yield repository
 
 
-def said(at):
-    return " ".join(each.value for each in [*at.main.markdown, *at.main.caption, *at.main.error])
-
-
 def click(at, label):
     next(each for each in at.button if each.label.startswith(label)).click()
     return at.run()
@@ -36,18 +31,16 @@ def click(at, label):
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_visit_asks_nobody(screen, open_app, served):
-    at = open_app(run=False, model=TINY)
-    at.wanted_page_hash = "" if screen == "prune" else calc_hash(screen)
-    assert "someone/tiny is not on this computer" in said(settled(at))
+    at = open_app(screen, model=TINY)
+    assert "someone/tiny is not on this computer" in said(at)
     assert screen == "prune" or "prune_task" not in [each.key for each in at.main.selectbox]
     assert [each.label for each in at.main.button].count("Look it up") == 1
     assert served.requests == []
 
 
 def test_the_other_model_of_a_passage_is_offered_too(open_app, served):
-    at = open_app(run=False, passage_a="another model", passage_a_model=f"{TINY}@step1000")
-    at.wanted_page_hash = calc_hash("passage")
-    assert "someone/tiny@step1000 is not on this computer" in said(settled(at)) and served.requests == []
+    at = open_app("passage", passage_a="another model", passage_a_model=f"{TINY}@step1000")
+    assert "someone/tiny@step1000 is not on this computer" in said(at) and served.requests == []
 
 
 @pytest.fixture
@@ -65,17 +58,9 @@ def rendered(monkeypatch):
     return asked
 
 
-def test_rows_are_fetched_once_somebody_agrees(open_app, served, rendered):
-    at = open_app(prune_task="piqa")
-    assert "the rows of task piqa are not on this computer" in said(at) and rendered == []
-    at.toggle(key="fetch_tasks").set_value(True)
-    settled(at)
-    click(at, "Retry")
-    assert "the stand-in has no rows" in said(settled(at)) and rendered == ["piqa"]
-
-
-def test_consent_to_fetch_rows_is_that_of_one_tab(open_app, served, rendered):
+def test_rows_are_fetched_once_somebody_agrees_in_that_tab(open_app, served, rendered):
     there, here = open_app(prune_task="boolq"), open_app(prune_task="piqa")
+    assert "the rows of task piqa are not on this computer" in said(here) and rendered == []
     here.toggle(key="fetch_tasks").set_value(True)
     click(settled(here), "Retry")
     assert "the stand-in has no rows" in said(settled(here)) and set(rendered) == {"piqa"}

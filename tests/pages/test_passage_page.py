@@ -1,19 +1,16 @@
 """The Passage screen in one process: what it shows of a text is what the engine measures, whoever brought the text."""
 
+import re
 import shlex
-import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
-from streamlit.util import calc_hash
 
 from engine.demo import passages
-from engine.jobs import Job
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
-from engine.progress import Progress
 from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.figures.token_text import component_data
@@ -21,7 +18,15 @@ from pages.ui.page import runtime
 from pages.ui.passage import charts, tables
 from tests.conftest import make_tiny_opt
 from tests.embedded import heads_at
-from tests.pages.conftest import WAIT_S, components, same_on_the_command_line, settled, slide
+from tests.pages.conftest import (
+    WAIT_S,
+    components,
+    press,
+    printed_by_the_program,
+    same_on_the_command_line,
+    settled,
+    slide,
+)
 
 TITLE = "Privet Drive, twice"
 HOSTILE = (
@@ -30,14 +35,8 @@ HOSTILE = (
 
 
 @pytest.fixture
-def open_screen(open_app, tiny_opt):
-    def open_screen(run=True, **parameters):
-        whole = {"passage_text": TITLE, "passage_ranking": "random", "passage_heads": "0"}
-        at = open_app(run=False, **(whole | parameters))
-        at.wanted_page_hash = calc_hash("passage")
-        return settled(at) if run else at
-
-    return open_screen
+def open_screen(open_app):
+    return partial(open_app, "passage", passage_text=TITLE, passage_order="random", passage_heads="0")
 
 
 def shown(at):
@@ -64,14 +63,16 @@ def test_the_whole_text_is_shown_with_the_losses_of_the_full_model(open_screen, 
     assert "".join(data["pieces"]) == text and data["n_total"] == len(found) == len(data["ids"])
     np.testing.assert_allclose([x for x in data["loss"]["a"] if x is not None],
                                found.loss_nats[np.isfinite(found.loss_nats)], atol=1e-4)  # fmt: skip
-    assert data["view"] == "A" and "Nothing differs" in data["note"]
+    assert data["view"] == "A" and "are the same model" in data["note"]
     assert f"A **{np.nanmean(found.loss_nats):.3f}**" in summary(at)
     best = [data["strings"][str(ids[0])] for ids in data["likely"]["a"]]
     assert best[3] == found.strings[int(found.top_ids[3, 0])]
     assert data["p"]["a"][3][0] == pytest.approx(float(np.exp(found.top_log_p[3, 0])), abs=1e-4)
 
 
-def test_a_moved_slider_gives_b_and_the_command_line_agrees(open_screen, tiny_opt, capsys, monkeypatch, tmp_path):
+def test_a_moved_slider_gives_b_and_the_command_and_the_program_agree(
+    open_screen, tiny_opt, capsys, monkeypatch, tmp_path
+):
     at = open_screen()
     slide(at, "passage_heads", 50)
     settled(at)
@@ -85,6 +86,13 @@ def test_a_moved_slider_gives_b_and_the_command_line_agrees(open_screen, tiny_op
     found = measured(tiny_opt, text, result["mask"])
     np.testing.assert_allclose(data["loss"]["b"][1:], found.loss_nats[1:], atol=1e-4)
     assert data["rank"]["b"] == found.rank.tolist()
+    nats = re.search(r"mean loss ([\d.]+) nats, ([\d.]+) masked", printed_by_the_program(at)).groups()
+    assert all(f"**{float(each):.3f}**" in summary(at) for each in nats)
+    assert not at.dataframe and not at.get("vega_lite_chart"), "chart and tables are drawn when they are opened"
+    at.session_state["passage_more"] = True
+    settled(at)
+    assert [len(table.value) for table in at.dataframe] == [10, 10]
+    assert "B is worse on" in at.get("vega_lite_chart")[0].proto.alt
     other = shown(open_screen(passage_heads="50", precision="bf16"))
     assert other["loss"] != data["loss"] and other["text_key"] == data["text_key"], "other numbers, the same text"
 
@@ -104,7 +112,7 @@ def test_a_repeated_question_needs_no_model(open_screen):
 @pytest.mark.parametrize(
     "parameters, expected",
     [
-        ({"passage_a": "another mask", "passage_a_mask": "L1H*"}, ["--mask-a 'L1H*'", "--mask L0H0"]),
+        ({"passage_a": "another mask", "passage_a_mask": "L1H*"}, ["--base-mask 'L1H*'", "--mask L0H0"]),
         ({"passage_a": "another precision", "passage_a_precision": "bf16"}, ["--other-precision fp32"]),
     ],
 )
@@ -128,25 +136,16 @@ def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen,
     assert not any("pieces" in data for data in components(other))
 
 
-def test_the_colours_before_stay_while_b_is_measured(open_screen):
+def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
     at = open_screen(passage_heads="25")
-    old, in_hand, go_on = shown(at), threading.Event(), threading.Event()
-
-    def gate():
-        in_hand.set()
-        assert go_on.wait(WAIT_S)
-        yield Progress(1, 1)
-
-    try:
-        runtime.jobs().put("gate", Job("gate", gate))
-        assert in_hand.wait(WAIT_S)
-        slide(at, "passage_heads", 75).run()
-        data = shown(at)
-        assert data["loss"] == old["loss"] and "levels before" in data["note"]
-        assert data["text_key"] == old["text_key"], "the text must not be set anew"
-        assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
-    finally:
-        go_on.set()
+    old = shown(at)
+    gate.occupy()
+    slide(at, "passage_heads", 75).run()
+    data = shown(at)
+    assert data["loss"] == old["loss"] and "previous levels" in data["note"]
+    assert data["text_key"] == old["text_key"], "the text must not be set anew"
+    assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
+    gate.go_on.set()
     settled(at)
     assert shown(at)["loss"]["a"] == old["loss"]["a"] and shown(at)["loss"]["b"] != old["loss"]["b"]
     assert "6 of 8 heads" in summary(at)
@@ -157,13 +156,13 @@ def test_the_button_says_where_the_induction_heads_are_pruned_already(open_scree
         found = at.button(key="passage example")
         return found.disabled, found.label == "Prune the induction heads"
 
-    at = open_screen(model="demo", passage_ranking="induction-first", passage_heads="10")
+    at = open_screen(model="demo", passage_order="induction-first", passage_heads="10")
     assert example(at) == (True, False)
     words = shlex.split(at.code[0].value)
     best = words[words.index("--mask") + 1]
     assert example(open_screen(model="demo", passage_mask=best)) == (True, False), "named, they are pruned too"
     kept = f"keep {best.split()[0]}"
-    at = open_screen(model="demo", passage_ranking="induction-first", passage_heads="10", passage_mask=kept)
+    at = open_screen(model="demo", passage_order="induction-first", passage_heads="10", passage_mask=kept)
     assert example(at) == (False, True), "an edit keeps one of them"
     at = open_screen(model="demo")
     assert example(at) == (False, True)
@@ -171,13 +170,10 @@ def test_the_button_says_where_the_induction_heads_are_pruned_already(open_scree
     assert example(settled(at)) == (True, False)
 
 
-def test_a_ranking_by_importance_is_measured_on_the_way(open_screen, questions):
-    at = open_screen(passage_ranking="importance", passage_task=str(questions), passage_heads="50", passage_ffns="50")
+def test_a_ranking_by_importance_is_measured_on_the_way_and_a_wrong_mask_is_one_line(open_screen, questions):
+    at = open_screen(passage_order="importance", passage_task=str(questions), passage_heads="50", passage_ffns="50")
     assert "4 of 8 heads, 1 of 2 FFNs" in summary(at)
-
-
-def test_a_wrong_mask_is_one_line(open_screen):
-    at = open_screen(passage_mask="L9H0")
+    at.text_input(key="passage_mask").set_value("L9H0").run()
     assert [error.value for error in at.error] == ["mask term 'L9H0': this model has layers 0 to 1; choose within that"]
 
 
@@ -197,8 +193,7 @@ def test_a_long_text_is_shown_in_parts(open_screen, monkeypatch):
 
 def paste(at, text):
     at.text_area(key="passage_text_pasted").set_value(text)
-    next(button for button in at.button if button.label == "Use the pasted text").click()
-    return settled(at)
+    return press(at, "Use the pasted text")
 
 
 def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
@@ -206,14 +201,15 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     assert "".join(shown(at)["pieces"]) == HOSTILE, "as text, whatever it says"
     assert at.selectbox(key="passage_text").value == "Pasted text" and "--text text.txt" in at.code[0].value
     assert any("gone after a reload" in caption.value for caption in at.caption)
+    at.text_input(key="passage_text_name").set_value(TITLE)
+    next(button for button in at.button if button.label == "Remember").click().run()
+    assert "is the title of a built-in passage" in at.error[0].value and kept.names(runtime.store()) == []
     at.text_input(key="passage_text_name").set_value("Mine <b>")
-    next(button for button in at.button if button.label == "Remember").click()
-    settled(at)
+    press(at, "Remember")
     assert kept.recall("Mine <b>", runtime.store()) == HOSTILE
     again = open_screen(passage_text="Mine <b>")
     assert "".join(shown(again)["pieces"]) == HOSTILE
-    next(button for button in again.button if button.label == "Forget this text").click()
-    settled(again)
+    press(again, "Forget this text")
     assert kept.names(runtime.store()) == [] and shown(again)["name"] == "Names that return"
     gone = open_screen(passage_text="Mine <b>")
     assert "no text named 'Mine <b>' is kept on this computer" in gone.error[0].value.replace("\\", "")
@@ -221,34 +217,16 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     assert not gone.error, "said once"
 
 
-@pytest.mark.parametrize("text", ["", " \n\t ", "null\0"])
-def test_what_cannot_be_measured_is_refused_in_one_line(open_screen, text):
+def test_what_cannot_be_measured_is_refused_in_one_line_and_a_loaded_file_gets_its_name(open_screen):
     at = open_screen()
-    at.text_area(key="passage_text_pasted").set_value(text)
-    next(button for button in at.button if button.label == "Use the pasted text").click().run()
-    assert len(at.error) == 1 and at.error[0].value.startswith("the pasted text")
-    assert shown(at)["name"] == TITLE, "what was there stays"
-
-
-def test_a_text_is_not_remembered_under_a_taken_title(open_screen):
-    at = paste(open_screen(), "A short one.")
-    at.text_input(key="passage_text_name").set_value(TITLE)
-    next(button for button in at.button if button.label == "Remember").click().run()
-    assert "is the title of a built-in passage" in at.error[0].value
-    assert kept.names(runtime.store()) == []
-
-
-@pytest.mark.parametrize(
-    "raw, line", [("näher".encode("latin-1"), "is not UTF-8 text (byte 2)"), (b"x" * 1_000_001, "1,000,001 bytes")]
-)
-def test_a_loaded_file_is_utf8_and_not_too_long(open_screen, raw, line):
-    at = open_screen()
-    at.file_uploader(key="passage_text_loaded").set_value(("story.txt", raw, "text/plain")).run()
-    assert len(at.error) == 1 and line in at.error[0].value.replace("\\", "") and "story.txt" in at.error[0].value
-
-
-def test_a_loaded_file_gets_its_name(open_screen):
-    at = open_screen()
+    for text in ("", " \n\t ", "null\0"):
+        at.text_area(key="passage_text_pasted").set_value(text)
+        next(button for button in at.button if button.label == "Use the pasted text").click().run()
+        assert len(at.error) == 1 and at.error[0].value.startswith("the pasted text"), repr(text)
+        assert shown(at)["name"] == TITLE, "what was there stays"
+    for raw, line in (("näher".encode("latin-1"), "is not UTF-8 text (byte 2)"), (b"x" * 1_000_001, "1,000,001 bytes")):
+        at.file_uploader(key="passage_text_loaded").set_value(("story.txt", raw, "text/plain")).run()
+        assert len(at.error) == 1 and line in at.error[0].value.replace("\\", "") and "story.txt" in at.error[0].value
     at.file_uploader(key="passage_text_loaded").set_value(("story.txt", b"\xef\xbb\xbfA boat.\r\n", "text/plain"))
     settled(at)
     assert shown(at)["name"] == "story" and "".join(shown(at)["pieces"]) == "A boat.\n"
@@ -292,26 +270,13 @@ def test_the_notes_say_what_was_measured(a, b, words):
     assert tables.measured_in_words(a, b) == words
 
 
-def test_a_bar_that_is_cut_off_has_an_arrow():
-    frame = pd.DataFrame({"index": [1, 2, 3], "token": list("abc"), "difference_nats": [8.1, -20.0, 8.0]})
-    frame = frame.assign(loss_a_nats=0.0, loss_b_nats=frame["difference_nats"])
-    drawn = charts.difference_bars(frame, 4, range(3))
-    rows = drawn.datasets["tokens"]
-    assert [row["beyond"] for row in rows] == [1, -1, 0] and [row["height"] for row in rows] == [8, -8, 8]
-    assert drawn.spec["layer"][1]["transform"][0] == {"filter": "datum.beyond != 0"}
-
-
 def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
-    at = open_app(run=False, model="demo")
-    at.wanted_page_hash = calc_hash("passage")
-    at = settled(at)
+    at = open_app("passage", model="demo")
     assert at.number_input(key="passage_heads").value == 10 and at.selectbox(key="passage_task").disabled
-    assert at.selectbox(key="passage_ranking").value == "induction-first"
+    assert at.selectbox(key="passage_order").value == "induction-first"
     assert shown(at)["view"] == "B − A" and heads_at(10) in summary(at)
     assert not [each for each in at.caption if "text.txt" in each.value]
-    at.text_area(key="passage_text_pasted").set_value("A boat and a boat.")
-    next(each for each in at.button if each.label == "Use the pasted text").click()
-    at = settled(at)
+    at = paste(at, "A boat and a boat.")
     assert "text.txt" in at.code[0].value and [each for each in at.caption if "text.txt" in each.value]
 
 
@@ -348,24 +313,17 @@ def test_the_table_has_the_largest_with_what_stands_before():
     assert "worse on 2 of 4 tokens; most on token 3, ↵, by +3.000" in tables.in_words(table)
 
 
-def test_the_chart_is_valid_and_becomes_a_file():
+def test_a_bar_that_is_cut_off_has_an_arrow():
     from pages.ui.figures.charts import to_svg
 
-    a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
-    table = tables.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -1, 0]))
-    chart = charts.difference_bars(table, 4, range(4))
-    rows = chart.datasets["tokens"]
-    assert [row["height"] for row in rows] == [8, -1, 0] and [row["difference_nats"] for row in rows] == [30, -1, 0]
-    assert to_svg(chart, "title").startswith(b"<svg")
-
-
-def test_chart_and_tables_are_drawn_when_they_are_opened(open_screen):
-    at = open_screen(passage_mask="L0H0")
-    assert not at.dataframe and not at.get("vega_lite_chart")
-    at.session_state["passage_more"] = True
-    settled(at)
-    assert [len(table.value) for table in at.dataframe] == [10, 10]
-    assert "B is worse on" in at.get("vega_lite_chart")[0].proto.alt
+    a = losses("abcde", [1, 2, 3, 4, 5], [np.nan, 1, 2, 3, 4])
+    table = tables.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -20, 8, -1]))
+    drawn = charts.difference_bars(table, 4, range(5))
+    rows = drawn.datasets["tokens"]
+    assert [row["beyond"] for row in rows] == [1, -1, 0, 0] and [row["height"] for row in rows] == [8, -8, 8, -1]
+    assert [row["difference_nats"] for row in rows] == [30, -20, 8, -1]
+    assert drawn.spec["layer"][1]["transform"][0] == {"filter": "datum.beyond != 0"}
+    assert to_svg(drawn, "title").startswith(b"<svg")
 
 
 def test_a_text_that_another_screen_has_renamed_or_forgotten_gives_way(open_screen):

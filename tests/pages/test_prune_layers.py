@@ -10,11 +10,12 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from tests.pages.conftest import (
-    button,
     components,
     figure,
     frames_of,
+    labels,
     level,
+    press,
     same_on_the_command_line,
     sent,
     settled,
@@ -32,15 +33,16 @@ def trained(at):
 
 
 def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random", prune_axis="Layers", prune_layers_by="oracle")
     assert level(at, "prune_layers") == 0 and block_influence(*trained(at)[1:]).stored(trained(at)[0]) is None
-    assert not [each for each in at.selectbox if each.key == "prune_layers_by"]
-    assert "--prune-layers" not in at.code[0].value and "layers_by" not in json.dumps([each.value for each in at.code])
+    assert "--prune-layers" not in at.code[0].value and "layer_order" not in json.dumps(
+        [each.value for each in at.code]
+    )
     assert sent(at, "prune_layers")["texts"]["50"] == "1 of 2 layers"
 
 
 def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random", prune_axis="Layers")
     settled(slide(at, "prune_layers", 50))
     influence = block_influence(*trained(at)[1:]).stored(trained(at)[0])
     first = int(influence.argmin())
@@ -55,28 +57,26 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     # what pruning by level prunes can be restored by a click, as heads are
     settled(slide(at, "prune_heads", 50))
     assert "layer dropped" in under_figure(at) and not at.error
-    button(at, "Restore all").click()
-    settled(at)
+    press(at, "Restore all")
     assert level(at, "prune_layers") == level(at, "prune_heads") == 0 and "0 of 8 heads" in under_figure(at)
 
 
 @pytest.mark.parametrize("by", [each for each in LAYERS_BY if each != "influence"])
 def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
-    at = open_app(prune_ranking="random", prune_layers="50", prune_layers_by=by)
+    at = open_app(prune_order="random", prune_layers="50", prune_layers_by=by)
     assert at.selectbox(key="prune_layers_by").value == by and "1 layer dropped" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and len(result["layers_dropped"]) == 1
     assert by != "last-first" or result["layers_dropped"] == [1]
-    assert f"layers_by='{by}'" in " ".join(each.value for each in at.code)
+    assert f"layer_order='{by}'" in " ".join(each.value for each in at.code)
 
 
 def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(open_app):
-    at = open_app(prune_ranking="random", prune_layers="50")
+    at = open_app(prune_order="random", prune_layers="50")
     at.segmented_control(key="prune_axis").set_value("layers")
     settled(at)
-    if offers := [each for each in at.button if each.label.startswith("Measure the curve")]:  # else it was, while idle
-        offers[0].click()
-        settled(at)
+    if "Measure the curve" in labels(at):  # else it was, while idle
+        press(at, "Measure the curve")
     points = frames_of(at)[0]["points"].to_dict("records")
     assert [row["level"] for row in points] == [level / 10 for level in range(11)]
     assert {row["pruned"] for row in points} == {"0 heads, 0 FFNs", "4 heads, 1 FFN", "8 heads, 2 FFNs"}
@@ -85,8 +85,3 @@ def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(open_
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
     assert figure(at)[1] == "measured before" and "(2 layers dropped)" in under_figure(at)
     assert "· measured" in sent(at, "prune_layers")["texts"]["100"]
-
-
-def test_an_address_that_names_no_such_order_is_put_right(open_app):
-    at = open_app(prune_ranking="random", prune_layers="50", prune_layers_by="magic")
-    assert at.selectbox(key="prune_layers_by").value == "influence" and "magic" in at.warning[0].value

@@ -3,7 +3,6 @@
 import io
 import json
 import shlex
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,24 +15,28 @@ from streamlit.testing.v1 import AppTest
 from engine import measurement
 from engine.__main__ import main
 from engine.importance import rankings_of
-from engine.jobs import Job
 from engine.measurement import Workload
 from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.page import runtime as frame
 from pages.ui.prune import experiment
-from tests.engine.fixtures import while_measured
 from tests.pages.conftest import (
     WAIT_S,
     N,
+    boats,
     button,
     charts_of,
     components,
     experiment_of,
     figure,
     frames_of,
+    labels,
     level,
+    number_after,
+    press,
+    printed_by_the_program,
+    said,
     same_on_the_command_line,
     sent,
     settled,
@@ -43,7 +46,7 @@ from tests.pages.conftest import (
 )
 
 
-def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, capsys):
+def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_pruned_one(open_app, capsys):
     at = open_app()
     value, delta = figure(at)
     result = same_on_the_command_line(at, capsys)
@@ -54,10 +57,12 @@ def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, 
     assert f"**{N}** of {N} questions" in under_figure(at)
     assert "0 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
-
-
-def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
-    at = open_app()
+    assert at.text_input(key="prune_mask").placeholder == "such as L0H3 L1H* F1", "a model of 2 layers and 4 heads"
+    x = experiment_of(at)
+    known = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store())).known(frame.session())
+    assert known.heads is not None and known.ffns is not None, "so that a slider's first move can say something"
+    assert x.at("heads", 500).mask(known).n_heads_pruned == 4
+    assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
     slide(at, "prune_heads", 50)
     slide(at, "prune_ffns", 50)
     settled(at)
@@ -67,25 +72,7 @@ def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
     assert (result["heads_pruned"], result["ffns_pruned"]) == (4, 1)
-    assert "FFNs pruned; " in at.main.caption[-1].value, "importance was measured on the way and is shown"
-
-
-def test_the_full_model_is_never_shown_as_the_pruned_one():
-    def draw():
-        import numpy as np
-
-        from engine.accuracy.evaluation import Answers
-        from engine.questions.requests import Question
-        from pages.ui.prune.experiment import AnswersSoFar
-        from pages.ui.prune.figure import accuracy_figure
-
-        asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(4))
-        full = Answers(asked, np.array([[0.0, -1.0]] * 4), np.zeros((4, 2), bool), np.zeros(4, np.int32), False)
-        accuracy_figure("Copying", AnswersSoFar(full, None), 40, "3 of 8 heads pruned", False)
-
-    at = AppTest.from_function(draw).run()
-    assert (at.metric[0].value, at.metric[0].delta) == ("…", "not measured yet")
-    assert "The full model: 100.0 %, 4 of 40 questions" in under_figure(at)
+    assert value == f"{100 * number_after('acc ', printed_by_the_program(at)):.1f} %"
 
 
 def is_grey(at):
@@ -101,23 +88,31 @@ def blocks(block):
     return [block, *(found for each in inner for found in blocks(each))]
 
 
+def draw_figure(n_full, n_pruned, is_full):
+    """The figure when so many of 100 questions are answered, all of them right."""
+    import numpy as np
+
+    from engine.accuracy.evaluation import Answers
+    from engine.questions.requests import Question
+    from pages.ui.prune.experiment import AnswersSoFar
+    from pages.ui.prune.figure import accuracy_figure
+
+    asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(100))
+    full = Answers(asked, np.array([[0.0, -1.0]] * 100), np.zeros((100, 2), bool), np.zeros(100, np.int32), False)
+    pruned = full.first(n_pruned) if n_pruned else None
+    accuracy_figure("Copying", AnswersSoFar(full.first(n_full), pruned), 100, "some pruned", is_full)
+
+
+def test_the_full_model_is_never_shown_as_the_pruned_one():
+    at = AppTest.from_function(draw_figure, args=(4, 0, False)).run()
+    assert figure(at) == ("…", "not measured yet")
+    assert "The full model: 100.0 %, 4 of 100 questions" in under_figure(at)
+
+
 @pytest.mark.parametrize("n", [1, MIN_QUESTIONS - 1, MIN_QUESTIONS])
 @pytest.mark.parametrize("is_full", [True, False])
 def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answered(n, is_full):
-    def draw(n, is_full):
-        import numpy as np
-
-        from engine.accuracy.evaluation import Answers
-        from engine.questions.requests import Question
-        from pages.ui.prune.experiment import AnswersSoFar
-        from pages.ui.prune.figure import accuracy_figure
-
-        asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(100))
-        full = Answers(asked, np.array([[0.0, -1.0]] * 100), np.zeros((100, 2), bool), np.zeros(100, np.int32), False)
-        so_far = full.first(n)
-        accuracy_figure("Copying", AnswersSoFar(so_far if is_full else full, so_far), 100, "some pruned", is_full)
-
-    at = AppTest.from_function(draw, args=(n, is_full)).run()
+    at = AppTest.from_function(draw_figure, args=(n if is_full else 100, n, is_full)).run()
     low, high = (f"{100 * end:.1f}" for end in wilson(n, n))
     value, delta = figure(at)
     assert not at.exception and value == "100.0 %" and is_grey(at) == (n < MIN_QUESTIONS)
@@ -129,14 +124,6 @@ def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answere
         assert delta == ("the full model" if is_full else "0.0 points against the full model's 100.0 %")
 
 
-def test_a_typed_mask_comes_on_top(open_app, capsys):
-    at = open_app(prune_ranking="random", prune_heads="25", prune_mask="L0H* F1")
-    assert "1 of 2 FFNs pruned" in under_figure(at)
-    result = same_on_the_command_line(at, capsys)
-    assert result["cached"] and "L0H*" in result["mask"] and "F1" in result["mask"]
-    assert result["heads_pruned"] >= 4
-
-
 def click(at, what, number, parts, pruned):
     """What the browser tells of a click on the map of heads, or on the FFNs. Run the page afterwards."""
     told = {"edits": [{"number": number, "parts": parts, "pruned": pruned}]}
@@ -145,7 +132,7 @@ def click(at, what, number, parts, pruned):
 
 
 def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, capsys):
-    at = open_app(prune_ranking="random", prune_heads="25")
+    at = open_app(prune_order="random", prune_heads="25")
     by_level = [map["pruned"] for map in components(at) if "shade" in map]
     gone = by_level[0].index(True)
     click(at, "heads", 1, [gone], False)
@@ -164,181 +151,124 @@ def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, c
     settled(at)
     assert at.text_input(key="prune_mask").value == "F1"
     assert "2 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and "F1" in result["mask"] and result["heads_pruned"] == 2
+    # what a browser tells that is no click
+    for told in ({"edits": 3}, {"edits": [{"number": "x"}]}, {"edits": [{"number": 3, "parts": [99], "pruned": True}]}):
+        at.session_state["prune_heads_map"] = told
+        at.run()
+        assert not at.exception and at.text_input(key="prune_mask").value == "F1"
 
 
 def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     click(at, "heads", 1, [5], True).run()
     assert at.text_input(key="prune_mask").value == "L1H1"
     at.text_input(key="prune_mask").set_value("").run()  # what a timer's run brings along from before
     assert at.text_input(key="prune_mask").value == "L1H1"
 
 
-@pytest.mark.parametrize(
-    "told", [{"edits": 3}, {"edits": [{"number": "x"}]}, {"edits": [{"number": 1, "parts": [99], "pruned": True}]}]
-)
-def test_nonsense_from_a_browser_is_no_click(open_app, told):
-    at = open_app(prune_ranking="random")
-    at.session_state["prune_heads_map"] = told
-    at.run()
-    assert not at.exception and at.text_input(key="prune_mask").value == ""
-
-
 def test_a_repeated_question_needs_no_job_and_no_model(open_app):
-    first = figure(open_app(prune_ranking="random", prune_heads="50"))
+    first = figure(open_app(prune_order="random", prune_heads="50"))
     frame.jobs().close(WAIT_S)
     frame.store().close()
     st.cache_resource.clear()  # as after a restart
-    again = open_app(prune_ranking="random", prune_heads="50")
+    again = open_app(prune_order="random", prune_heads="50")
     assert figure(again) == first
     assert frame.session().models.loaded is None
     assert frame.jobs().snapshot("accuracy") is None
 
 
-LONG = "Attention heads pruned, on top of 4 heads and 1 FFN by name"
-
-
-@pytest.mark.parametrize(
-    ("address", "title"),
-    [
-        ({}, "Attention heads pruned"),
-        ({"prune_heads": "50"}, "Attention heads pruned"),
-        ({"prune_mask": "L0H1", "prune_ffns": "50"}, "Attention heads pruned, on top of “L0H1”, 50 % of FFNs"),
-        ({"prune_mask": "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0"}, LONG),
-    ],
-)
-def test_the_curve_says_what_it_starts_from(open_app, address, title):
-    at = open_app(prune_ranking="random", prune_idle="false", **address)
-    assert f'"title": "{title}"' in json.dumps(charts_of(at)[0], ensure_ascii=False)
-    starts = title.partition(", ")[2]
-    assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
-
-
-def test_the_curve_is_measured_in_the_background(open_app):
-    at = open_app(prune_ranking="random")
-    button(at, "Measure the curve").click()
-    settled(at)
-    assert frame.jobs().snapshot("curve").state == "done"
-    assert "Measure the curve" not in [button.label for button in at.button]
+def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(open_app):
+    at = open_app(prune_order="random", prune_idle="false")
+    for heads, ffns, mask, starts in (
+        (50, 0, "", ""),
+        (50, 50, "L0H1", "on top of “L0H1”, 50 % of FFNs"),
+        (0, 0, "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0", "on top of 4 heads and 1 FFN by name"),
+        (0, 0, "", ""),
+    ):
+        at.text_input(key="prune_mask").set_value(mask)
+        settled(slide(slide(at, "prune_heads", heads), "prune_ffns", ffns))
+        title = f"Attention heads pruned, {starts}".removesuffix(", ")
+        assert f'"title": "{title}"' in json.dumps(charts_of(at)[0], ensure_ascii=False)
+        assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
+    press(at, "Measure the curve")
+    assert frame.jobs().snapshot("curve").state == "done" and "Measure the curve" not in labels(at)
     assert "at 100 %" in at.get("vega_lite_chart")[0].proto.alt
-
-
-def test_orders_are_measured_ahead_and_fill_the_map(open_app):
-    """So that a slider's first move can say something."""
-    at = open_app()
-    x = experiment_of(at)
-    x = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store()))
-    known = x.known(frame.session())
-    assert known.heads is not None and known.ffns is not None
-    assert x.at("heads", 500).mask(known).n_heads_pruned == 4
-    assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
 
 
 def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_app()
     assert "; " not in at.main.caption[-1].value
-    button(at, "Measure importance").click()
-    settled(at)
-    assert "Measure importance" not in [button.label for button in at.button]
+    press(at, "Measure importance")
+    assert "Measure importance" not in labels(at)
     assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
 
 
-@pytest.fixture
-def held(open_app):
-    """An app that shows the full model and whose worker is busy with something else, and the word to let it go on."""
-    at, in_hand, go_on = open_app(prune_ranking="random"), threading.Event(), threading.Event()
-
-    def gate():
-        in_hand.set()
-        assert go_on.wait(WAIT_S)
-        yield Progress(1, 1)
-
-    frame.jobs().put("gate", Job("gate", gate))
-    assert in_hand.wait(WAIT_S)
-    yield at, go_on.set
-    go_on.set()
-
-
-def test_a_cancelled_run_waits_for_the_user(held):
-    at, go_on = held
+def test_a_cancelled_run_waits_for_the_user(open_app, gate):
+    at = open_app(prune_order="random", prune_idle="false")
+    gate.occupy()
     slide(at, "prune_heads", 50).run()
     assert "waiting" in at.progress[0].text
     button(at, "Cancel").click().run()
-    go_on()
+    gate.go_on.set()
     settled(at)
     assert frame.jobs().snapshot("accuracy").state == "cancelled"
-    assert "stopped before it began" in " ".join(caption.value for caption in at.caption)
-    button(at, "Resume").click()
-    settled(at)
+    assert "stopped before it began" in said(at)
+    press(at, "Resume")
     assert f"**{N}** of {N} questions" in under_figure(at)
 
 
 @pytest.mark.parametrize(("named", "about"), [("", ""), ("L0H1", "about ")])
-def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_app, monkeypatch, named, about):
-    at_48, go_on = threading.Event(), threading.Event()
-
-    def held(own):
-        yield Progress(48, 64)
-        at_48.set()
-        assert go_on.wait(WAIT_S)
-        return (yield from own)
-
+def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_app, gate, monkeypatch, named, about):
     real = rankings_of.importance
-    monkeypatch.setattr(rankings_of, "importance", lambda *given: while_measured(real(*given), held))
+    monkeypatch.setattr(rankings_of, "importance", lambda *given: gate.held(real(*given), Progress(48, 64)))
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_app(prune_mask=named)
-    try:
-        slide(at, "prune_heads", 50).run()
-        assert at_48.wait(WAIT_S)
-        at.run()
-        assert [each.text for each in at.progress] == ["Ranking heads: 48 of 64"]
-        said = under_figure(at)
-        assert f"{about}4 of 8 heads, 0 of 2 FFNs pruned  \nRanking heads (needed once per task)" in said
-        assert sent(at, "prune_heads")["texts"]["50"] == f"{about}4 of 8 heads"
-        button(at, "Cancel").click().run()
-        assert [each.text for each in at.progress] == ["Ranking heads: stopping"]
-    finally:
-        go_on.set()
+    slide(at, "prune_heads", 50).run()
+    assert gate.reached.wait(WAIT_S)
+    at.run()
+    assert [each.text for each in at.progress] == ["Ranking heads: 48 of 64"]
+    words = f"{about}4 of 8 heads, 0 of 2 FFNs pruned  \nRanking heads (needed once per task)"
+    assert words in under_figure(at)
+    assert sent(at, "prune_heads")["texts"]["50"] == f"{about}4 of 8 heads"
+    button(at, "Cancel").click().run()
+    assert [each.text for each in at.progress] == ["Ranking heads: stopping"]
+    gate.go_on.set()
     settled(at)
-    assert "Ranking heads: stopped at 48 of 64. Finished work is kept." in [caption.value for caption in at.caption]
+    assert "Ranking heads: stopped at 48 of 64. Finished work is kept." in said(at)
 
 
-def test_once_the_ranking_is_measured_the_figure_says_what_is_pruned(open_app, monkeypatch):
+def test_once_the_ranking_is_measured_the_figure_says_what_is_pruned(open_app, gate, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    pruned, go_on, real = threading.Event(), threading.Event(), experiment.evaluation
-
-    def held(own):
-        pruned.set()
-        assert go_on.wait(WAIT_S)
-        return (yield from own)
+    real = experiment.evaluation
 
     def evaluation(target, questions, mask):
         wanted = real(target, questions, mask)
-        return wanted if mask.is_full else while_measured(wanted, held)
+        return wanted if mask.is_full else gate.held(wanted)
 
     monkeypatch.setattr(experiment, "evaluation", evaluation)
     at = open_app()
-    try:
-        slide(at, "prune_heads", 50).run()
-        assert pruned.wait(WAIT_S)
-        at.run()
-        assert [each.text for each in at.progress] == ["Pruned model …"]
-        assert under_figure(at).startswith("4 of 8 heads, 0 of 2 FFNs pruned") and "Ranking" not in under_figure(at)
-    finally:
-        go_on.set()
+    slide(at, "prune_heads", 50).run()
+    assert gate.reached.wait(WAIT_S)
+    at.run()
+    assert [each.text for each in at.progress] == ["Pruned model …"]
+    assert under_figure(at).startswith("4 of 8 heads, 0 of 2 FFNs pruned") and "Ranking" not in under_figure(at)
 
 
-def test_a_moved_slider_abandons_the_run_before(held):
-    at, go_on = held
-    keys = []
+def test_a_moved_slider_and_a_moving_hand_abandon_what_is_being_measured(open_app, gate):
+    at, keys = open_app(prune_order="random", prune_idle="false"), []
+    gate.occupy()
     for percent in (20, 30, 50):
         slide(at, "prune_heads", percent).run()
         keys.append(frame.jobs().snapshot("accuracy").key)
-    assert len(set(keys)) == 3
-    go_on()
-    settled(at)
-    assert "4 of 8 heads" in under_figure(at)
+    assert len(set(keys)) == 3 and not frame.jobs().snapshot("accuracy").finished
+    slide(at, "prune_heads", 60, moving=True).run()
+    assert frame.jobs().snapshot("accuracy") is None
+    gate.go_on.set()
+    settled(slide(at, "prune_heads", 50))
+    assert "4 of 8 heads" in under_figure(at) and f"**{N}** of {N} questions" in under_figure(at)
     assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
 
 
@@ -348,7 +278,7 @@ def curve(at):
 
 
 def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     before, puts = worker_state(), frame.store().n_puts
     slide(at, "prune_heads", 45, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
@@ -368,11 +298,11 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
 
 def test_estimates_are_the_engines(open_app):
     from engine.accuracy.evaluation import evaluation
-    from engine.importance.calibration import Calibration, check
-    from engine.importance.estimates import estimate, gradients
-    from engine.importance.rankings import mask_at, random_order
+    from engine.importance.estimates import Calibration, check, estimate, gradients
+    from engine.importance.rankings import random_order
+    from engine.importance.rankings_of import Orders
 
-    at = open_app(prune_ranking="random", prune_heads="20")  # measured without the typed mask: says nothing with it
+    at = open_app(prune_order="random", prune_heads="20")  # measured without the typed mask: says nothing with it
     at.text_input(key="prune_mask").set_value("L1H0")
     for percent in (20, 40, 60, 80):
         settled(slide(at, "prune_heads", percent))
@@ -380,7 +310,7 @@ def test_estimates_are_the_engines(open_app):
     session, shape = frame.session(), x.shape
     found = gradients(x.target, x.questions).stored(session)
     order = random_order(shape.n_heads_total, 0)
-    masks = {permille: x.pruning.typed.on(mask_at(shape, order, np.arange(shape.n_layers), permille, 0))
+    masks = {permille: x.pruning.typed.on(Orders(shape, order, np.arange(shape.n_layers)).mask(permille, 0))
              for permille in range(0, 1001, 50)}  # fmt: skip
     first = {mask.n_heads_pruned: mask for mask in masks.values()}
     checks = [check(evaluation(x.target, x.questions, mask).so_far(session), found, mask) for mask in first.values()]
@@ -395,31 +325,34 @@ def test_estimates_are_the_engines(open_app):
         assert row["estimated"] == pytest.approx(expected, abs=1e-9, nan_ok=True)
     texts = sent(at, "prune_heads")["texts"]
     assert "measured" in texts["60"] and "estimate" in texts["100"]
-    assert "estimate without a forward pass" in " ".join(caption.value for caption in at.caption)
+    assert "fast estimate" in said(at)
 
 
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89 % where 32 % were measured."""
-    from engine.importance.calibration import Check
-    from pages.ui.prune.estimates import EstimateLine, Level, hand_frame, in_words, line_frame, short
+    from engine.importance.estimates import Check
+    from pages.ui.prune.estimates import EstimateLine, Level, describe_preview, hand_frame, line_frame, short
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
     x = SimpleNamespace(judged=SimpleNamespace(greedy=False))
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
     assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
-    assert in_words(x, line, 450) == (
-        "No dashed line. The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, "
-        "where 32 % was measured. Measure the curve to know more."
+    assert describe_preview(x, line, 450) == (
+        "No preview: the fast estimate is unreliable.",
+        "The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, where 32 % was measured. "
+        "Measure the curve to know more.",
     )
     known = {
         permille: Level(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500) for permille in levels
     }
     part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
-    assert "; here 30 % ± 1. Expected to be 1.0 points off" in in_words(x, part, 450)
-    assert in_words(x, part, 450).endswith("Left out at 11 of 21 levels.")
-    assert "; none here: expected to be 20.0 points off, more than 5, going" in in_words(x, part, 550)
+    caption, about = describe_preview(x, part, 450)
+    assert caption == "Dashed: fast estimate, calibrated on 11 measured levels; here 30 % ± 1." and len(caption) <= 90
+    assert about.startswith("Expected to be 1.0 points off") and about.endswith("at 11 of 21 levels where unreliable.")
+    caption, about = describe_preview(x, part, 550)
+    assert caption.endswith("; none here.") and "expected to be 20.0 points off, more than 5, going" in about
 
     def draw(line, permille):
         from pages.ui.prune.figure import estimate_figure
@@ -433,34 +366,26 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
         assert ("unreliable" in under_figure(at)) == (value == "…")
 
 
-def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
+def test_gradients_can_be_cancelled_and_taken_up_again(open_app, gate, monkeypatch):
     from pages.ui.prune import jobs
 
-    begun, go_on, real = threading.Event(), threading.Event(), jobs.gradients
-
-    def held(own):
-        yield Progress(0, 2 * N)
-        begun.set()
-        assert go_on.wait(WAIT_S)
-        return (yield from own)
-
-    monkeypatch.setattr(jobs, "gradients", lambda *given: while_measured(real(*given), held))
-    at = open_app(run=False, prune_ranking="random")
+    real = jobs.gradients
+    monkeypatch.setattr(jobs, "gradients", lambda *given: gate.held(real(*given), Progress(0, 2 * N)))
+    at = open_app(run=False, prune_order="random")
     for _ in range(10):
         at.run()
         if frame.jobs().snapshot("gradients"):
             break
         frame.jobs().join("accuracy", WAIT_S)
-    assert begun.wait(WAIT_S)
+    assert gate.reached.wait(WAIT_S)
     at.run()
     assert f"**{N}** of {N} questions" in under_figure(at), "the accuracy comes first"
     button(at, "Cancel").click().run()
-    go_on.set()
+    gate.go_on.set()
     settled(at)
     assert frame.jobs().snapshot("gradients").state == "cancelled" and not curve(at)["estimates"]
-    assert "come once" in " ".join(caption.value for caption in at.caption)
-    button(at, "Resume").click()
-    settled(at)
+    assert "available once" in said(at)
+    press(at, "Resume")
     assert len(curve(at)["estimates"]) == 21
 
 
@@ -468,42 +393,20 @@ def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_
     takes_s = {"gradient": 130.0}
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     monkeypatch.setattr(Workload, "seconds", lambda work, *given: sum(takes_s.get(kind, 0) for kind in work.characters))
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     assert frame.jobs().snapshot("gradients") is None and not curve(at)["estimates"], "nobody has asked"
-    button(at, "Measure estimates, about 2 min here").click()
-    settled(at)
-    assert len(curve(at)["estimates"]) == 21
-    assert "Measure estimates" not in " ".join(button.label for button in at.button)
+    press(at, "Measure estimates, about 2 min here")
+    assert len(curve(at)["estimates"]) == 21 and "Measure estimates" not in " ".join(labels(at))
 
 
 def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "soon")
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     assert ["give seconds" in error.value for error in at.error] == [True]
 
 
-def test_a_moving_hand_abandons_what_is_being_measured(held):
-    at, go_on = held
-    slide(at, "prune_heads", 50).run()
-    assert not frame.jobs().snapshot("accuracy").finished
-    slide(at, "prune_heads", 60, moving=True).run()
-    assert frame.jobs().snapshot("accuracy") is None
-    go_on()
-    settled(slide(at, "prune_heads", 50))
-    assert "4 of 8 heads" in under_figure(at) and f"**{N}** of {N} questions" in under_figure(at)
-
-
-def many_questions(tmp_path, n=256):
-    rows = [{"context": f"He counted {i} boats. How many?", "choices": [f" {i + k}" for k in range(3)], "gold": i % 3}
-            for i in range(n)]  # fmt: skip
-    file = tmp_path / "many.jsonl"
-    for each in (file, file.with_suffix(".train.jsonl")):
-        each.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(file)
-
-
 def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
-    at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path),
+    at = open_app(prune_order="random", prune_heads="50", prune_task=str(boats(tmp_path / "many.jsonl", 256)),
                   prune_limit="256", prune_stop="10 points")  # fmt: skip
     measured = frame.jobs().snapshot("accuracy")
     measured = measured.value if measured is not None else recalled(at)
@@ -511,25 +414,24 @@ def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, c
     assert 32 <= n < 256 and n % 16 == 0 and len(measured.full) >= n
     halves = {k: np.diff(wilson(int(measured.pruned.correct[:k].sum()), k))[0] / 2 for k in range(32, n + 1, 16)}
     assert [k for k, half in halves.items() if half <= 0.10] == [n], "at the first chunk that is enough"
-    said = " ".join(caption.value for caption in at.caption)
-    assert f"Stopped after {n} of 256 questions: the interval is within ± 10 points" in said
+    assert f"Stopped after {n} of 256 questions: the interval is within ± 10 points" in said(at)
     assert f"**{n}** of 256 questions" in under_figure(at) and f"--limit {n} " in at.code[0].value
     before = figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f} %"
-    button(at, "Measure all 256").click()
-    settled(at)
+    press(at, "Measure all 256")
     assert "**256** of 256 questions" in under_figure(at) and "--limit 256 " in at.code[0].value
-    assert "Measure all 256" not in [each.label for each in at.button]
-    slide(at, "prune_heads", 75)
-    settled(at)
-    assert "Stopped after" in " ".join(caption.value for caption in at.caption), "the next level stops again"
+    assert "Measure all 256" not in labels(at)
+    settled(slide(at, "prune_heads", 75))
+    assert "Stopped after" in said(at), "the next level stops again"
+    at.selectbox(key="prune_stop").set_value("off")
+    assert "**256** of 256 questions" in under_figure(settled(at)), "without a width everything is measured"
+    assert not any(label.startswith("Measure all") for label in labels(at))
 
 
 def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app, tmp_path):
-    from pages.ui.prune import experiment
-
-    at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path, 96), prune_limit="16")
+    many = str(boats(tmp_path / "many.jsonl", 96))
+    at = open_app(prune_order="random", prune_heads="50", prune_task=many, prune_limit="16")
 
     class Eager(experiment.Experiment):
         takes_of = [32, 48]  # of the full model, then of the pruned one
@@ -544,65 +446,49 @@ def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app,
     assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
 
 
-def test_without_a_width_everything_is_measured(open_app, tmp_path):
-    at = open_app(prune_ranking="random", prune_task=many_questions(tmp_path, 64), prune_limit="64")
-    assert "**64** of 64 questions" in under_figure(at)
-    assert not any(each.label.startswith("Measure all") for each in at.button)
-
-
 def test_the_panel_of_what_pruning_saves(open_app):
-    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true")
+    at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
     assert table.count("—") == 3, "no time is measured yet"
     assert "| Parameters without embeddings |" in table, "the sidebar counts them"
     assert any("M parameters with embeddings" in caption.value for caption in at.sidebar.caption)
-    assert "not measured yet" in " ".join(caption.value for caption in at.caption)
-    button(at, "Measure the time").click()
-    settled(at)
+    assert "not measured yet" in said(at) and "tokens/s" not in said(at)
+    press(at, "Measure the time")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
-    assert "—" not in table and "Sliced takes" in " ".join(caption.value for caption in at.caption)
+    assert "—" not in table and "Sliced takes" in said(at)
 
     def costs():
         return [frame.store().get(key) for key in frame.store().keys() if "/cost/" in key]
 
     before = costs()
-    button(at, "Measure the time again").click()
-    settled(at)
+    press(at, "Measure the time again")
     after = costs()
     assert len(after) == len(before) == 2 and len(set(before) - set(after)) == 1, "sizes stay, times are others"
-
-
-def test_what_pruning_saves_is_measured_in_tokens_a_second(open_app):
-    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true")
-    assert not [each for each in at.markdown if "tokens/s" in each.value]
-    button(at, "Measure tokens a second").click()
-    settled(at)
+    press(at, "Measure tokens a second")
     [table] = [each.value for each in at.markdown if "tokens/s" in each.value]
     assert "| Keys and values | bytes/token | 512 | 256 | 0.50 |" in table  # fp32, 2 layers of 4 heads of 8
 
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
     monkeypatch.setattr(measurement, "seconds_for", lambda store, target, kind, characters: characters / 1000)
-    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true", prune_idle="false")
-    [label] = [each.label for each in at.button if each.label.startswith("Measure tokens a second")]
+    at = open_app(prune_order="random", prune_heads="50", prune_cost="true", prune_idle="false")
+    [label] = [label for label in labels(at) if label.startswith("Measure tokens a second")]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
 
 
 def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_path, capsys):
     levels = {"prune_heads": "50", "prune_layers": "50"}
-    at = open_app(prune_ranking="random", prune_export="true", prune_export_form="Small", **levels)
-    [said] = [each.value for each in at.markdown if "on disk" in each.value]
+    at = open_app(prune_order="random", prune_export="true", prune_export_form="Small", **levels)
+    [sizes] = [each.value for each in at.markdown if "on disk" in each.value]
     at.text_input(key="prune_export_folder").set_value(str(tmp_path / "taken")).run()
     (tmp_path / "taken").mkdir()
     at.run()
-    assert any("is there already" in caption.value for caption in at.caption)
-    assert not any(each.label == "Export this model" for each in at.button)
+    assert "is there already" in said(at) and "Export this model" not in labels(at)
     at.text_input(key="prune_export_folder").set_value(str(tmp_path / "out")).run()
-    button(at, "Export this model").click()
-    settled(at)
+    press(at, "Export this model")
     [written] = [each.value for each in at.markdown if each.value.startswith("Written to")]
-    assert said.split(" of ")[0] in written, "the sizes that were said before are those that it has"
+    assert sizes.split(" of ")[0] in written, "the sizes that were said before are those that it has"
     load, command = (
         next(each.value for each in at.code if words in each.value) for words in ("transformers", "export ")
     )
@@ -617,36 +503,29 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_p
 
 
 def test_a_form_that_cannot_be_had_says_why(open_app):
-    at = open_app(prune_ranking="random", prune_mask="F1", prune_export="true", prune_export_form="Even")
-    assert any("F1 is pruned and layer 1 keeps 4 heads" in caption.value for caption in at.caption)
-    assert not any(each.label == "Export this model" for each in at.button)
+    at = open_app(prune_order="random", prune_mask="F1", prune_export="true", prune_export_form="Even")
+    assert "F1 is pruned and layer 1 keeps 4 heads" in said(at) and "Export this model" not in labels(at)
 
 
-def test_the_address_seeds_every_control(open_app):
-    at = open_app(
-        bos="off", prune_shots="1", prune_limit="7", prune_ranking="random", prune_heads="40", prune_ffns="100"
-    )
-    assert at.selectbox(key="bos").value == "off"
-    assert at.number_input(key="prune_limit").value == 7
-    assert level(at, "prune_heads") == 40
+def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(open_app):
+    address = {"bos": "off", "prune_shots": "1", "prune_limit": "7", "prune_heads": "40", "prune_ffns": "100"}
+    at = open_app(run=False, prune_order="random", **address)
+    at.switch_page("pages/prune.py")
+    settled(at)
+    assert at.selectbox(key="bos").value == "off" and at.sidebar.selectbox(key="model")
+    assert at.number_input(key="prune_limit").value == 7 and level(at, "prune_heads") == 40
     command = at.code[0].value
     assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
     assert "**7** of 7 questions" in under_figure(at)
 
 
 def test_nonsense_in_the_address_is_put_right(open_app):
-    at = open_app(precision="int3", prune_heads="4000", prune_shots="99", prune_ranking="best")
+    nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_order": "best"}
+    at = open_app(**nonsense, prune_layers="50", prune_layers_by="magic")
     assert level(at, "prune_heads") == 100, "the nearest that is allowed"
-    assert at.selectbox(key="prune_ranking").value == "importance"
+    assert at.selectbox(key="prune_order").value == "importance"
+    assert at.selectbox(key="prune_layers_by").value == "influence" and "magic" in at.warning[0].value
     assert "--shots 5" in at.code[0].value
-
-
-def test_a_page_opened_by_its_own_address_first(open_app):
-    at = open_app(run=False, prune_ranking="random", prune_heads="40")
-    at.switch_page("pages/prune.py")
-    settled(at)
-    assert level(at, "prune_heads") == 40
-    assert at.sidebar.selectbox(key="model")
 
 
 @pytest.mark.parametrize(
@@ -669,9 +548,8 @@ def test_bad_input_is_one_plain_line(open_app, parameters, line):
 def test_the_table_of_answers(open_app):
     from pages.ui.prune.tables import answers_csv
 
-    at = open_app(prune_ranking="random", prune_heads="50")
-    measured = recalled(at)
-    table = pd.read_csv(io.BytesIO(answers_csv(measured)))
+    at = open_app(prune_order="random", prune_heads="50")
+    table = pd.read_csv(io.BytesIO(answers_csv(recalled(at))))
     assert len(table) == N * 3 and table["question"].nunique() == N
     right = table[table["pruned_chosen"] & table["gold"]]
     assert f"{100 * len(right) / N:.1f} %" == figure(at)[0]
@@ -716,12 +594,12 @@ def published(monkeypatch, *rows):
 def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, monkeypatch):
     published(monkeypatch, (tiny_opt, "demo_copy", 0, False, "acc", 0.4567), (tiny_opt, "demo_copy", 1, True, "acc", 1))
     of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16"}
-    said = under_figure(open_app(**of_task, bos="off"))
-    assert "Full model as published: **45.7 %**" in said
-    said = under_figure(open_app(**of_task))  # the tiny model's own tokenizer puts a beginning token in front
-    assert "Full model as published: **45.7 %** (without BOS)" in said
-    said = under_figure(open_app(**of_task | {"prune_shots": "1"}))
-    assert "Full model as published: **100.0 %** (other solved examples)" in said
+    for more, words in (
+        ({"bos": "off"}, "**45.7 %**"),
+        ({}, "**45.7 %** (without BOS)"),  # the tiny model's own tokenizer puts a beginning token in front
+        ({"prune_shots": "1"}, "**100.0 %** (other examples)"),
+    ):
+        assert f"Full model as published: {words}" in under_figure(open_app(**of_task | more))
     for more in ({"prune_task": "demo_walk"}, {"prune_shots": "5"}, {"prune_shots": "1", "prune_same": "true"}):
         assert "published" not in under_figure(open_app(**of_task | more))
     assert "published" not in under_figure(open_app()), "the user's own questions"

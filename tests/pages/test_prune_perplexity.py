@@ -13,7 +13,7 @@ from pages.ui.controls.texts import OWN, Chosen
 from pages.ui.page import runtime
 from pages.ui.page.work import under_way
 from pages.ui.prune.panels import perplexity
-from tests.pages.conftest import button, experiment_of, settled, slide
+from tests.pages.conftest import experiment_of, press, settled, slide
 
 
 def said(at):
@@ -31,7 +31,10 @@ def of_store(at, title="The ferry"):
 
 
 def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys):
-    at = open_app(prune_heads="50", prune_ranking="random", prune_perplexity="true")
+    at = open_app(prune_order="random", prune_perplexity="true")
+    [full, _] = of_store(at)
+    assert said(at) == f"Perplexity of The ferry: **{perplexity._four_digits(full.a_token)}**", "one number"
+    settled(slide(at, "prune_heads", 50))
     full, pruned = of_store(at)
     differs = change(full, pruned)
     first, second = said(at).split("  \n")
@@ -51,20 +54,10 @@ def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys
     assert jobs["accuracy"] is None or jobs["accuracy"].finished_s < jobs[perplexity.SLOT].finished_s
 
 
-def test_nothing_pruned_is_one_number_and_a_level_brings_the_other(open_app):
-    at = open_app(prune_ranking="random")
-    [full, _] = of_store(at)
-    assert said(at) == f"Perplexity of The ferry: **{perplexity._four_digits(full.a_token)}**"
-    slide(at, "prune_heads", 50)
-    settled(at)
-    full, pruned = of_store(at)
-    assert said(at).startswith(f"Perplexity of The ferry: **{perplexity._four_digits(pruned.a_token)}**, full ")
-
-
 def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(open_app):
-    at = open_app(prune_text="Three languages", prune_heads="50", prune_ranking="random")
+    at = open_app(prune_text="Three languages", prune_heads="50", prune_order="random")
     assert said(at).startswith("Perplexity of Three languages: **")
-    at = open_app(run=False, prune_text="*mine*", prune_heads="50", prune_ranking="random")
+    at = open_app(run=False, prune_text="*mine*", prune_heads="50", prune_order="random")
     at.session_state[OWN] = Chosen("*mine*", "The river was low that summer. " * 20)
     at = settled(at)
     assert said(at).startswith(r"Perplexity of \*mine\*: **")
@@ -74,15 +67,14 @@ def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(open_app)
 
 def test_more_than_the_budget_is_a_button_and_not_begun(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    at = open_app(prune_heads="50", prune_ranking="random")
+    at = open_app(prune_heads="50", prune_order="random")
     assert said(at) == "" and runtime.jobs().snapshot(perplexity.SLOT) is None
-    button(at, "Measure perplexity").click()
-    at = settled(at)
+    press(at, "Measure perplexity")
     assert "nats a token" in said(at)
 
 
 def test_a_moving_slider_measures_and_reads_nothing(open_app, monkeypatch):
-    at = open_app(prune_ranking="random")
+    at = open_app(prune_order="random")
     fails = {"steps": lambda *_: pytest.fail("read while a slider moves")}
     monkeypatch.setattr(perplexity, "both", lambda *given: replace(both(*given), **fails))
     before = runtime.store().n_puts

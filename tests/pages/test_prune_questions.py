@@ -69,7 +69,7 @@ def test_what_a_question_says_is_no_markup(text):
 
 
 def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions):
-    at = open_app(prune_ranking="random", prune_mask="L0H0-2 L1H*", prune_shots="1", prune_questions="true")
+    at = open_app(prune_order="random", prune_mask="L0H0-2 L1H*", prune_shots="1", prune_questions="true")
     x = experiment_of(at)
     asked = get_requests(TaskSpec(str(questions), 1), None, runtime.store())
     x = type(x)(**{**vars(x), "judged": asked})

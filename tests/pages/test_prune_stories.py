@@ -5,27 +5,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from streamlit.util import calc_hash
 
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.statistics import paired
-from engine.studies.break_points import break_point, break_points
 from engine.studies.removal import AccuracyWithout, Removal, found_heads, without
+from engine.studies.statements import break_point, break_points
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import whole_percent
 from pages.ui.prune import story
 from pages.ui.prune.stories import Cast, Far, cast_from
 from tests.embedded import SHAPE
-from tests.pages.conftest import charts_of, level, settled
+from tests.pages.conftest import charts_of, labels, level, press, said, settled
 
 NAME = "Remove induction heads"
-
-
-def told(at):
-    return " ".join(each.value for each in at.main.markdown)
 
 
 def induction_heads():
@@ -42,12 +37,12 @@ def choose(at, name):
 
 def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = open_app(**embedded, prune_limit="48", prune_heads="20", prune_ranking="random", prune_idle="false")
+    at = open_app(**embedded, prune_limit="48", prune_heads="20", prune_order="random", prune_idle="false")
     choose(at, "heads")
     found = induction_heads()
     assert at.text_input(key="prune_mask").value == found.text() and level(at, "prune_heads") == 0
-    assert found.text() in told(at) and "The story holds here." in told(at)
-    before = re.findall(r"([\d.]+) → [\d.]+ % right", told(at))
+    assert found.text() in said(at) and "The story holds here." in said(at)
+    before = re.findall(r"([\d.]+) → [\d.]+ % right", said(at))
     assert len(before) == 3 and before[0] == before[1], "one full model on one set of questions"
     titles = {layer["encoding"].get("x", {}).get("title") for layer in charts_of(at)[0]["layer"]}
     assert f"Attention heads pruned, on top of “{found.text()}”" in titles
@@ -64,7 +59,7 @@ def test_stories_set_the_controls_and_tell_what_came_out(open_app):
 
 def test_a_link_to_a_story_alone_sets_the_controls_too(open_app):
     link = {"model": "demo", "precision": "int8", "prune_story": NAME, "prune_limit": "16", "prune_idle": "false"}
-    at = open_app(False, **link)
+    at = open_app(run=False, **link)
     del at.query_params["prune_task"], at.query_params["prune_shots"]
     settled(at)
     assert at.text_input(key="prune_mask").value == induction_heads().text()
@@ -73,10 +68,10 @@ def test_a_link_to_a_story_alone_sets_the_controls_too(open_app):
 
 
 def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app):
-    at = open_app(prune_ranking="random", prune_story=NAME)
-    assert story.UNASKED in told(at)
+    at = open_app(prune_order="random", prune_story=NAME)
+    assert story.UNASKED in said(at)
     choose(at, "heads")
-    assert not at.exception and [each.label for each in at.button if each.label == "See it on a text"]
+    assert not at.exception and "See it on a text" in labels(at)
 
 
 def line(n, lost):
@@ -166,17 +161,14 @@ def test_prune_and_sweeps_give_one_answer(open_app):
     """The same task, shots and number of questions: what the story marks stands in the table of Sweeps."""
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_copy", "prune_shots": "0"}
     at = open_app(**embedded, prune_limit="48", prune_story="How far can it go?", prune_idle="false")
-    [said] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
-    assert 'data-state="read"' in said and f"{level(at, 'prune_heads')} %" in told(at)
-    again = open_app(False, **embedded, sweeps_tasks="demo_copy", sweeps_shots="0", sweeps_limit="48")
-    again.wanted_page_hash = calc_hash("sweeps")
-    settled(again)
-    next(each for each in again.button if each.label.startswith("Measure")).click()
-    settled(again)
+    [mark] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
+    assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')} %" in said(at)
+    sweeps = {"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "48"}
+    again = press(open_app("sweeps", **embedded, **sweeps), "Measure")
     [point] = break_points([row for row in rows_of(again) if row.point.by == "own"], "heads")
     assert not point.reading and point.cliff_points < -20 and point.first_detectable_loss < 1
     for name, value in point.cells().items():
-        assert f'data-{name}="{value}"' in said
+        assert f'data-{name}="{value}"' in mark
     [table] = [each.value for each in again.dataframe if "cliff" in each.value]
     assert table["first_detectable_loss"].tolist() == [whole_percent(point.first_detectable_loss)]
 

@@ -54,7 +54,7 @@ def test_axes_tooltips_and_tables_say_which_end_is_the_first():
 
 @pytest.mark.parametrize("ranking, first", [("importance", {5, 6, 7, 8}), ("reversed", {1, 2, 3, 4})])
 def test_what_prune_removes_by_importance_has_the_last_ranks(ranking, first, open_app):
-    at = open_app(prune_ranking=ranking, prune_limit="16", prune_heads="50")
+    at = open_app(prune_order=ranking, prune_limit="16", prune_heads="50")
     [heads] = [data for data in components(at) if len(data.get("names", [])) == 8]
     ranks = dict(zip(heads["rank"], heads["pruned"], strict=True))
     assert {rank for rank, is_pruned in ranks.items() if is_pruned} == first

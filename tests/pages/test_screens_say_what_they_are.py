@@ -1,20 +1,19 @@
-"""Every screen says what it is for and what to try, in two lines, under a title of its own."""
+"""Every screen says what it is for and what to try, in two lines, under a title of its own; its marks, for tests and
+scripts, stay attributes whatever is in them."""
 
 import re
 
 import pytest
 import streamlit as st
-from streamlit.util import calc_hash
+from streamlit.testing.v1 import AppTest
 
 from pages.ui.page.screens import STORY
-from tests.conftest import REPOSITORY
 
 SCREENS = [screen for screens in STORY.values() for screen in screens]
 ONE_LINE = 112  # letters of the sentence beside the title in a window of 1280 pixels
 
 
-def test_every_page_stands_in_the_story_once():
-    assert sorted(screen.file for screen in SCREENS) == sorted(file.stem for file in REPOSITORY.glob("pages/*.py"))
+def test_the_story_has_its_chapters_in_order():
     assert list(STORY) == ["", "Why", "See it", "Watch it learn", "Measure it"] and SCREENS[0].file == "prune"
 
 
@@ -29,11 +28,20 @@ def test_each_is_on_its_screen_and_in_the_browser_s_title(open_app, monkeypatch)
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     monkeypatch.setattr(st, "set_page_config", lambda **more: titles.append(more) or set_page_config(**more))
     for screen in SCREENS:
-        at = open_app(run=False)
-        at.wanted_page_hash = "" if screen.file == "prune" else calc_hash(screen.file)
-        at.run()
+        at = open_app(screen.file, run=False).run()
         assert not at.exception, at.exception
         [heading] = [each.proto.body for each in at.get("html") if "<h1>" in each.proto.body]
         words = re.sub("<[^>]+>", "", heading)
         assert words == f"{screen.title} {screen.purpose} Try: {screen.action}".replace("'", "&#x27;")
         assert titles[-1] == {"page_title": f"{screen.title} · Headroom"}
+
+
+def test_a_mark_says_its_state_and_facts_as_attributes():
+    def script():
+        from pages.ui.page.marks import counts, mark
+
+        mark("figure", "measured", questions=3, model='"><b>', **counts(None))
+
+    [drawn] = AppTest.from_function(script).run().get("html")
+    facts = 'data-questions="3" data-model="&quot;&gt;&lt;b&gt;" data-heads="" data-ffns=""'
+    assert drawn.proto.body == f'<span data-mark="figure" data-state="measured" {facts}></span>'

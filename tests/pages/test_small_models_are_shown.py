@@ -1,13 +1,19 @@
-"""What small models lack is said: a model of one layer has no QK trace, and a short window cuts questions."""
+"""What small models lack is said: a model of one layer has no QK trace, and a short window cuts questions. What
+controls give as an example suits the model, and what they say of the questions is so."""
 
 import json
 
 import numpy as np
+import pytest
 
 from engine.accuracy.evaluation import Answers
 from engine.heads.induction import SCORES, InductionScores
+from engine.models.masks import parse_edits
 from engine.shapes import ModelShape
+from pages.ui.controls import controls
 from pages.ui.induction import charts, tables
+from pages.ui.page.defaults import SAMPLE
+from pages.ui.prune.controls import LIMIT_HELP
 from pages.ui.prune.figure import cut_in_words
 
 
@@ -28,3 +34,14 @@ def test_questions_that_the_window_cuts_are_counted():
         "**2** of them do not fit the model's window: their first tokens, of the examples, are left out"
     ]
     assert cut_in_words(Answers((), answers.log_likelihood_nats, answers.greedy, np.zeros(3, int), False)) == []
+
+
+@pytest.mark.parametrize(("n_layers", "n_heads"), [(1, 1), (2, 4), (4, 8), (30, 9), (64, 72)])
+def test_the_example_of_a_mask_is_one(n_layers, n_heads):
+    shape = ModelShape(n_layers, n_heads, n_heads, 8 * n_heads, 8, 64, 512, 256)
+    mask = parse_edits(controls.example_mask(shape), shape).prune
+    assert not mask.is_full and mask.n_ffns_pruned == 1 and mask.n_heads_pruned >= 1
+
+
+def test_the_help_says_how_questions_are_drawn():
+    assert SAMPLE in LIMIT_HELP

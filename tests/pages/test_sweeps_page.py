@@ -1,31 +1,45 @@
 """The Sweeps screen and its charts: what is drawn is what was measured, and a sweep outlives the page."""
 
+import ast
 import json
 import re
+import shlex
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
-from streamlit.util import calc_hash
 
 from cache import open_store
 from engine.cli import parser
 from engine.cli.options import request_of
+from engine.importance.rankings import CRITERIA
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec
-from engine.requests import argv, program
-from engine.studies.break_points import break_points
+from engine.requests import Sweep, argv, program
+from engine.studies.compare import Comparing, areas, comparison
+from engine.studies.statements import break_points
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.page import runtime, work
 from pages.ui.page.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
-from tests.pages.conftest import level, settled, slide
+from tests.pages.conftest import (
+    frames_of,
+    labels,
+    level,
+    press,
+    printed_by_the_program,
+    program_of,
+    said,
+    settled,
+    slide,
+)
 from tests.pages.test_prune_page import published
 
 TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
@@ -45,34 +59,28 @@ def falling(task, start=0.9):
 
 
 @pytest.fixture
-def open_screen(open_app, tiny_opt):
-    def open_screen(**parameters):
-        few = {"sweeps_tasks": "demo_copy,demo_price", "sweeps_shots": "0", "sweeps_limit": "16"}
-        at = open_app(run=False, **(few | parameters))
-        at.wanted_page_hash = calc_hash("sweeps")
-        return settled(at)
-
-    return open_screen
+def open_screen(open_app):
+    return partial(open_app, "sweeps", sweeps_tasks="demo_copy,demo_price", sweeps_shots="0", sweeps_limit="16")
 
 
 def drawn(at):
     """The named tables of the first chart."""
-    from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df as to_frame
-
-    chart = at.get("vega_lite_chart")[0]
-    return {table.name: to_frame(table.data.data) for table in chart.proto.datasets}
+    return frames_of(at)[0]
 
 
 def measure(at):
-    button = next(button for button in at.button if button.label.startswith("Measure"))
-    button.click()
-    return settled(at)
+    return press(at, "Measure")
 
 
-def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
+def is_measured(at):
+    return not [label for label in labels(at) if label.startswith("Measure")]
+
+
+def test_curves_are_measured_once_and_found_again_by_the_program_too(open_screen, tiny_opt, monkeypatch):
+    published(monkeypatch, (tiny_opt, "demo_price", 0, False, "acc", 0.4567), (tiny_opt, "piqa", 0, True, "acc", 0.6))
     at = open_screen()
     assert not at.get("vega_lite_chart")
-    at = measure(at)
+    measure(at)
     curves = drawn(at)["curves"]
     setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
     wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0])
@@ -83,9 +91,24 @@ def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
         assert line["acc"].tolist() == [each.acc]
     means = curves[curves["kind"] == "mean"].set_index("level")["acc"]
     assert means[0.3] == np.mean([each.acc for each in rows if each.point.heads_permille == 300])
+    assert "16 questions detect a loss of" in said(at)
+    assert "at chance" in at.dataframe[0].value["no_loss_up_to"].tolist(), "of a random model"
+    [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
+    assert frame.set_index("task")["published"].fillna(-1).to_dict() == {"demo_copy": -1, "demo_price": 0.4567}
+    [words] = [each.value for each in at.caption if "Published values" in each.value]
+    assert words.endswith("Published values: lm-evaluation-harness 0.3, all questions of the task, without BOS.")
+    own = curves[curves["line"] == "demo_copy"].sort_values("level")["acc"].to_list()
+    lines = printed_by_the_program(at)
+    assert f"demo_copy, 0 shots: full {own[0]:.3f}" in lines and "22 accuracies, from the store" in lines
+    _, printed, *_ = ast.parse(program_of(at)).body
+    found = eval(compile(ast.Expression(printed.value.args[0]), "program", "eval"), {"Sweep": Sweep})
+    assert [row["acc"] for row in found.fields["rows"] if row["task"] == "demo_copy"] == own
+    published(monkeypatch)
     again = open_screen()
-    assert not [button for button in again.button if button.label.startswith("Measure")], "stored, so drawn at once"
+    assert is_measured(again), "stored, so drawn at once"
     assert len(drawn(again)["curves"]) == len(curves)
+    [frame] = [each.value for each in again.dataframe if "full_acc" in each.value]
+    assert "published" not in frame and "Published" not in said(again)
 
 
 def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypatch):
@@ -101,8 +124,8 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert runtime.store().n_puts == puts
     monkeypatch.setattr(work, "OTHERS_S", 0.0)
     monkeypatch.setattr(work, "SHARE", 0.0)
-    at = settled(at)
-    assert not [button for button in at.button if button.label.startswith("Measure")]
+    settled(at)
+    assert is_measured(at)
     curves = drawn(at)["curves"]
     mine = {(row.point.task.name, row.point.heads_permille / 1000): row.acc for row in last[-1].value.rows
             if row.point.by == "own"}  # fmt: skip
@@ -110,13 +133,12 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert dict(zip(zip(shown["line"], shown["level"], strict=True), shown["acc"], strict=True)) == mine
 
 
-@pytest.mark.parametrize("section", [name for name in plans.SECTIONS if name != "heads"])
+@pytest.mark.parametrize("section", [name for name in plans.SECTIONS if name not in ("heads", "transfer")])
 def test_every_section_measures_what_it_plans(open_screen, section):
     at = measure(open_screen(sweeps_what=plans.SECTIONS[section]))  # the address has what the control shows
     assert at.segmented_control(key="sweeps_what").value == section
     assert at.get("vega_lite_chart"), [warning.value for warning in at.warning]
-    assert not [button for button in at.button if button.label.startswith("Measure")]
-    assert "--limit 16" in at.code[0].value
+    assert is_measured(at) and "--limit 16" in at.code[0].value
 
 
 @pytest.mark.parametrize("section", plans.SECTIONS)
@@ -153,11 +175,11 @@ def test_a_section_without_tasks_asks_nothing():
 
 def test_the_level_of_transfer_is_dragged(open_screen):
     at = open_screen(sweeps_what="Transfer")
-    assert level(at, "sweeps_level") == 50 and "--heads 50 --order task" in at.code[0].value
+    assert at.segmented_control(key="sweeps_what").value == "transfer"
+    assert level(at, "sweeps_level") == 50 and "--head-levels 50 --order task" in at.code[0].value
     measure(settled(slide(at, "sweeps_level", 25)))
-    assert "--heads 25 --order task" in at.code[0].value and at.get("vega_lite_chart")
-    assert level(settled(slide(at, "sweeps_level", 0)), "sweeps_level") == 0
-    assert not [button for button in at.button if button.label.startswith("Measure")]
+    assert "--head-levels 25 --order task" in at.code[0].value and at.get("vega_lite_chart") and is_measured(at)
+    assert level(settled(slide(at, "sweeps_level", 0)), "sweeps_level") == 0 and is_measured(at)
 
 
 def test_a_task_without_rows_gives_one_line_and_the_others_are_drawn(open_screen, tmp_path):
@@ -166,18 +188,10 @@ def test_a_task_without_rows_gives_one_line_and_the_others_are_drawn(open_screen
     content = json.dumps({"premise": "It rained.", "choice1": "It was wet.", "question": "effect", "label": 0})
     for split in ("train", "validation"):
         (folder / f"{split}.jsonl").write_text(content + "\n")
-    at = open_screen(data_dir=str(tmp_path / "data"), sweeps_tasks="demo_copy,copa")
-    at = measure(at)
+    at = measure(open_screen(data_dir=str(tmp_path / "data"), sweeps_tasks="demo_copy,copa"))
     lines = [warning.value for warning in at.warning]
     assert len(lines) == 1 and "choice2" in lines[0] and "\n" not in lines[0]
     assert set(drawn(at)["curves"]["line"]) >= {"demo_copy"}
-
-
-def test_no_task_or_count_is_said_in_words(open_screen):
-    at = open_screen()
-    at.multiselect(key="sweeps_tasks").set_value([])
-    settled(at)
-    assert "Choose at least one task" in at.info[0].value
 
 
 def test_curves_have_means_only_where_every_task_is_measured():
@@ -242,14 +256,11 @@ def test_what_says_nothing_is_grey_and_credited_with_nothing():
     assert shown.to_numpy().tolist() == [["50 %", "none", "none"]]
 
 
-def test_the_power_of_the_questions_stands_beside_the_levels(open_screen):
+def test_the_power_of_the_questions_is_told():
     table = tables.break_table(break_points(falling(TASKS[0]), "heads"))
     words = "100 questions detect a loss of 12 points 80 % of the time, corrected for 10 levels; under 6 points, never."
     assert tables.power_of(table) == words and round(table["detects_points"][0], 2) == 11.19
     assert "too few" in tables.power_of(table.assign(n=8)) and "8 points" in tables.power_of(table.assign(looks=1))
-    at = measure(open_screen())
-    assert any(caption.value.startswith("16 questions detect a loss of") for caption in at.caption)
-    assert "at chance" in at.dataframe[0].value["no_loss_up_to"].tolist(), "of a random model"
 
 
 def test_a_band_is_drawn_where_random_rankings_are_measured():
@@ -277,19 +288,6 @@ def test_charts_keep_their_scales():
     assert tables.curves([], [], "heads").empty
 
 
-def test_published_accuracies_stand_beside_ours(open_screen, tiny_opt, monkeypatch):
-    published(monkeypatch, (tiny_opt, "demo_price", 0, False, "acc", 0.4567), (tiny_opt, "piqa", 0, True, "acc", 0.6))
-    at = measure(open_screen())
-    [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
-    assert frame.set_index("task")["published"].fillna(-1).to_dict() == {"demo_copy": -1, "demo_price": 0.4567}
-    [said] = [each.value for each in at.caption if "Published values" in each.value]
-    assert said.endswith("Published values: lm-evaluation-harness 0.3, all questions of the task, without BOS.")
-    published(monkeypatch)
-    at = settled(at)
-    [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
-    assert "published" not in frame and not [each for each in at.caption if "Published" in each.value]
-
-
 def compared(at):
     """The accuracy of each line of the chart of criteria by level."""
     frame = drawn(at)["curves"]
@@ -302,11 +300,6 @@ COMPARE = {"sweeps_what": "Compare criteria", "sweeps_tasks": "demo_copy", "swee
 
 @pytest.mark.parametrize("axis", ["Heads", "Both"])
 def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, axis):
-    from engine.models.loading import LoadSpec
-    from engine.models.session import Session
-    from engine.studies.compare import Comparing, areas, comparison
-    from engine.studies.surveys import StudySettings
-
     at = open_screen(**COMPARE, sweeps_along=axis)
     assert not at.get("vega_lite_chart") and not at.exception, "nothing is measured before it is asked for"
     at = measure(at)
@@ -323,22 +316,17 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
     np.testing.assert_allclose(list(lines["random"].values()), random)
     table = at.dataframe[0].value
     assert table["Verdict"].tolist() == [each.verdict for each in areas(found)]
-    assert "--levels 0,25,50,75,100 --seeds 2" in at.code[0].value
-    assert axis == "Heads" or f"--axis {axis.lower()}" in at.code[0].value
+    words = shlex.split(at.code[0].value)
+    options = parser().parse_args(words[words.index("compare") :])
+    assert (options.task, options.shots, options.limit, options.criteria) == ("demo_copy", 0, 16, "importance,wanda")
+    assert (options.levels, options.random_orders, options.axis) == ("0,25,50,75,100", 2, axis.lower())
+    assert "criteria='importance,wanda'" in program_of(at) and "levels='0,25,50,75,100'" in program_of(at)
+    assert at.multiselect(key="sweeps_criteria").value == ["importance", "wanda"]
     again = open_screen(**COMPARE, sweeps_along=axis)
     assert compared(again) == lines, "stored, so drawn at once"
 
 
-def test_the_command_and_the_program_of_a_comparison_ask_for_the_same(open_screen):
-    from engine.importance.criteria import CRITERIA
-
-    at = open_screen(**COMPARE)
-    words = at.code[0].value.split()
-    options = parser().parse_args(words[words.index("compare") :])
-    assert (options.task, options.shots, options.limit, options.criteria) == ("demo_copy", 0, 16, "importance,wanda")
-    program = next(code.value for code in at.code if code.language == "python")
-    assert "criteria='importance,wanda'" in program and "levels='0,25,50,75,100'" in program
-    assert at.multiselect(key="sweeps_criteria").value == ["importance", "wanda"]
+def test_without_a_known_criterion_all_are_compared_but_the_dearest(open_screen):
     named = open_screen(sweeps_what="Compare criteria", sweeps_tasks="demo_copy", sweeps_criteria="magic")
     assert named.multiselect(key="sweeps_criteria").value == [name for name in CRITERIA if name != "oracle"]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
-from streamlit.util import calc_hash
 
 from engine.errors import HeadroomError, UsageError
 from engine.questions.tasks import embedded_tasks, similar_names, task_info
@@ -13,7 +12,7 @@ from pages.ui.controls import many_tasks
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
 from pages.ui.page import runtime
-from tests.pages.conftest import figure, settled
+from tests.pages.conftest import figure, page_hash, settled
 
 
 def rows(n=12):
@@ -31,7 +30,7 @@ def test_names_are_proposed_by_substring_first():
 
 
 def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
-    at = open_app(prune_ranking="random", prune_task="demo_copy", prune_limit="16")
+    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
     box = at.selectbox(key="prune_task")
     assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     assert not box.proto.accept_new_options, "Streamlit puts a new name first, and takes it on Enter"
@@ -39,11 +38,11 @@ def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
     box.set_value(ADD)
     settled(at)
     assert at.selectbox(key="prune_task").value == "demo_copy", "nothing else changes"
-    assert at.session_state["prune_own"] is True and not at.warning
+    assert at.session_state["prune_settings"] is True and not at.warning, "which shows the fields for a file"
 
 
 def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
-    at = open_app(prune_ranking="random", prune_task="demo_copy", prune_limit="16")
+    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
     at.text_input(key="prune_own_path").set_value("boxes.csv")
     at.run()
     assert ["does not end with" in each.value for each in at.error] == [True]
@@ -59,7 +58,7 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     assert kept.name == "of-boxes.jsonl" and kept.read_bytes() == rows()
     assert kept.parent.parent == runtime.store().directory / FOLDER and figure(at) == by_path
     assert str(kept) in at.selectbox(key="prune_task").options and str(file) in at.selectbox(key="prune_task").options
-    at.wanted_page_hash = calc_hash("passage")
+    at.wanted_page_hash = page_hash("passage")
     at.run()
     assert {str(kept), str(file)} <= set(at.selectbox(key="passage_task").options), "known on the other screens too"
 
@@ -68,7 +67,7 @@ def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):
     file, lines = tmp_path / "boxes.jsonl", rows().splitlines()
     lines[2], lines[8] = b'{"context": "Box:", "choices": ["red", "green"], "gold": "b"}', b"no JSON"
     file.write_bytes(b"\n".join(lines))
-    at = open_app(prune_task=str(file), prune_ranking="random", prune_limit="16")
+    at = open_app(prune_task=str(file), prune_order="random", prune_limit="16")
     [line] = [each.value for each in at.error]
     assert "row 3" in line and "1 of 2 faults" in line
     table = at.dataframe[0].value
@@ -83,7 +82,7 @@ def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):
 def test_too_few_rows_offer_to_use_no_examples(open_app, tmp_path):
     file = tmp_path / "few.jsonl"
     file.write_bytes(rows(6))
-    at = open_app(prune_task=str(file), prune_shots="5", prune_ranking="random", prune_limit="16")
+    at = open_app(prune_task=str(file), prune_shots="5", prune_order="random", prune_limit="16")
     assert ["too few rows for 5" in each.value for each in at.error] == [True]
     at.button(key="prune_use_0").click()
     settled(at)
@@ -102,17 +101,19 @@ def test_an_upload_lies_under_its_content(tmp_path):
         keep_file("q.jsonl", b"one", tmp_path / "file")
 
 
-@pytest.mark.parametrize("screen", ["importance", "sweeps"])
-def test_screens_of_many_tasks_open_with_four(screen, open_app):
-    at = open_app(run=False, model="demo")
-    at.wanted_page_hash = calc_hash(screen)
-    at.run()
+@pytest.mark.parametrize("screen", ["importance", "sweeps", "correlations"])
+def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, open_app):
+    at = open_app(screen, run=False, model="demo").run()
     box = at.multiselect(key=f"{screen}_tasks")
-    assert box.value == ["demo_outfit", "demo_cloze", "demo_question", "demo_yesno"] and len(box.options) == 18
-    assert {task_info(name).needs for name in box.value} == {"examples", "copying", "reading", "nothing"}
-    assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
+    assert len(box.options) == 18 and box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     pills = next(each for each in at.main.button_group if each.key == f"{screen}_shots")
-    assert pills.value == ["0", "5"]
+    if screen != "correlations":
+        assert box.value == ["demo_outfit", "demo_cloze", "demo_question", "demo_yesno"] and pills.value == ["0", "5"]
+        assert {task_info(name).needs for name in box.value} == {"examples", "copying", "reading", "nothing"}
+    box.set_value([]).run()
+    assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
+    at.multiselect(key=f"{screen}_tasks").set_value(["demo_copy"]).run()
+    assert not at.info and not at.exception
 
 
 def test_tasks_made_for_the_model_come_first():

@@ -1,4 +1,4 @@
-"""Train one now: a click trains by a process of its own, the charts hold its log, and the result opens everywhere."""
+"""Training a tiny model live: a click trains it in its own process, the charts show its log, and the result opens."""
 
 import json
 import random

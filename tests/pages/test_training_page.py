@@ -3,11 +3,11 @@
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from streamlit.util import calc_hash
 
 from engine.models.loading import LoadSpec
 from engine.progress import final
@@ -20,7 +20,7 @@ from pages.ui.training import charts, measuring, paths, runs, sections, tables
 from pages.ui.training.analysis import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
-from tests.pages.conftest import charts_of, settled
+from tests.pages.conftest import charts_of
 
 LEGEND_ENTRY = re.compile(r"role-legend-label.*?>([^<>]+)</text>")
 NOWHERE = runs.RunSource("", Path())
@@ -39,15 +39,10 @@ def open_training(open_app, tmp_path, monkeypatch):
     for each in synthetic_runs.runs():
         (tmp_path / f"{each.name}.safetensors").write_bytes(encode(each))
 
-    def open_training(**parameters):
-        at = open_app(run=False, **parameters)
-        at.wanted_page_hash = calc_hash("training")
-        return settled(at)
-
-    return open_training
+    return partial(open_app, "training")
 
 
-def test_the_screen_draws_every_part_of_every_run(open_training):
+def test_the_screen_draws_every_part_of_every_run_and_leaves_charts_alone_when_the_hand_lets_go(open_training):
     at = open_training()
     assert not at.error and not at.exception
     assert [each.value for each in at.subheader] == [
@@ -58,10 +53,6 @@ def test_the_screen_draws_every_part_of_every_run(open_training):
     assert len(at.get("vega_lite_chart")) == 3 * 6 + 3 * 2 + 2 * 2 + 2
     live = [spec for spec in charts_of(at) if "bind" in str(spec.get("params"))]
     assert len(live) == len(charts_of(at)), "a chart does not hear of the moment"
-
-
-def test_what_the_hand_lets_go_of_is_in_the_field_and_the_charts_stay_as_they_are(open_training):
-    at = open_training()
     before = [chart.proto.spec for chart in at.get("vega_lite_chart")]
     assert at.number_input(key="training_tokens").value is None
     at.number_input(key="training_tokens").set_value(3_000_000).run()
@@ -97,15 +88,13 @@ def test_short_labels_say_no_more_than_sets_runs_apart():
         "copy": "2 layers (copy)", "smeared": "1 layer, smeared"}  # fmt: skip
 
 
-def test_an_older_address_names_runs_by_their_whole_recipe(open_training):
-    at = open_training(training_runs="2 layers, attention only, no repeats")
-    assert at.multiselect(key="training_runs").value == ["2-layers"]
-
-
-def test_an_older_address_names_runs_by_a_percentage_without_a_space(open_training, tmp_path):
+@pytest.mark.parametrize("words", ["2 layers, attention only, 50% repeats", "2 layers, 50% repeats"])
+def test_an_older_address_names_runs_by_their_whole_recipe_or_a_percentage_without_a_space(
+    words, open_training, tmp_path
+):
     half = synthetic_runs.trajectory("half", repeats=0.5)
     (tmp_path / "half.safetensors").write_bytes(encode(half))
-    runs_at = open_training(training_runs="2 layers, 50% repeats").multiselect(key="training_runs")
+    runs_at = open_training(training_runs=words).multiselect(key="training_runs")
     assert runs_at.value == ["half"] and "2 layers, 50 % repeats" in runs_at.options
 
 
@@ -113,26 +102,11 @@ def test_axes_end_at_a_round_number_that_has_a_label():
     assert [charts.axis_end(tokens) for tokens in (9_999_360, 4_001_792, 4e6, 12_345)] == [10e6, 4.1e6, 4e6, 13e3]
 
 
-def test_the_slider_offers_a_snapshot_and_leaves_the_model_alone(open_training, tmp_path):
-    own = {"trainer": "making", "label": "the embedded model", "words": "books", "n_layers": 8, "tokens": 4_000_000}
-    made = replace(synthetic_runs.trajectory("embedded", 2e6, n_layers=6), label=own["label"], recipe=own)
-    (tmp_path / "embedded.safetensors").write_bytes(encode(made))
-    at = open_training(training_runs="embedded")
-    model = at.session_state["model"]
-    at.session_state["training drag"] = {"hand": {"tokens": 960_000, "number": 1}}
-    at.number_input(key="training_tokens").set_value(960_000).run()
-    assert at.session_state["model"] == model != "demo", "the slider changed the model of all screens"
-    said = f"model: step {made.steps[-1]:,} (4 M tokens), nearest to 960 k tokens"
-    assert badge(at).startswith(f":gray-badge[:material/neurology: {said}")
-    at.button(key="training take model").click().run()
-    assert at.session_state["model"] == "demo" and badge(at).startswith(":green-badge")
-
-
 def badge(at):
     return next(each.value for each in at.markdown if "badge[" in each.value and "model: step" in each.value)
 
 
-def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp_path):
+def test_the_embedded_models_own_run_opens_the_embedded_model_and_the_slider_leaves_it_alone(open_training, tmp_path):
     own = {"trainer": "making", "label": "the embedded model (8 layers, OPT)", "words": "books and half repeats",
            "n_layers": 8, "mlp": True, "smeared": False, "tokens": 4_000_000}  # fmt: skip
     made = replace(synthetic_runs.trajectory("embedded", 2e6, n_layers=6), label=own["label"], recipe=own)
@@ -147,8 +121,15 @@ def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp
     assert not at.error and not at.exception
     assert "the only one of this run with weights here" in badge(at)
     assert "The embedded model \\(8 layers, OPT\\): books and half repeats." in said
+    model = at.session_state["model"]
+    at.session_state["training drag"] = {"hand": {"tokens": 960_000, "number": 1}}
+    at.number_input(key="training_tokens").set_value(960_000).run()
+    assert at.session_state["model"] == model != "demo", "the slider changed the model of all screens"
+    nearest = f"model: step {made.steps[-1]:,} (4 M tokens), nearest to 960 k tokens"
+    assert badge(at).startswith(f":gray-badge[:material/neurology: {nearest}")
     at.button(key="training take model").click().run()
-    assert at.session_state["model"] == "demo" and not [each for each in at.button if each.key == "training take model"]
+    assert at.session_state["model"] == "demo" and badge(at).startswith(":green-badge")
+    assert not [each for each in at.button if each.key == "training take model"]
     told = {each.text: each for each in findings([made, *synthetic_runs.runs()])}
     law = next(each for text, each in told.items() if "10^5.7" in text)
     # its steps' sizes are not told: those of 1,024 tokens until then, which the record has

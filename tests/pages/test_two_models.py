@@ -1,13 +1,12 @@
 """Two models side by side: one control in the sidebar for all screens, paired numbers; nothing while it is empty."""
 
 import json
-import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest, spearmanr
-from streamlit.util import calc_hash
 
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
@@ -22,23 +21,28 @@ from pages.ui.controls import many_tasks
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
-from pages.ui.prune import beside
+from pages.ui.prune import second_model
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import family_folder
 from tests.pages.conftest import (
     WAIT_S,
     N,
-    button,
     charts_of,
     experiment_of,
     figure,
     frames_of,
+    go_to,
+    labels,
+    number_after,
+    press,
+    printed_by_the_program,
+    said,
     same_on_the_command_line,
     settled,
     slide,
 )
 
-RANDOM = {"prune_ranking": "random", "prune_heads": "50"}
+RANDOM = {"prune_order": "random", "prune_heads": "50"}
 
 
 @pytest.fixture
@@ -54,30 +58,18 @@ def unequal(tmp_path, tiny_opt):
     return family_folder("llama", tiny_opt, tmp_path / "llama")
 
 
-def said(at):
-    return " ".join(each.value for each in [*at.main.markdown, *at.main.caption])
-
-
 def answers_of(at, spec, typed=""):
     """Plainly measured: what a model answers at the levels of the page."""
     x, session = experiment_of(at), runtime.session()
     target = session.target(spec)
-    other = beside.Beside(x, target).x
+    other = second_model.SecondModel(x, target).x
     mask = other.pruning.mask(final(orders_of(target, other.pruning).run(session)))
     return final(evaluation(target, x.questions, mask).run(session)).correct
 
 
-def test_nothing_is_measured_drawn_or_imported_while_no_second_model_is_chosen(open_app):
-    at = open_app(**RANDOM)
-    assert at.sidebar.selectbox(key="against").value is None
-    assert runtime.jobs().snapshot(beside.SLOT) is None and runtime.session().models.pair == frozenset()
-    [curve] = charts_of(at)
-    assert "Model" not in json.dumps(curve["layer"]), "no second line, and no legend"
-    assert "--against" not in at.code[0].value
-
-
 def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, twin, capsys):
-    at = open_app(against=str(twin), prune_mask="L1H0", **RANDOM)
+    listed = {"prune_questions": "true", "prune_show": "Only the second"}
+    at = open_app(against=str(twin), prune_mask="L1H0", **RANDOM, **listed)
     first, second = (answers_of(at, LoadSpec(str(each), "fp32")) for each in (at.selectbox(key="model").value, twin))
     assert figure(at)[0] == f"{100 * first.mean():.1f} %", "the large figure stays the first model's"
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
@@ -94,24 +86,26 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
     exact = binomtest(only_second, max(1, only_first + only_second)).pvalue if only_first + only_second else 1.0
     assert result["against"]["p_mcnemar"] == pytest.approx(exact)
     assert runtime.session().models.holds(LoadSpec(str(twin), "fp32")) and len(runtime.session().models.pair) == 2
-
-
-def test_the_questions_say_which_of_the_two_answers_them(open_app, twin):
-    at = open_app(against=str(twin), prune_questions="true", prune_show="Only the second", **RANDOM)
-    first, second = (answers_of(at, LoadSpec(str(each), "fp32")) for each in (at.selectbox(key="model").value, twin))
     wanted = [place + 1 for place in range(N) if second[place] and not first[place]]
-    [listed] = [each.value for each in at.main.dataframe if "second" in each.value]
-    assert list(listed["number"]) == wanted
-    assert f"{len(wanted)} that only it answers" in said(at)
+    [table] = [each.value for each in at.main.dataframe if "second" in each.value]
+    assert list(table["number"]) == wanted and f"{len(wanted)} that only it answers" in said(at)
+    printed = printed_by_the_program(at).splitlines()
+    assert f", n {N}, " in printed[0] and f"by the first alone {only_first}" in printed[1]
+    assert number_after("acc ", printed[1]) == pytest.approx(second.mean(), abs=6e-4)
 
 
-def test_another_precision_and_one_click_lets_go(open_app):
+def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_click_lets_go(open_app):
+    def is_alone(at):
+        assert at.sidebar.selectbox(key="against").value is None and "in bf16: " not in said(at)
+        assert runtime.session().models.pair == frozenset() and "--against" not in at.code[0].value
+        [curve] = charts_of(at)
+        return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
+
+    assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(second_model.SLOT) is None
     at = open_app(against="bf16", **RANDOM)
     assert "in bf16: " in said(at) and "--against bf16" in at.code[0].value
     at.sidebar.selectbox(key="against").set_value(None)
-    settled(at)
-    assert "in bf16: " not in said(at) and runtime.session().models.pair == frozenset()
-    assert "Model" not in json.dumps(charts_of(at)[0]["layer"])
+    assert is_alone(settled(at))
 
 
 def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_typed_edits(open_app, unequal):
@@ -119,28 +113,23 @@ def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_type
     assert "nothing of it is pruned in llama in fp32, whose parts are others" in said(at).replace("\\", "")
     second = answers_of(at, LoadSpec(str(unequal), "fp32"))
     assert f"**llama in fp32: {100 * second.mean():.1f} %**" in said(at)
-    shown = runtime.jobs().snapshot(beside.SLOT)
+    shown = runtime.jobs().snapshot(second_model.SLOT)
     assert shown.state == "done" and len(shown.value.full) == len(shown.value.pruned) == N
 
 
-def test_the_curve_of_the_second_is_a_line_of_its_own(open_app, twin):
-    at = open_app(against=str(twin), **RANDOM)
-    button(at, "Measure the curve of twin in fp32").click()
-    settled(at)
+def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_for_nothing_of_it(open_app, twin):
+    at = press(open_app(against=str(twin), **RANDOM), "Measure the curve of twin in fp32")
     points = frames_of(at)[0]["points"]
     mine = points[points["series"] == "second"]
     assert len(mine) == 11 and set(mine["model"]) == {"twin in fp32"}
     full = final(evaluation(target := runtime.session().target(LoadSpec(str(twin), "fp32")),
                           experiment_of(at).questions, Mask.full(target.shape)).run(runtime.session()))  # fmt: skip
     assert mine["acc"].iloc[0] == pytest.approx(full.correct.mean())
-    assert "Measure the curve of twin in fp32" not in [each.label for each in at.button]
-
-
-def test_a_moving_slider_waits_for_nothing_of_the_second(open_app, twin):
-    at = open_app(against=str(twin), **RANDOM)
+    assert "Measure the curve of twin in fp32" not in labels(at)
     slide(at, "prune_heads", 25, moving=True).run()
     assert (
-        "twin in fp32: follows when you release the slider" in said(at) and runtime.jobs().snapshot(beside.SLOT) is None
+        "twin in fp32: follows when you release the slider" in said(at)
+        and runtime.jobs().snapshot(second_model.SLOT) is None
     )
     slide(at, "prune_heads", 25)
     settled(at)
@@ -158,22 +147,18 @@ def test_a_bad_second_model_is_one_line_and_the_first_goes_on(open_app, text):
 
 
 def test_what_is_compared_is_the_same_on_all_screens_and_in_old_addresses_of_passage(open_app, twin):
-    at = open_app(run=False, passage_a="another model", passage_a_model=str(twin), **RANDOM)
-    at.wanted_page_hash = calc_hash("passage")
-    at.run()
+    at = open_app("passage", run=False, passage_a="another model", passage_a_model=str(twin), **RANDOM).run()
     assert at.sidebar.selectbox(key="against").value == str(twin)
     assert "passage_a" not in at.query_params and "passage_a_model" not in at.query_params
     assert "twin in fp32" in at.text_input(key="passage_a_mask").label
-    at.wanted_page_hash = ""
-    assert "**twin in fp32: " in said(settled(at))
-    at = open_app(run=False, against=str(twin))
-    at.wanted_page_hash = calc_hash("attention")  # which shows one model
+    assert "**twin in fp32: " in said(go_to(at, "prune"))
+    at = open_app("attention", run=False, against=str(twin))  # which shows one model
     field = at.run().sidebar.selectbox(key="against")
     assert field.disabled and field.value == str(twin)
 
 
 def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
-    at = open_app(against=str(unequal), prune_ranking="random", prune_layers="50")
+    at = open_app(against=str(unequal), prune_order="random", prune_layers="50")
     session, x = runtime.session(), experiment_of(at)
     other = session.target(LoadSpec(str(unequal), "fp32"))
     train = select(get_requests(replace(x.task, split="train"), None, session.store), RANKING_QUESTIONS, "stratified")
@@ -184,35 +169,19 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     assert "1 of 3 FFNs pruned (1 layer dropped)" in said(at)
 
 
-def test_the_python_program_of_the_page_prints_the_same_numbers(open_app, twin, tmp_path, warm):
-    at = open_app(against=str(twin), prune_layers="50", **RANDOM)
-    [program] = [each.value for each in at.code if each.language == "python"]
-    runtime.jobs().close(WAIT_S)
-    runtime.store().close()
-    told = warm.run(["-c", program])
-    first, second = told.stdout.splitlines()
-    assert f", n {N}, " in first
-    alone, acc = re.search(r"by the first alone (\d+)", second)[1], re.search(r"acc ([\d.]+)", second)[1]
-    assert f"answers **{alone}**" in said(at) and f"**twin in fp32: {100 * float(acc):.1f} %**" in said(at)
-
-
 @pytest.fixture
-def open_importance(open_app, monkeypatch):
+def open_importance(open_app, only_tasks):
     """The Importance screen over two small tasks."""
-    real, names = many_tasks.list_tasks, ("demo_lookup", "demo_copy")
-    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in names])
+    only_tasks("demo_lookup", "demo_copy")
+    return partial(open_app, "importance", importance_shots="0")
 
-    def open_importance(**parameters):
-        at = open_app(run=False, importance_shots="0", **parameters)
-        at.wanted_page_hash = calc_hash("importance")
-        settled(at)
-        for key in ("importance heads", "second heads", "second ffns", "importance ffns"):
-            if any(each.key == f"measure {key}" for each in at.button):
-                at.button(key=f"measure {key}").click()
-                settled(at)
-        return at
 
-    return open_importance
+def all_measured(at):
+    for key in ("importance heads", "second heads", "second ffns", "importance ffns"):
+        if any(each.key == f"measure {key}" for each in at.button):
+            at.button(key=f"measure {key}").click()
+            settled(at)
+    return at
 
 
 def scores_of(model, what="heads"):
@@ -226,6 +195,10 @@ def scores_of(model, what="heads"):
 
 def test_importance_of_two_models_is_on_one_scale_and_paired_head_by_head(open_importance, tiny_opt, twin):
     at = open_importance(against=str(twin))
+    assert any(label.startswith("Measure ") for label in labels(at)), "nothing before somebody asks"
+    assert runtime.jobs().snapshot("second heads") is None
+    assert not runtime.session().models.holds(LoadSpec(str(twin), "fp32"))
+    all_measured(at)
     first, second = (scores_of(each) for each in (tiny_opt, twin))
     means = [np.mean(list(each.values()), axis=0) for each in (first, second)]
     maps = [(frames, chart) for frames, chart in zip(frames_of(at), charts_of(at), strict=True)
@@ -249,7 +222,7 @@ def test_importance_of_two_models_is_on_one_scale_and_paired_head_by_head(open_i
 
 
 def test_importance_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_importance, unequal):
-    at = open_importance(against=str(unequal))
+    at = all_measured(open_importance(against=str(unequal)))
     assert "has 3 layers of 4 heads: no head of one answers to a head of the other" in said(at)
     assert "SRCC **" not in said(at).split("no head of one answers")[1]
     assert not any("difference" in frames.get("heads", ()) for frames in frames_of(at))
@@ -257,34 +230,13 @@ def test_importance_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(
     assert sizes == [8, 12]
 
 
-def test_importance_measures_nothing_of_a_second_model_that_nobody_asked_for(open_importance, open_app, twin):
-    at = open_app(run=False, importance_shots="0", against=str(twin))
-    at.wanted_page_hash = calc_hash("importance")
-    settled(at)
-    labels = [each.label for each in at.button]
-    assert any(label.startswith("Measure the") for label in labels)
-    assert runtime.jobs().snapshot("second heads") is None and not runtime.session().models.holds(
-        LoadSpec(str(twin), "fp32")
-    )
-
-
-@pytest.fixture
-def open_induction(open_app):
-    def open_induction(**parameters):
-        at = open_app(run=False, **parameters)
-        at.wanted_page_hash = calc_hash("induction")
-        return settled(at)
-
-    return open_induction
-
-
 def induction_of(model):
     target = runtime.session().target(LoadSpec(str(model), "fp32"))
     return final(induction(target, "olsson", 0).run(runtime.session())).mean
 
 
-def test_induction_of_two_models_is_paired_head_by_head(open_induction, tiny_opt, twin):
-    at = open_induction(against=str(twin), induction_both="Copying")
+def test_induction_of_two_models_is_paired_head_by_head(open_app, tiny_opt, twin):
+    at = open_app("induction", against=str(twin), induction_both="Copying")
     first, second = (induction_of(each) for each in (tiny_opt, twin))
     a, b = ((each["copying"] + 1) / 4 for each in (first, second))
     srcc = spearmanr(a.ravel(), b.ravel()).statistic
@@ -298,16 +250,13 @@ def test_induction_of_two_models_is_paired_head_by_head(open_induction, tiny_opt
     apart = np.argsort(-np.abs(b - a).ravel(), kind="stable")
     assert list(table["name"]) == [f"L{place // 4}H{place % 4}" for place in apart]
     assert f"--model {twin}" in at.code[0].value.splitlines()[1] and f"model={str(twin)!r}" in at.code[1].value
+    at.segmented_control(key="induction_both").set_value("qk_trace")
+    assert "QK trace: SRCC" in said(settled(at)) and not at.error, "which is not defined everywhere"
 
 
-def test_induction_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_induction, unequal):
-    at = open_induction(against=str(unequal))
+def test_induction_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_app, unequal):
+    at = open_app("induction", against=str(unequal))
     assert "has 3 layers of 4 heads: no head of one answers to a head of the other" in said(at)
     assert "of 12 heads match prefixes" in said(at)
     assert not any("difference" in frames.get("heads", ()) for frames in frames_of(at))
     assert [len(frames.get("heads", ())) for frames in frames_of(at)].count(12) == 1
-
-
-def test_a_score_that_is_not_defined_everywhere_is_compared_where_it_is(open_induction, twin):
-    at = open_induction(against=str(twin), induction_both="QK trace")
-    assert "QK trace: SRCC" in said(at) and not at.error

@@ -7,7 +7,6 @@ long as it understands how daeb778 wrote them.
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from streamlit.util import calc_hash
 
 from pages.ui.page import runtime
 from tests.pages.conftest import WAIT_S, components, settled, worker_state
@@ -19,7 +18,7 @@ VIEWS = {
         "prune_mask=L1H0+keep+L0H1&prune_axis=FFNs+pruned&prune_idle=false&prune_questions=true&prune_show=Lost&"
         "prune_question=3&prune_text=Three+languages&prune_perplexity=true",
         {"bos": "off", "prune_task": "boats.jsonl", "prune_shots": 1, "prune_same": True, "prune_limit": 10,
-         "prune_stop": "7 points", "prune_ranking": "weight", "prune_heads": 30, "prune_ffns": 50,
+         "prune_stop": "7 points", "prune_order": "weight", "prune_heads": 30, "prune_ffns": 50,
          "prune_mask": "L1H0 keep L0H1", "prune_axis": "ffns", "prune_idle": False, "prune_questions": True,
          "prune_show": "lost", "prune_question": 3, "prune_text": "Three languages", "prune_perplexity": True},
     ),
@@ -29,7 +28,7 @@ VIEWS = {
         "prune_compare=true&prune_criteria=Weight&prune_criteria=Wanda&prune_along=FFNs&prune_step=every+25+%25&"
         "prune_orders=3&prune_export=true&prune_export_form=Small&prune_export_fill=Its+mean",
         {"prune_task": "demo_lookup", "prune_shots": 0, "prune_limit": 20, "prune_layers": 50,
-         "prune_layers_by": "oracle", "prune_ranking": "random", "prune_axis": "layers", "prune_cost": True,
+         "prune_layers_by": "oracle", "prune_order": "random", "prune_axis": "layers", "prune_cost": True,
          "prune_compare": True, "prune_criteria": ["weight", "wanda"], "prune_along": "ffns",
          "prune_step": "every 25 %", "prune_orders": 3, "prune_export": True, "prune_export_form": "small",
          "prune_export_fill": "mean"},
@@ -59,7 +58,7 @@ VIEWS = {
         "passage_heads=50&passage_ffns=50&passage_mask=L1H1&passage_ranking=importance&passage_task=demo_lookup&"
         "passage_view=Loss+of+B&passage_scale=%C2%B1+8+nats",
         {"passage_text": "Three languages", "passage_a_mask": "L0H0", "passage_heads": 50, "passage_ffns": 50,
-         "passage_mask": "L1H1", "passage_ranking": "importance", "passage_task": "demo_lookup",
+         "passage_mask": "L1H1", "passage_order": "importance", "passage_task": "demo_lookup",
          "passage_view": "B", "passage_scale": 8},
     ),
     "Drawn words": (
@@ -67,7 +66,7 @@ VIEWS = {
         "continue_tokens=8&continue_seed=3&continue_heads=30&continue_ffns=50&continue_mask=L0H0&"
         "continue_ranking=weight&continue_task=demo_copy",
         {"continue_prompt": "The river", "continue_by": 700, "continue_tokens": 8, "continue_seed": 3,
-         "continue_heads": 30, "continue_ffns": 50, "continue_mask": "L0H0", "continue_ranking": "weight",
+         "continue_heads": 30, "continue_ffns": 50, "continue_mask": "L0H0", "continue_order": "weight",
          "continue_task": "demo_copy"},
     ),
     "Labels": (
@@ -87,7 +86,7 @@ VIEWS = {
         "/in_context?model=.%2Fwide&precision=fp32&incontext_task=demo_copy&incontext_texts=2&"
         "incontext_around=exact&incontext_mask=L0H0&incontext_heads=50&incontext_ranking=random",
         {"incontext_task": "demo_copy", "incontext_texts": 2, "incontext_around": 0, "incontext_mask": "L0H0",
-         "incontext_heads": 50, "incontext_ranking": "random", "incontext_from": "task"},
+         "incontext_heads": 50, "incontext_order": "random", "incontext_from": "task"},
     ),
     "FFNs of tasks": (
         "/correlations?model=.%2Ftiny&precision=fp32&correlations_tasks=demo_copy&correlations_tasks=demo_lookup&"
@@ -130,11 +129,11 @@ def opened(unpacked, open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_PRODUCTS", "own")  # else they are timed first
 
     def opened(link):
-        at, parts = open_app(run=False), urlsplit(link)
+        parts = urlsplit(link)
+        at = open_app(parts.path[1:], run=False)
         said = parse_qs(parts.query).items()
         at.query_params.clear()
         at.query_params.update({name: values if len(values) > 1 else values[0] for name, values in said})
-        at.wanted_page_hash = calc_hash(parts.path[1:]) if parts.path != "/" else ""
         return at
 
     return opened

@@ -1,12 +1,11 @@
 """What one screen prunes the others open with, and one button lets go of it everywhere."""
 
 import pytest
-from streamlit.util import calc_hash
 
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
 from pages.ui.controls import carried
-from tests.pages.conftest import button, settled
+from tests.pages.conftest import go_to, press, settled
 
 SCREENS = {
     "passage": "passage",
@@ -18,41 +17,37 @@ SCREENS = {
 
 
 def goes_to(at, name):
-    at.wanted_page_hash = "" if name == "prune" else calc_hash(SCREENS[name])
     for key in list(at.query_params):  # a browser leaves the other screen's behind
         if key.startswith(("prune_", *(f"{screen}_" for screen in SCREENS))):
             del at.query_params[key]
-    return settled(at)
+    return go_to(at, SCREENS.get(name, name))
 
 
 def badges(at):
     return [each.value for each in at.markdown if "Pruned:" in each.value]
 
 
-@pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_opens_with_what_prune_prunes(open_app, name):
-    at = open_app(prune_ranking="random", prune_heads="25", prune_mask="F1")
+def test_each_screen_opens_with_what_prune_prunes(open_app):
+    at = open_app(prune_order="random", prune_heads="25", prune_mask="F1")
     [badge] = badges(at)
     assert "2 of 8 heads, 1 of 2 FFNs" in badge
-    goes_to(at, name)
-    field = at.text_input(key=f"{name}_mask").value
-    assert "F1" in field and "H" in field
-    assert badges(at) == [badge]
+    for name in SCREENS:
+        goes_to(at, name)
+        field = at.text_input(key=f"{name}_mask").value
+        assert "F1" in field and "H" in field and badges(at) == [badge], name
     goes_to(at, "prune")
     assert at.number_input(key="prune_heads").value == 25, "what is unchanged stays as it was set"
 
 
 def test_what_another_screen_sets_comes_back_and_is_let_go_of_everywhere(open_app):
-    at = open_app(prune_ranking="random", prune_heads="25")
+    at = open_app(prune_order="random", prune_heads="25")
     goes_to(at, "attention")
     at.text_input(key="attention_mask").set_value("L0H1")
     settled(at)
     goes_to(at, "prune")
     assert at.text_input(key="prune_mask").value == "L0H1" and at.number_input(key="prune_heads").value == 0
     assert "1 of 8 heads" in badges(at)[0]
-    goes_to(at, "passage")
-    button(at, "Restore all").click()
-    settled(at)
+    press(goes_to(at, "passage"), "Restore all")
     assert badges(at) == [] and at.text_input(key="passage_mask").value == ""
     for name in ("prune", "attention"):
         goes_to(at, name)
@@ -60,9 +55,7 @@ def test_what_another_screen_sets_comes_back_and_is_let_go_of_everywhere(open_ap
 
 
 def test_an_address_says_what_is_pruned_and_hands_it_on(open_app):
-    at = open_app(run=False, passage_mask="L1H3", passage_heads="0")
-    at.wanted_page_hash = calc_hash("passage")
-    settled(at)
+    at = open_app("passage", passage_mask="L1H3", passage_heads="0")
     assert at.text_input(key="passage_mask").value == "L1H3"
     goes_to(at, "prune")
     assert at.text_input(key="prune_mask").value == "L1H3"

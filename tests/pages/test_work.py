@@ -176,7 +176,7 @@ def test_what_waits_says_for_what_and_can_be_let_go_first(counting):
     assert other.at_one.wait(HANG_S)
     at = AppTest.from_function(holding, default_timeout=HANG_S, args=(counting.work(),)).run()
     assert at.progress[0].text == "Counting: waiting for: estimates of piqa, 1 of 2"
-    assert [button.label for button in at.button] == ["Let this go first", "Cancel"]
+    assert [button.label for button in at.button] == ["Run this first", "Cancel"]
     at.button[0].click().run()
     other.go_on.set()
     assert counting.at_one.wait(HANG_S), "it goes first"

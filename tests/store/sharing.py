@@ -1,12 +1,15 @@
-"""What the tests of shared results have in common: keys that travel, blobs that show whether they are whole, and a
-writer that is killed."""
+"""What the tests of shared results have in common: keys that travel, blobs that show whether they are whole, files of
+another user, and a writer that is killed."""
 
+import errno
 import hashlib
+import os
 import random
 import signal
 import subprocess
 import threading
 
+from cache import shared
 from tests.conftest import REPOSITORY
 
 N_BYTES = (300, 300, 40_000)
@@ -43,3 +46,21 @@ def lines_until_killed(command: list[str], n_lines: int, delay_s: float) -> list
     timer.join()
     assert writer.wait() == -signal.SIGKILL, errors
     return lines
+
+
+def refuses(monkeypatch, does, odd=lambda name: int(name[:2], 16) % 2, number=errno.EACCES):
+    """Lets half of the files be another user's: `does` is what cannot be done with them."""
+    real = getattr(shared, does)
+
+    def refused(path, *content):
+        if odd(os.path.basename(path)):
+            raise OSError(number, os.strerror(number), path)
+        return real(path, *content)
+
+    monkeypatch.setattr(shared, does, refused)
+
+
+def odd_and_even(n: int = 40) -> tuple[list[int], list[int]]:
+    """Numbers of keys whose files are in the half that is refused, and in the other."""
+    odd = [number for number in range(n) if int(shared.name_of(key(number))[:2], 16) % 2]
+    return odd, [number for number in range(n) if number not in odd]

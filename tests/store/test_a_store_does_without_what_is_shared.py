@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cache import Store, behind, shared
-from cache.addresses import shared_folder
+from cache import Store, behind, open_store, shared
+from cache.remote import shared_folder
 from cache.shared import SharedFolder, name_of
 from tests.conftest import HANG_S
-from tests.store.sharing import blob, key
+from tests.store.sharing import blob, key, odd_and_even, refuses
 
 
 @pytest.fixture
@@ -23,12 +23,9 @@ def place(tmp_path):
 
 
 @pytest.fixture
-def two(tmp_path, place):
+def two(opened, tmp_path, place):
     """The stores of two machines on it."""
-    stores = [Store(tmp_path / who, str(place)) for who in ("one", "two")]
-    yield stores
-    for store in stores:
-        store.close()
+    return [opened(tmp_path / who, str(place)) for who in ("one", "two")]
 
 
 @pytest.fixture
@@ -173,7 +170,6 @@ def test_a_place_that_hangs_is_waited_for_once(two, place, monkeypatch):
     one, other = two
     one.put(key(1), blob(1))
     calls, back, real = [], threading.Event(), SharedFolder.frame
-    monkeypatch.setattr(SharedFolder, "frame", lambda self, name: calls.append(name) or back.wait() or real(self, name))
     monkeypatch.setattr(
         SharedFolder, "frame", lambda self, name: (calls.append(name), back.wait(), real(self, name))[2]
     )
@@ -191,14 +187,13 @@ def test_a_place_that_hangs_is_waited_for_once(two, place, monkeypatch):
     ("address", "says"),
     [("gone", "the folder does not exist"), ("s3x://bucket/x", "s3x"), ("one", "the result store of one machine")],
 )
-def test_an_address_that_is_none_is_told_in_one_line(address, says, tmp_path):
+def test_an_address_that_is_none_is_told_in_one_line(opened, address, says, tmp_path):
     Store(tmp_path / "one").close()
-    store = Store(tmp_path / "store", address if "://" in address else str(tmp_path / address))
+    store = opened(tmp_path / "store", address if "://" in address else str(tmp_path / address))
     assert store.notice is None  # until it is needed
     assert store.get(key(1)) is None and store.put(key(1), blob(1)) is True and store.get(key(1)) == blob(1)
     line = store.notice or ""
     assert line.startswith("shared results cannot be read or written: ") and says in line and "\n" not in line
-    store.close()
 
 
 def test_many_misses_are_not_asked_for_one_by_one(two, place, monkeypatch, asked):
@@ -249,24 +244,6 @@ def test_a_stale_list_is_a_miss_at_worst(two, place, monkeypatch):
     assert other.get(key(3)) is None  # there, and not listed: it is measured again, and written over
     assert other.put(key(3), blob(3)) is True and other.notice is None
     assert shared_folder(str(place)).get(key(3)) == blob(3)
-
-
-def refuses(monkeypatch, does, odd=lambda name: int(name[:2], 16) % 2, number=errno.EACCES):
-    """Lets half of the files be another user's: `does` is what cannot be done with them."""
-    real = getattr(shared, does)
-
-    def refused(path, *content):
-        if odd(os.path.basename(path)):
-            raise OSError(number, os.strerror(number), path)
-        return real(path, *content)
-
-    monkeypatch.setattr(shared, does, refused)
-
-
-def odd_and_even(n=40):
-    """Numbers of keys whose files are in the half that is refused, and in the other."""
-    odd = [number for number in range(n) if int(name_of(key(number))[:2], 16) % 2]
-    return odd, [number for number in range(n) if number not in odd]
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
@@ -356,8 +333,6 @@ def test_a_rename_that_was_asked_for_twice_has_been_done(place, monkeypatch):
 
 
 def test_without_an_address_nothing_of_it_is_there(tmp_path, monkeypatch):
-    from cache import open_store
-
     monkeypatch.setenv("HEADROOM_SHARED", "")
     before = threading.active_count()
     store = open_store(tmp_path)

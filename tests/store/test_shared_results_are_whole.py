@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from cache import CorruptEntry, Store
-from cache.addresses import shared_folder
+from cache import CorruptEntry
 from cache.exchange import missing_there, verify_shared
+from cache.remote import shared_folder
 from cache.shared import framed, name_of, travels, unframed
 from tests.conftest import HANG_S, REPOSITORY
 from tests.store.sharing import blob, is_whole, key, lines_until_killed
@@ -134,26 +134,24 @@ def test_a_large_file_without_a_sound_beginning_is_refused_unread(tmp_path, monk
     assert len(list(verify_shared(shared))[-1].bad_keys) == 2 and read == []
 
 
-def test_a_result_that_is_too_large_to_be_read_there_is_not_shared(tmp_path, monkeypatch):
+def test_a_result_that_is_too_large_to_be_read_there_is_not_shared(opened, tmp_path, monkeypatch):
     monkeypatch.setattr("cache.shared.MAX_BYTES_OF_OTHERS", 1000)
-    shared, store = shared_folder(str(tmp_path)), Store(tmp_path / "store")
+    shared, store = shared_folder(str(tmp_path)), opened(tmp_path / "store")
     shared.put(key(1), bytes(1001))
     shared.put(key(2), bytes(1000))
     assert shared.names() == {name_of(key(2))} and shared.get(key(2)) == bytes(1000)
     store.put(key(1), bytes(1001))
     store.put(key(3), bytes(10))
     assert list(missing_there(store, shared).sizes) == [key(3)]
-    store.close()
 
 
-def test_a_damaged_file_is_measured_anew_and_heals(tmp_path):
+def test_a_damaged_file_is_measured_anew_and_heals(opened, tmp_path):
     (tmp_path / "shared").mkdir()
-    store, shared = Store(tmp_path / "store", str(tmp_path / "shared")), shared_folder(str(tmp_path / "shared"))
+    store, shared = opened(tmp_path / "store", str(tmp_path / "shared")), shared_folder(str(tmp_path / "shared"))
     shared.write(name_of(key(1)), framed(key(1), blob(1))[:-1])
     assert store.get(key(1)) is None and store.notice is None
     store.put(key(1), blob(1))
     assert shared.get(key(1)) == blob(1)
-    store.close()
 
 
 def test_eight_processes_on_one_folder(tmp_path):
@@ -189,7 +187,7 @@ def test_kill_at_any_time_leaves_the_whole_of_it_or_nothing(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
-def test_half_a_file_is_nobodys_result_and_is_removed_when_it_is_old(tmp_path, monkeypatch):
+def test_half_a_file_is_nobodys_result_and_is_removed_when_it_is_old(opened, tmp_path, monkeypatch):
     (tmp_path / "shared").mkdir()
     shared = shared_folder(str(tmp_path / "shared"))
     shared.put(key(1), blob(1))
@@ -198,9 +196,7 @@ def test_half_a_file_is_nobodys_result_and_is_removed_when_it_is_old(tmp_path, m
     [part] = (tmp_path / "shared").rglob("*.part")
     assert 0 < part.stat().st_size < len(framed(key(1), blob(1, of=2)))
     assert shared.get(key(1)) == blob(1) and shared.names() == {name_of(key(1))}
-    store = Store(tmp_path / "store 1")  # the killed one's own has all of it
-    assert store.get(key(1)) == blob(1, of=2)
-    store.close()
+    assert opened(tmp_path / "store 1").get(key(1)) == blob(1, of=2), "the killed one's own has all of it"
     assert shared.remove_parts() == 0 and part.exists()  # somebody may be about to rename it
     monkeypatch.setattr("cache.shared.PART_AGE_S", -60)
     assert shared.remove_parts() == 1 and not part.exists() and shared.get(key(1)) == blob(1)
@@ -234,28 +230,23 @@ def test_a_file_of_another_user_that_cannot_be_replaced_is_as_good(tmp_path, mon
     assert [path for path in tmp_path.rglob("*.part")] == []
 
 
-def test_only_results_travel(tmp_path):
+def test_only_results_travel(opened, tmp_path):
     digest = key(0).rpartition("/")[2]
     assert travels(key(0)) and travels(f"2/head on probe/{digest}")
     for other in ("views/saved", "passages", f"passage/{digest}", f"file-digest/{digest}", f"3/rates/{digest}",
                   f"3/cost/{digest}", f"3/speed/{digest}", f"x{key(0)}", f"{key(0)}0"):  # fmt: skip
         assert not travels(other), other
     (tmp_path / "shared").mkdir()
-    one, two = (Store(tmp_path / who, str(tmp_path / "shared")) for who in ("one", "two"))
+    one, two = (opened(tmp_path / who, str(tmp_path / "shared")) for who in ("one", "two"))
     one.put("views/saved", b"mine")
     one.put(key(1), blob(1))
     assert two.get("views/saved") is None and two.get(key(1)) == blob(1)
     assert len(shared_folder(str(tmp_path / "shared")).names()) == 1
-    one.close()
-    two.close()
 
 
 def test_the_kinds_that_stay_are_those_that_the_engine_overwrites_or_times():
     """Were one renamed, how long a machine takes would be told to all the others."""
     engine = REPOSITORY / "engine"
-    for kind, file in {
-        "rates": "timing/observed_timings.py",
-        "cost": "accuracy/costs.py",
-        "speed": "accuracy/speed.py",
-    }.items():
+    files = {"rates": "timing/observed_timings.py", "cost": "accuracy/costs.py", "speed": "accuracy/costs.py"}
+    for kind, file in files.items():
         assert f'canonical_key("{kind}"' in (engine / file).read_text()

@@ -64,9 +64,8 @@ def test_a_count_that_was_tampered_with_is_a_number_at_least_0(store, planted):
     assert store.counted_bytes() >= 0 and store.notice is None
 
 
-def test_what_the_disk_refused_is_counted_too(tmp_path):
+def test_what_the_disk_refused_is_counted_too(opened, tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "results").write_text("a file in the way")
-    store = open_store(tmp_path / "results")
+    store = opened(tmp_path / "results")
     assert not store.put("key", bytes(IN_A_FILE)) and store.counted_bytes() == IN_A_FILE
-    store.close()

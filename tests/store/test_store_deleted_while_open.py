@@ -43,9 +43,9 @@ def put_another_there(folder: Path) -> None:
 
 @pytest.mark.parametrize("delete", [delete_all, delete_results, delete_database_only, put_another_there])
 @pytest.mark.parametrize("blob_bytes", [100, 2**15])
-def test_what_is_put_after_deletion_is_on_disk(tmp_path, two_threads, delete, blob_bytes):
+def test_what_is_put_after_deletion_is_on_disk(opened, tmp_path, two_threads, delete, blob_bytes):
     folder, blob = tmp_path / "cache", bytes(blob_bytes)
-    store = open_store(folder)
+    store = opened(folder)
     for n, thread in enumerate(two_threads):  # each has its connection to the old database
         assert thread.submit(store.put, f"before {n}", blob).result() is True
     delete(folder)
@@ -55,27 +55,23 @@ def test_what_is_put_after_deletion_is_on_disk(tmp_path, two_threads, delete, bl
         assert [thread.submit(store.get, f"after {n}").result() for n in range(2)] == [blob, blob]
         assert [thread.submit(store.get, f"before {n}").result() for n in range(2)] == [None, None]
     assert store.notice is None
-    again = open_store(folder)
+    again = opened(folder)
     assert set(again.keys()) - {"theirs"} == {"after 0", "after 1"} and again.get("after 1") == blob
-    again.close()
-    store.close()
 
 
-def test_a_miss_looks_into_the_folder_that_is_there_now(tmp_path):
-    store = open_store(tmp_path / "cache")
+def test_a_miss_looks_into_the_folder_that_is_there_now(opened, tmp_path):
+    store = opened(tmp_path / "cache")
     put_another_there(tmp_path / "cache")
     assert store.get("theirs") == b"theirs"
-    store.close()
 
 
-def test_a_deleted_store_has_no_keys_and_no_size(tmp_path):
-    store = open_store(tmp_path)
+def test_a_deleted_store_has_no_keys_and_no_size(opened, tmp_path):
+    store = opened(tmp_path)
     store.put("k", b"blob")
     delete_results(tmp_path)
     assert list(store.keys()) == [] and store.size_bytes() == 0
     store.delete("k")
     assert store.verify().n_checked == 0 and store.notice is None
-    store.close()
 
 
 def put_while_deleting(tmp_path, monkeypatch, n_times: int, error: Exception | None):
@@ -98,13 +94,12 @@ def put_while_deleting(tmp_path, monkeypatch, n_times: int, error: Exception | N
 @pytest.mark.parametrize(
     "error", [None, sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("malformed")]
 )
-def test_a_put_that_the_deletion_overtakes_is_written_again(tmp_path, monkeypatch, error):
+def test_a_put_that_the_deletion_overtakes_is_written_again(opened, tmp_path, monkeypatch, error):
     store, stored, n_sets = put_while_deleting(tmp_path, monkeypatch, 1, error)
     assert (stored, n_sets, store.notice) == (True, 2, None)
     store.close()
-    again = open_store(tmp_path)
+    again = opened(tmp_path)
     assert again.get("k") == b"blob"
-    again.close()
 
 
 def test_a_folder_that_is_deleted_each_time_is_given_up(tmp_path, monkeypatch):
@@ -123,31 +118,29 @@ def test_a_cache_whose_database_went_while_it_was_opened_is_not_in_place(tmp_pat
         cache.close()
 
 
-def test_a_deletion_under_way_does_not_reach_the_new_store(tmp_path):
+def test_a_deletion_under_way_does_not_reach_the_new_store(opened, tmp_path):
     """`rm -r` lists a folder, then unlinks by name: a new database has the same names."""
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     assert store.put("before", bytes(2**15)) is True
     results = tmp_path / "results"
     listed = [path.relative_to(results) for path in results.rglob("*") if path.is_file()]
     listed.sort(key=lambda path: path.name != "cache.db")
-    opened = os.open(results, os.O_RDONLY)
+    descriptor = os.open(results, os.O_RDONLY)
     try:
-        os.unlink(listed[0], dir_fd=opened)
+        os.unlink(listed[0], dir_fd=descriptor)
         assert store.put("after", bytes(2**15)) is True
         for path in listed[1:]:
             with suppress(FileNotFoundError):
-                os.unlink(path, dir_fd=opened)
+                os.unlink(path, dir_fd=descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
     assert [path.name for path in tmp_path.iterdir()] == ["results"] and store.notice is None
-    again = open_store(tmp_path)  # while the first is open: both must use the same journal
+    again = opened(tmp_path)  # while the first is open: both must use the same journal
     assert again.get("after") == bytes(2**15) and list(again.keys()) == ["after"]
     assert again.put("more", b"more") is True and store.get("more") == b"more"
-    again.close()
-    store.close()
 
 
-def test_a_folder_that_goes_while_it_is_opened_is_made_again(tmp_path, monkeypatch):
+def test_a_folder_that_goes_while_it_is_opened_is_made_again(opened, tmp_path, monkeypatch):
     real, calls = opening.ResultCache.__init__, []
 
     def init(cache, folder):
@@ -158,14 +151,13 @@ def test_a_folder_that_goes_while_it_is_opened_is_made_again(tmp_path, monkeypat
         real(cache, folder)
 
     monkeypatch.setattr(opening.ResultCache, "__init__", init)
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     assert store.notice is None and len(calls) == 2
-    store.close()
 
 
-def test_clearing_takes_the_database_away_at_once(tmp_path, monkeypatch):
+def test_clearing_takes_the_database_away_at_once(opened, tmp_path, monkeypatch):
     """Name by name, another process would go on in a database whose journal is gone."""
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     store.put("k", bytes(2**15))
     (tmp_path / "results.deleted-before").mkdir()  # left by a clear that was killed
     (tmp_path / "results.deleted-before" / "cache.db").write_bytes(bytes(1000))
@@ -181,26 +173,24 @@ def test_clearing_takes_the_database_away_at_once(tmp_path, monkeypatch):
         assert store.clear() == size > 2**15 + 1000
     assert still_there and not any(still_there)
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
-    store.close()
 
 
 @pytest.mark.parametrize("user_file", ["notes.txt", "thesis/chapter"])
-def test_files_of_the_user_are_never_deleted(tmp_path, user_file):
+def test_files_of_the_user_are_never_deleted(opened, tmp_path, user_file):
     file = tmp_path / "results" / user_file
     file.parent.mkdir(parents=True)
     file.write_text("mine")
     (tmp_path / "results" / "ab").mkdir()
     (tmp_path / "results.csv").write_text("mine")
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     assert store.put("k", bytes(2**15)) is True and store.get("k") == bytes(2**15)
     store.clear()
     assert store.get("k") is None and store.notice is None
     assert file.read_text() == (tmp_path / "results.csv").read_text() == "mine"
-    store.close()
 
 
-def test_deleting_again_and_again_while_two_threads_work(tmp_path):
-    store, errors, stop = open_store(tmp_path), [], threading.Event()
+def test_deleting_again_and_again_while_two_threads_work(opened, tmp_path):
+    store, errors, stop = opened(tmp_path), [], threading.Event()
 
     def work(who: str) -> None:
         i = 0
@@ -223,6 +213,5 @@ def test_deleting_again_and_again_while_two_threads_work(tmp_path):
     assert store.put("last", b"blob") is True and store.notice is None
     assert list(tmp_path.glob("results.broken-*")) == []
     store.close()
-    again = open_store(tmp_path)
+    again = opened(tmp_path)
     assert again.get("last") == b"blob" and again.verify().bad_keys == ()
-    again.close()

@@ -74,9 +74,9 @@ def full_while_writing_a_file(store):
 
 
 @pytest.mark.parametrize("trouble", [limited_pages, limited_files, read_only, locked, full_while_writing_a_file])
-def test_results_are_kept_in_memory_until_the_disk_works_again(tmp_path, monkeypatch, trouble):
+def test_results_are_kept_in_memory_until_the_disk_works_again(opened, tmp_path, monkeypatch, trouble):
     monkeypatch.setattr(opening, "LOCK_WAIT_S", 0.05)
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     assert store.put("before", BLOB) is True
     blobs = {f"during {i}": (BIG if i % 2 else BLOB * 200) + bytes([i]) for i in range(8)}
     with trouble(store) as reasons:
@@ -92,10 +92,9 @@ def test_results_are_kept_in_memory_until_the_disk_works_again(tmp_path, monkeyp
     assert store.put("after", BLOB) is True
     assert store.notice is None
     store.close()
-    again = open_store(tmp_path)
+    again = opened(tmp_path)
     assert {key: again.get(key) for key in again.keys()} == {**blobs, "before": BLOB, "after": BLOB}
     assert again.verify().bad_keys == ()
-    again.close()
 
 
 def file_in_the_way(folder: Path):
@@ -139,14 +138,14 @@ def no_double_quotes(folder: Path):
 
 
 @pytest.mark.parametrize("way", [file_in_the_way, folder_in_the_way, file_above, locked_by_another, no_double_quotes])
-def test_a_folder_that_cannot_be_opened_is_left_alone_and_tried_again(tmp_path, monkeypatch, way):
+def test_a_folder_that_cannot_be_opened_is_left_alone_and_tried_again(opened, tmp_path, monkeypatch, way):
     monkeypatch.setattr(opening, "LOCK_WAIT_S", 0.05)
     folder = tmp_path / "cache"
     trouble = way(folder)
     next(trouble)
     there = sorted(tmp_path.rglob("*"))
     started = time.monotonic()
-    store = open_store(folder)
+    store = opened(folder)
     assert (store.notice or "").startswith("results are kept in memory: ") and "\n" not in (store.notice or "")
     assert store.put("k", BLOB) is False and store.get("k") == BLOB and list(store.keys()) == ["k"]
     assert time.monotonic() - started < 30  # diskcache by itself waits a minute for a lock
@@ -155,9 +154,8 @@ def test_a_folder_that_cannot_be_opened_is_left_alone_and_tried_again(tmp_path, 
     next(trouble, None)
     assert store.put("after", BLOB) is True and store.notice is None
     store.close()
-    again = open_store(folder)
+    again = opened(folder)
     assert again.get("k") == again.get("after") == BLOB
-    again.close()
 
 
 @contextmanager
@@ -177,13 +175,13 @@ def ordinary_user():
 
 
 @pytest.mark.parametrize("filled", [False, True])
-def test_a_read_only_folder(tmp_path_factory, filled):
+def test_a_read_only_folder(opened, tmp_path_factory, filled):
     folder = tmp_path_factory.mktemp("readonly")
     for above in (folder, *folder.parents):
         if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & 0o001 and os.geteuid() == 0:
             above.chmod(above.stat().st_mode | 0o011)  # so that nobody gets here
     if filled:
-        store = open_store(folder)
+        store = opened(folder)
         store.put("k", BLOB)
         store.put("long", LONG)
         store.close()
@@ -191,7 +189,7 @@ def test_a_read_only_folder(tmp_path_factory, filled):
     folder.chmod(0o555)
     try:
         with ordinary_user():
-            store = open_store(folder)
+            store = opened(folder)
             assert (store.notice or "").startswith("results are kept in memory: ")
             assert store.put("new", BLOB) is False and store.get("new") == BLOB
             assert store.get("k") == (BLOB if filled else None), "what lies there is read"
@@ -206,45 +204,41 @@ def test_a_read_only_folder(tmp_path_factory, filled):
         if filled:
             (folder / "results").chmod(0o700)
     assert [path.name for path in folder.iterdir()] == ["results"] * filled
-    again = open_store(folder)
+    again = opened(folder)
     assert sorted(again.keys()) == ["k", "long"] * filled and again.notice is None
-    again.close()
 
 
-def test_closing_saves_what_the_disk_refused_before(tmp_path):
-    store = open_store(tmp_path)
+def test_closing_saves_what_the_disk_refused_before(opened, tmp_path):
+    store = opened(tmp_path)
     with read_only(store):
         assert store.put("k", BLOB) is False
     store.close()
     assert store.notice is None
-    again = open_store(tmp_path)
+    again = opened(tmp_path)
     assert again.get("k") == BLOB
     again.close()
     assert store.get("k") == BLOB and set(store.keys()) == {"k"}  # a closed store opens again when it is used
-    store.close()
 
 
-def test_memory_is_bounded_and_drops_the_oldest(tmp_path, monkeypatch):
+def test_memory_is_bounded_and_drops_the_oldest(opened, tmp_path, monkeypatch):
     monkeypatch.setattr("cache.store.MEMORY_BYTES", 1000)
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     with read_only(store):
         for key in ("first", "second", "third", "first", "fourth"):
             assert store.put(key, bytes(300)) is False
         assert set(store.keys()) == {"first", "third", "fourth"}
         assert store.put("huge", bytes(5000)) is False
         assert set(store.keys()) == {"huge"} and store.get("huge") == bytes(5000)
-    store.close()
 
 
-def test_clearing_forgets_what_is_in_memory_and_spares_what_is_in_the_way(tmp_path):
+def test_clearing_forgets_what_is_in_memory_and_spares_what_is_in_the_way(opened, tmp_path):
     trouble = file_in_the_way(tmp_path / "cache")
     next(trouble)
-    store = open_store(tmp_path / "cache")
+    store = opened(tmp_path / "cache")
     assert store.put("k", BLOB) is False
     assert store.clear() == len(BLOB)
     assert store.get("k") is None and list(store.keys()) == []
     assert (tmp_path / "cache" / "results").read_bytes() == b"a file of the user's"
-    store.close()
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed on Linux only")
@@ -273,8 +267,8 @@ def damage(store) -> None:
         file.write(b"\xa5" * size)
 
 
-def test_damage_while_open_sets_the_store_aside_at_most_once_a_minute(tmp_path, monkeypatch):
-    store = open_store(tmp_path)
+def test_damage_while_open_sets_the_store_aside_at_most_once_a_minute(opened, tmp_path, monkeypatch):
+    store = opened(tmp_path)
     store.put("k", BLOB)
     damage(store)
     assert store.get("k") is None
@@ -290,35 +284,31 @@ def test_damage_while_open_sets_the_store_aside_at_most_once_a_minute(tmp_path, 
     assert store.put("k", BLOB) is True and store.get("k") == BLOB
     assert len(list(tmp_path.glob("results.broken-*"))) == 2
     assert "kept in memory" not in (store.notice or "")
-    store.close()
 
 
-def test_a_put_that_meets_damage_is_on_disk_when_it_returns(tmp_path):
-    store = open_store(tmp_path)
+def test_a_put_that_meets_damage_is_on_disk_when_it_returns(opened, tmp_path):
+    store = opened(tmp_path)
     store.put("old", BLOB)
     damage(store)
     assert store.put("k", BLOB) is True
     store.close()
-    again = open_store(tmp_path)
+    again = opened(tmp_path)
     assert again.get("k") == BLOB and again.notice is None
-    again.close()
 
 
 @pytest.mark.parametrize("read_first", [False, True])
-def test_a_database_emptied_while_open_is_filled_again(tmp_path, read_first):
-    store = open_store(tmp_path)
+def test_a_database_emptied_while_open_is_filled_again(opened, tmp_path, read_first):
+    store = opened(tmp_path)
     with opening.connected(tmp_path / "results" / "cache.db") as connection:
         connection.execute("DROP TABLE Cache")
     if read_first:
         assert store.get("k") is None
     assert store.put("k", BLOB) is True and store.get("k") == BLOB and store.notice is None
-    store.close()
 
 
-def test_a_folder_name_that_diskcache_would_expand_is_refused(tmp_path, monkeypatch):
+def test_a_folder_name_that_diskcache_would_expand_is_refused(opened, tmp_path, monkeypatch):
     monkeypatch.setenv("ELSEWHERE", "elsewhere")
-    store = open_store(tmp_path / "$ELSEWHERE")
+    store = opened(tmp_path / "$ELSEWHERE")
     assert "holds a $" in (store.notice or "")
     assert store.put("k", BLOB) is False and store.get("k") == BLOB
     assert list(tmp_path.iterdir()) == []
-    store.close()

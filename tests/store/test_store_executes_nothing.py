@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cache import CorruptEntry, open_store, opening
+from cache import CorruptEntry, opening
 from cache.disk import BytesDisk
 
 
@@ -111,9 +111,9 @@ def outside_paths(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "outside"), "../../outside", "link/outside", "inner/../../../outside"]
 
 
-def test_no_file_outside_is_read_replaced_or_deleted(tmp_path):
+def test_no_file_outside_is_read_replaced_or_deleted(opened, tmp_path):
     """The outside file holds a frame that would be served, were it read."""
-    store = open_store(tmp_path / "cache")
+    store = opened(tmp_path / "cache")
     store.put("good", b"good")
     store.put("k", bytes(2**15))
     (entry,) = (tmp_path / "cache" / "results").rglob("*.val")
@@ -127,11 +127,10 @@ def test_no_file_outside_is_read_replaced_or_deleted(tmp_path):
             assert store.get("k") is None
             harm(store)
             assert outside.read_bytes() == frame and store.notice is None
-    store.close()
 
 
-def test_nothing_is_written_through_a_planted_folder(tmp_path):
-    store = open_store(tmp_path / "cache")
+def test_nothing_is_written_through_a_planted_folder(opened, tmp_path):
+    store = opened(tmp_path / "cache")
     outside = tmp_path / "outside"
     outside.mkdir()
     for i in range(256):
@@ -139,7 +138,6 @@ def test_nothing_is_written_through_a_planted_folder(tmp_path):
     assert store.put("k", bytes(2**15)) is False and store.get("k") == bytes(2**15)
     assert "leads outside" in (store.notice or "")
     assert list(outside.iterdir()) == []
-    store.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -161,14 +159,14 @@ def test_a_planted_pipe_does_not_block(store):
         (7, 7),
     ],
 )
-def test_planted_settings_set_the_store_aside(tmp_path, canary, monkeypatch, name, value):
+def test_planted_settings_set_the_store_aside(opened, tmp_path, canary, monkeypatch, name, value):
     monkeypatch.chdir(tmp_path)
-    store = open_store(tmp_path / "cache")
+    store = opened(tmp_path / "cache")
     store.put("k", b"blob")
     store.close()
     with opening.connected(tmp_path / "cache" / "results" / "cache.db") as connection:
         connection.execute("INSERT OR REPLACE INTO Settings VALUES (?, ?)", (name, value))
-    store = open_store(tmp_path / "cache")
+    store = opened(tmp_path / "cache")
     (aside,) = (tmp_path / "cache").glob("results.broken-*")
     assert aside.name in (store.notice or "") and "\n" not in (store.notice or "")
     assert (aside / "cache.db").exists() and store.get("k") is None
@@ -176,7 +174,6 @@ def test_planted_settings_set_the_store_aside(tmp_path, canary, monkeypatch, nam
     size = store.size_bytes()
     assert size > sum(file.stat().st_size for file in aside.iterdir())
     assert store.clear() == size and not aside.exists() and store.notice is None
-    store.close()
 
 
 @pytest.mark.parametrize(
@@ -191,25 +188,26 @@ def test_planted_settings_set_the_store_aside(tmp_path, canary, monkeypatch, nam
     ],
 )
 @pytest.mark.parametrize("while_open", [False, True])
-def test_planted_values_of_known_settings_have_no_effect(tmp_path, canary, monkeypatch, name, value, while_open):
+def test_planted_values_of_known_settings_have_no_effect(
+    opened, tmp_path, canary, monkeypatch, name, value, while_open
+):
     monkeypatch.chdir(tmp_path)
-    store = open_store(tmp_path / "cache")
+    store = opened(tmp_path / "cache")
     store.put("good", b"good")
     if not while_open:
         store.close()
     with opening.connected(tmp_path / "cache" / "results" / "cache.db") as connection:
         connection.execute("INSERT OR REPLACE INTO Settings VALUES (?, ?)", (name, value))
         if not while_open:
-            store = open_store(tmp_path / "cache")
+            store = opened(tmp_path / "cache")
         with ThreadPoolExecutor(1) as other:  # which makes a connection of its own
             other.submit(use_all, store).result()
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store.notice is None
-    store.close()
 
 
-def test_a_folder_that_another_process_has_already_renewed_is_not_set_aside(tmp_path, monkeypatch):
-    store = open_store(tmp_path)
+def test_a_folder_that_another_process_has_already_renewed_is_not_set_aside(opened, tmp_path, monkeypatch):
+    store = opened(tmp_path)
     store.put("k", b"blob")
     store.close()
     real, calls = opening._inspect, []
@@ -217,7 +215,7 @@ def test_a_folder_that_another_process_has_already_renewed_is_not_set_aside(tmp_
     def inspect(database):
         calls.append(database)
         if len(calls) == 1:  # between the look and the verdict, another process puts a good store in place
-            good = open_store(tmp_path / "good")
+            good = opened(tmp_path / "good")
             good.put("k", b"theirs")
             good.close()
             (tmp_path / "results").rename(tmp_path / "results.broken-by-another")
@@ -226,28 +224,25 @@ def test_a_folder_that_another_process_has_already_renewed_is_not_set_aside(tmp_
         real(database)
 
     monkeypatch.setattr(opening, "_inspect", inspect)
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     assert store.get("k") == b"theirs" and store.notice is None
-    store.close()
 
 
 @pytest.mark.parametrize("content", [b"this is no database" * 300, b"SQLite format 3\0" + bytes(5000)])
-def test_what_is_no_database_is_set_aside(tmp_path, content):
+def test_what_is_no_database_is_set_aside(opened, tmp_path, content):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "cache.db").write_bytes(content)
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     (aside,) = tmp_path.glob("results.broken-*")
     assert (aside / "cache.db").read_bytes() == content
     assert store.put("k", b"blob") is True and store.get("k") == b"blob"
-    store.close()
 
 
-def test_a_database_with_other_columns_is_set_aside(tmp_path):
+def test_a_database_with_other_columns_is_set_aside(opened, tmp_path):
     (tmp_path / "results").mkdir()
     connection = sqlite3.connect(tmp_path / "results" / "cache.db")
     connection.executescript("CREATE TABLE Settings (key, value); CREATE TABLE Cache (key, value);")
     connection.close()
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     assert len(list(tmp_path.glob("results.broken-*"))) == 1
     assert store.put("k", b"blob") is True and store.get("k") == b"blob"
-    store.close()

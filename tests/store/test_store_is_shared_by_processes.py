@@ -48,7 +48,7 @@ def blob(who: str, i: int) -> bytes:
     return f"{who} {i} ".encode() * (20 if i % 3 else 8_000)
 
 
-def test_two_writers_and_a_reader(tmp_path):
+def test_two_writers_and_a_reader(opened, tmp_path):
     start = str(time.time() + 1.0)
     processes = [
         subprocess.Popen(
@@ -62,7 +62,7 @@ def test_two_writers_and_a_reader(tmp_path):
     for process in processes:
         _, errors = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, errors
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     for i in range(150):
         assert store.get(f"one {i}") == blob("one", i) and store.get(f"two {i}") == blob("two", i)
         assert store.get(f"both {i}") in (blob("one", i), blob("two", i))
@@ -70,7 +70,6 @@ def test_two_writers_and_a_reader(tmp_path):
     assert (found.n_checked, found.bad_keys) == (450, ())
     assert len(list((tmp_path / "results").rglob("*.val"))) == 150  # files of entries that were replaced are gone
     assert [p.name for p in tmp_path.iterdir()] == ["results"]  # nobody took the other's work for damage
-    store.close()
 
 
 def test_threads_share_one_store(store):
@@ -102,33 +101,31 @@ def test_a_forked_process_makes_its_own_connection(store, monkeypatch):
     assert store.put("k", b"blob") is True and store.get("k") == b"blob"
 
 
-def test_a_store_that_another_process_makes_meanwhile_is_shared_and_not_taken_for_remains(tmp_path, monkeypatch):
+def test_a_store_that_another_process_makes_meanwhile_is_shared_and_not_taken_for_remains(
+    opened, tmp_path, monkeypatch
+):
     real, others = opening.os.listdir, []
 
     def listdir(folder):
         if not others:  # just before the look into the folder
             others.append(None)
-            others[0] = open_store(tmp_path)
+            others[0] = opened(tmp_path)
             assert others[0].put("theirs", b"theirs") is True
         return real(folder)
 
     monkeypatch.setattr(opening.os, "listdir", listdir)
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     assert store.get("theirs") == b"theirs"
     assert others[0].put("more", b"more") is True and store.get("more") == b"more"
-    store.close()
-    others[0].close()
 
 
-def test_clearing_in_one_process_is_seen_in_another(tmp_path):
-    ours, theirs = open_store(tmp_path), open_store(tmp_path)
+def test_clearing_in_one_process_is_seen_in_another(opened, tmp_path):
+    ours, theirs = opened(tmp_path), opened(tmp_path)
     ours.put("k", b"blob")
     assert theirs.get("k") == b"blob"
     assert theirs.clear() > len(b"blob")
     assert ours.put("after", b"blob") is True
     assert ours.get("k") is None and theirs.get("after") == b"blob"
-    ours.close()
-    theirs.close()
 
 
 def test_a_network_file_system_is_named(tmp_path, monkeypatch):

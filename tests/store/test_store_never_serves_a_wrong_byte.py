@@ -110,9 +110,9 @@ def in_file(store, connection, frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("place", [in_row, in_file])
-def test_any_changed_bit_and_any_other_length_is_a_miss(tmp_path, monkeypatch, place):
+def test_any_changed_bit_and_any_other_length_is_a_miss(opened, tmp_path, monkeypatch, place):
     monkeypatch.setitem(opening.SETTINGS, "disk_min_file_size", 2**15 if place is in_row else 0)
-    store = open_store(tmp_path)
+    store = opened(tmp_path)
     store.put("k", BLOB)
     with opening.connected(database(store)) as connection:
         filename, frame = connection.execute("SELECT filename, value FROM Cache").fetchone()
@@ -134,7 +134,6 @@ def test_any_changed_bit_and_any_other_length_is_a_miss(tmp_path, monkeypatch, p
     assert store.verify().bad_keys == ("k",) and list(store.keys()) == []
     assert list(database(store).parent.rglob("*.val")) == []
     assert store.put("k", BLOB) is True and store.get("k") == BLOB and store.notice is None
-    store.close()
 
 
 @pytest.mark.parametrize("blob_bytes", [100, 2**15])
@@ -234,17 +233,16 @@ def test_verify_spares_an_entry_that_is_replaced_while_it_looks(store, monkeypat
     assert store.get("k") == BLOB and len(looks) == 2
 
 
-def test_verify_sets_a_database_aside_that_fails_the_integrity_check(store):
+def test_verify_sets_a_database_aside_that_fails_the_integrity_check(opened, store):
     store.put("k", BLOB)
     with opening.connected(database(store)) as connection:
         connection.execute("PRAGMA writable_schema = ON")  # the index now points at the root page of another
         connection.execute("UPDATE sqlite_master SET rootpage = 3 WHERE name = 'Cache_key_raw'")
     store.close()
-    store = open_store(store.directory)
+    store = opened(store.directory)
     store.verify()
     assert "damaged" in (store.notice or "")
     assert store.put("k", BLOB) is True and store.get("k") == BLOB
-    store.close()
 
 
 def test_only_bytes_under_text_are_taken(store):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine.demo.making import words
-from engine.demo.making.templates import TEMPLATES
+from engine.demo.making.words import TEMPLATES
 
 HELD_OUT_SHARE = 5  # one phrase in so many is only ever in validation questions
 SUITE_RULE_SEED = "the rule of the suite"

@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import Answers, evaluation
 from engine.demo import passages
 from engine.demo.making.bars import Removed
 from engine.heads.induction import InductionScores, induction
-from engine.importance.rankings_of import INDUCTION_SEED, Pruning, Ranking, orders_of
+from engine.importance.rankings_of import Pruning, Ranking, orders_of
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
@@ -19,8 +19,8 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.studies.removal import AccuracyWithout, draw, induction_heads, line_of, without
 from engine.studies.surveys import StudySettings, survey, together
 from engine.texts.continuation import How, continuation
+from engine.texts.passages import slices
 from engine.texts.perplexity import Perplexity, perplexity
-from engine.texts.sources import slices
 from engine.texts.tokenloss import token_losses
 
 RANKING_QUESTIONS = 64  # of the train split, as on the screens
@@ -59,7 +59,7 @@ class Measured:
 
     def induction(self) -> InductionScores:
         """Olsson's scores, as every screen has them."""
-        return final(induction(self.target(), "olsson", INDUCTION_SEED).run(self.session))
+        return final(induction(self.target()).run(self.session))
 
     def heads(self) -> tuple[int, ...]:
         """The induction heads that the story on Prune removes, by flat index."""

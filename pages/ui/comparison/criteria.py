@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.measurement import Measurement
 from engine.models.session import Target
@@ -91,7 +91,7 @@ class CriteriaView:
         return CompareCriteria(
             **of_model(self.target), **of_task(of.task), task_data=setting.data_dir, limit=setting.n_questions or MOST,
             order_questions=setting.n_ranking or MOST, criteria=",".join(of.criteria), axis=of.axis,
-            levels=",".join(map(percent, of.levels)), seeds=of.n_seeds, out="criteria.csv",
+            levels=",".join(map(percent, of.levels)), random_orders=of.n_seeds, out="criteria.csv",
         )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def draw_comparison(of: CriteriaView, sheet: Sheet) -> None:
         label = f"Measure {n - len(found.curves)} curves"
         work.offer(label, "timeline", MEASURE_HELP, type="primary")
     if found.curves and len(found.curves) < n:
-        st.caption(f"{len(found.curves)} of {n} curves are there.")
+        st.caption(f"{len(found.curves)} of {n} curves measured")
     show_failed({replace(comparing.task, name=name): reason for name, reason in found.failed.items()})
     if found.curves:
         _draw(found, of.target.shape, of.slot, sheet)

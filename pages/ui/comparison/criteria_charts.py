@@ -5,7 +5,7 @@ from functools import partial
 import altair as alt
 import pandas as pd
 
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.studies.compare import RANDOM
 from pages.ui.comparison.criteria_tables import CHANCE, label

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.importance.criteria import CRITERIA, Part
+from engine.importance.rankings import CRITERIA, Part
 from engine.shapes import ModelShape
 from engine.statistics import wilson
 from engine.studies.compare import BETTER, RANDOM, WORSE, Area, ComparedCriteria

@@ -3,6 +3,7 @@ on Importance and Induction.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
 
@@ -12,12 +13,13 @@ import pandas as pd
 import streamlit as st
 
 from engine.shapes import ModelShape
-from engine.studies.two_models import Agreed, agreed, farthest
+from engine.studies.surveys import Agreed, agreed, farthest
 from pages.ui.figures import charts
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import GREY, UNDEFINED
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
+from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import number, p_in_words, plain, whole_percent
 
 Scale = Literal["root", "straight", "around zero"]
@@ -100,7 +102,7 @@ def in_words(found: Agreed, noun: str) -> str:
 
 def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
     """Returns one row for each named pair of scores: how far the two agree."""
-    return pd.DataFrame([{"of": name, **agreed(*pair).row()} for name, pair in pairs.items()])
+    return pd.DataFrame([{"of": name, **asdict(agreed(*pair))} for name, pair in pairs.items()])
 
 
 def draw_maps(
@@ -112,13 +114,25 @@ def draw_maps(
     sheet: Sheet,
     by_root: bool = False,
 ) -> None:
-    """Draws the two maps beside one another on one scale of colours."""
+    """Draws the two maps side by side on one color scale."""
     scale = scale_of(scores, by_root=by_root)
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
         words = f"{name}: highest in L{best // each.shape[1]}H{best % each.shape[1]}"
         at.markdown(f"**{plain(name)}**")
         sheet.draw(f"{title}, {name}", score_map(each, title, form, scale), f"{key} map of {name}", words, at)
+
+
+def draw_agreement(
+    frame: pd.DataFrame, names: Sequence[str], lines: Sequence[str], form: str, key: str, sheet: Sheet
+) -> DeltaGenerator:
+    """Draws how far the two agree: the `lines` that say so, and one dot per head of `rows`. Returns the place next to
+    the dots."""
+    st.markdown(said := "  \n".join(lines), help=AGREED_HELP)
+    sheet.says.append(said)
+    scatter_at, table_at = st.columns([5, 6], gap="large")
+    sheet.draw("Two models, heads", scatter(frame, names, form), f"{key} second scatter", said, scatter_at)
+    return table_at
 
 
 def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:

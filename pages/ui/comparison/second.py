@@ -1,11 +1,13 @@
 """The second model of a comparison, on the screens that compare two."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import streamlit as st
 
 from engine.models.session import Target
 from engine.receipts import Measurements
+from engine.requests import Request
 from pages.ui.controls.selection import compared
 from pages.ui.controls.sidebar import Setup, look_for_model
 from pages.ui.downloads.origin import Origin, of_second
@@ -14,13 +16,16 @@ from pages.ui.page.runtime import session
 from pages.ui.page.tables import plain
 
 
-def with_second(of: Origin, second: Target | None, measurements: Measurements) -> Origin:
-    """The screen's origin with the second model, if there is one, and its measurements in it."""
+def with_second(
+    of: Origin, second: Target | None, shows: Measurements, requests: Sequence[Request] = (), says: Sequence[str] = ()
+) -> Origin:
+    """Returns the screen's origin with the second model, if there is one: what it `shows`, what the comparison `says`,
+    and the `requests` of both, by default the screen's own once more for the second."""
     if second is None:
         return of
-    requests = [*of.requests, *(of_second(each, second) for each in of.requests)]
-    about = f"{of.about} · compared with {second.spec.in_words}"
-    return replace(of, requests=requests, measurements={**of.measurements, **measurements}, about=about)
+    asked = requests or [*of.requests, *(of_second(each, second) for each in of.requests)]
+    about, measurements = f"{of.about} · compared with {second.spec.in_words}", {**of.measurements, **shows}
+    return replace(of, requests=[*asked], measurements=measurements, says=[*of.says, *says], about=about)
 
 
 def second_model(setup: Setup) -> Target | None:

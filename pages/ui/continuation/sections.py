@@ -21,19 +21,21 @@ PROMPT = (
     "A letter came to the market for Jane"
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
+N_DRAWN = 10  # tokens of the chart
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
-    "Likeliest: the token of highest probability, each time. T: drawn by the probabilities, at this temperature (below "
-    "1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
+    "Likeliest: the token of highest probability, each time. T: sampled at this temperature (below 1, likely tokens "
+    "are favored). Both models use the same noise, so the texts differ only where the predictions do."
 )
-SEED_HELP = "Of the draws: another seed, another continuation."
+SEED_HELP = "Seed of the sampling."
 
 
 def choose() -> tuple[str, How]:
     """Draws and returns the prompt and the settings of its continuation."""
-    prompt_at, how_at = st.columns([7, 5], gap="medium")
+    prompt_at, settings_at = st.columns([10, 2], gap="medium", vertical_alignment="bottom")
+    how_at = settings_at.popover("Settings", icon=":material/tune:", width="stretch")
     bound: dict[str, Any] = {"bind": "query-params"}
-    prompt = prompt_at.text_area("Prompt", PROMPT, 118, key="continue_prompt", help=PROMPT_HELP, **bound)
+    prompt = prompt_at.text_area("Prompt", PROMPT, 80, key="continue_prompt", help=PROMPT_HELP, **bound)
     permille = one_of(how_at, "Each token", SAYING, "continue_by", SAYING_HELP, width="stretch")
     tokens_at, seed_at = how_at.columns(2)
     about = "How many tokens each model generates."
@@ -60,6 +62,12 @@ def next_frame(found: NextTokens) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def likeliest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of `next_frame` of the tokens that one of the models finds likeliest, in the same order."""
+    top = frame.groupby("token_id")["p"].max().nlargest(N_DRAWN).index
+    return frame[frame["token_id"].isin(top)]
+
+
 def next_in_words(frame: pd.DataFrame) -> str:
     """Describes each model's first token, and how likely it is to the other."""
     words = []
@@ -82,7 +90,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
     said_at, bars_at = st.columns(2, gap="medium"), st.columns(2, gap="medium")  # the bars stand side by side
     for (who, each), at, below in zip(sides.items(), said_at, bars_at, strict=True):
         if who == charts.PRUNED and nothing:
-            at.info("Nothing is pruned: move a slider, or name heads in the field.", icon=":material/info:")
+            at.info("Nothing is pruned: move a slider, or type a mask.", icon=":material/info:")
             continue
         with at:
             _draw_said(who, each, prompt, parts)
@@ -90,7 +98,9 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
             title = f"Next token, {who}"
             mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
             words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
-            sheet.draw(title, charts.next_bars(frame, who), f"continue_next {who}", f"{title}: {words}", below)
+            sheet.draw(
+                title, charts.next_bars(likeliest(frame), who), f"continue_next {who}", f"{title}: {words}", below
+            )
 
 
 def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:

@@ -15,6 +15,7 @@ export default function ({ data, parentElement, setStateValue }) {
   part(".tip").textContent = data.help
   part(".help").ariaLabel = `About: ${data.label}`
   part(".note").hidden = data.texts === null
+  part(".level").classList.toggle("large", data.large)
   view.box.ariaLabel = data.label
   view.box.step = data.step
   const stale = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report

@@ -75,11 +75,13 @@ def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) ->
 def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None) -> None:
     """Draws the slider of a field, and the box.
 
-    `live`: the page runs while the slider moves, and `hand` returns its position. `texts` describe each level, at once
+    `live`: the page runs while the slider moves, and `hand` returns its position; such a slider is the page's main
+    control, and drawn larger. `texts` describe each level, at once
     and without a run; None leaves no room for them.
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
     data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    data["large"] = live
     now = hand(field.key)
     data["hand"] = now.permille // 10 if now.moving else None  # the last reported position, until the release
     data["texts"] = None if texts is None else {str(percent): text for percent, text in texts.items()}

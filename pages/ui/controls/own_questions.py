@@ -3,6 +3,7 @@ their content, so that a link that names one always means the same questions.
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,29 +30,17 @@ HELP = (
 )
 
 
-def open_own_questions(prefix: str) -> None:
-    """Opens the popover in the next run; for callbacks."""
-    st.session_state[_key(prefix)] = True
-
-
-def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str) -> None:
-    """Draws the popover; a file named or uploaded there becomes the task of the box `task_key`."""
+def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: Callable[[], None]) -> None:
+    """Draws the fields; a file named or uploaded there becomes the task of the box `task_key`, and `used` is called."""
     key = _key(prefix)
-    with where.popover(
-        "Your own questions", key=key, on_change="rerun", icon=":material/upload_file:", type="tertiary"
-    ):
-        st.caption(f"One JSON object a line: `{FORMAT}`", help=HELP)
-        path_at, file_at = st.columns(2)
-        path, file = f"{key}_path", f"{key}_file"
-        about: dict[str, Any] = {
-            "on_change": _use_path,
-            "args": (prefix, path, task_key),
-            "placeholder": f"~/mine{OWN}",
-        }
-        path_at.text_input("Path of a file on this computer", key=path, **about)
-        about = {"on_change": _use_file, "args": (prefix, file, task_key), "max_upload_size": MOST_MB}
-        file_at.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, **about)
-        if line := st.session_state.pop(_fault(prefix), None):
+    path, file = f"{key}_path", f"{key}_file"
+    help = f"One JSON object a line: `{FORMAT}`. {HELP}"
+    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": help, "on_change": _use_path}
+    where.text_input("Your own questions: path of a file", key=path, args=(prefix, path, task_key, used), **about)
+    about = {"on_change": _use_file, "args": (prefix, file, task_key, used), "max_upload_size": MOST_MB}
+    where.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, help=help, **about)
+    if line := st.session_state.pop(_fault(prefix), None):
+        with where:
             show_error(line)
 
 
@@ -94,23 +83,23 @@ def _fault(prefix: str) -> str:
     return f"{_key(prefix)} fault"
 
 
-def _use(prefix: str, task_key: str, file: str) -> None:
+def _use(task_key: str, file: str, used: Callable[[], None]) -> None:
     write(task_key, file)
-    st.session_state[_key(prefix)] = False  # closes the popover
+    used()
 
 
-def _use_path(prefix: str, path: str, task_key: str) -> None:
+def _use_path(prefix: str, path: str, task_key: str, used: Callable[[], None]) -> None:
     typed = st.session_state[path].strip()
     if typed.endswith(OWN):
-        _use(prefix, task_key, typed)
+        _use(task_key, typed, used)
     elif typed:
         st.session_state[_fault(prefix)] = f"{typed!r} does not end with {OWN}; give a file with one JSON object a line"
 
 
-def _use_file(prefix: str, file: str, task_key: str) -> None:
+def _use_file(prefix: str, file: str, task_key: str, used: Callable[[], None]) -> None:
     if (given := st.session_state[file]) is None:
         return
     try:
-        _use(prefix, task_key, str(keep_file(given.name, given.getvalue(), store().directory / FOLDER)))
+        _use(task_key, str(keep_file(given.name, given.getvalue(), store().directory / FOLDER)), used)
     except HeadroomError as error:
         st.session_state[_fault(prefix)] = str(error)

@@ -12,13 +12,13 @@ from pages.ui.controls.controls import with_own
 from pages.ui.page.runtime import show_error
 
 KEY = "against"
-LABEL, NOTHING = "Compare with", "nothing"
+LABEL, NONE, NOT_HERE = "Compare with", "none", "not on this screen"
 HELP = (
     "A second model next to this one on Prune, Importance, Induction and Passage, on the same questions: another "
-    "precision of it (`fp32`), another revision or snapshot (`@step512`), or another model, a hub id or a folder, with "
-    "its precision if you like (`demo in fp32`). The × removes it."
+    "precision (`fp32`), revision or snapshot (`@step512`), or another model (a Hub id or a folder, optionally with "
+    "its precision: `demo in fp32`). × removes it."
 )
-ELSEWHERE = "Prune, Importance, Induction and Passage show it; this screen shows one model."
+ELSEWHERE = "Prune, Importance, Induction and Passage compare two models; this screen shows one."
 OLD = {
     "another precision": "passage_a_precision",
     "another model": "passage_a_model",
@@ -30,8 +30,8 @@ def draw_against(spec: LoadSpec, models: list[str], here: bool) -> None:
     _take_over_old(spec, models)
     options = [each for each in PRECISIONS if each != spec.precision]
     options += [each for each in models if each != spec.model]
-    look: dict[str, Any] = {"index": None, "placeholder": NOTHING, "accept_new_options": True, "disabled": not here}
-    look |= {"help": HELP if here else ELSEWHERE, "bind": "query-params"}
+    look: dict[str, Any] = {"index": None, "accept_new_options": True, "disabled": not here, "bind": "query-params"}
+    look |= {"placeholder": NONE, "help": HELP} if here else {"placeholder": NOT_HERE, "help": ELSEWHERE}
     st.selectbox(LABEL, with_own(options, KEY), key=KEY, **look)
     if here and typed():
         try:

@@ -15,13 +15,14 @@ from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
-from engine.kernels.kinds import Kernels
+from engine.kernels.cpu_kernels import Kernels
 from engine.memory import resident_bytes
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
 from engine.models.session import Target, target_of
 from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import draw_against
+from pages.ui.page.address import rename_choice
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
@@ -30,28 +31,31 @@ from pages.ui.page.work import FETCH_TASKS, Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
 MODEL_HELP = (
-    f"`demo` comes with the app. Or type the Hugging Face id of an {supported_families()} model, with its "
-    "revision if you like (`org/model@revision`): nothing is downloaded before you agree. Or the path of a folder with "
-    "config.json, tokenizer and weights, or of a run of training with one of its snapshots (`RUN@step512`; `RUN` alone "
-    "is its last)."
+    f"`demo` is included. Or type the Hugging Face id of an {supported_families()} model, optionally with a revision "
+    "(`org/model@revision`): nothing is downloaded until you agree. Or type the path of a folder with config.json, "
+    "tokenizer and weights, or of a snapshot of a training run (`RUN@step512`; `RUN` alone is the last one)."
 )
 PRECISION_HELP = (
-    "`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU it is the fastest "
-    "where the processor multiplies 8-bit numbers itself (VNNI). `fp32` is the reference."
+    "`int8` needs half the memory of bf16 (bitsandbytes, outlier threshold 6.0). On a CPU with 8-bit instructions "
+    "(VNNI) it is also the fastest. `fp32` is the reference."
 )
 MEMORY_HELP = (
-    "Main memory, when this page was drawn. The rest: libraries, about half a gigabyte once a model was loaded, work "
-    "under way, and caches. Memory that long work frees goes back to the system."
+    "Main memory when this page was drawn. The rest is libraries (about half a gigabyte once a model is loaded), "
+    "running jobs and caches. Memory that a long job frees is returned to the system."
 )
 PLACES_HELP = (
-    "The model is larger than one device, or you have set HEADROOM_PLACE. Its layers run where the others do, so that "
-    "numbers are the same; those held elsewhere are copied there in every pass."
+    "The model is larger than one device, or HEADROOM_PLACE is set. All layers run on the same device, so results are "
+    "the same; layers held elsewhere are copied there in every pass."
 )
 FETCH_HELP = (
-    "Lets this tab download the rows of a task from the Hugging Face Hub when they are needed and are neither on this "
-    "computer nor in the folder above. After you switch it on, press “Retry” where rows were missing."
+    "Lets this tab download the rows of a task from the Hugging Face Hub if they are neither on this computer nor in "
+    "the folder above. After you switch it on, press “Retry” where rows were missing."
 )
-BOS = {"model's own": None, "on": True, "off": False}
+BOS_HELP = "Put before every question? OPT was trained with it; Bansal et al. left it off."
+FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The included tasks need none."
+BOS_DEFAULT = "model default"
+BOS = {BOS_DEFAULT: None, "on": True, "off": False}
+BOS_BEFORE = {"model's own": BOS_DEFAULT}  # labels in older addresses
 LONG_PATH = 28  # characters that fit into the sidebar next to the size
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
 
@@ -113,22 +117,43 @@ def draw_sidebar(compares: bool) -> None:
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
         draw_against(chosen().spec, MODELS, compares)
-        about = "Put before every question? OPT was trained with it; Bansal et al. left it off."
-        one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=about)
-        about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
-        folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "the Hugging Face hub"
-        st.text_input("Task data folder", folder, key="data_dir", placeholder=hint, help=about, **bound)
-        st.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
-        draw_store()
-        st.caption(memory_in_words(), help=MEMORY_HELP)
+        if store().notice:
+            st.warning(plain(store().notice), icon=":material/save:")
+        _draw_more()
         mark("sidebar", "drawn")
 
 
+def _draw_more() -> None:
+    """Draws the folded settings that are rarely changed; those that differ from the default are named in the label."""
+    folder = os.environ.get("HEADROOM_TASK_DATA", "")
+    rename_choice("bos", BOS_BEFORE)
+    with st.expander(more_label(folder), key="sidebar_more"):
+        one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=BOS_HELP)
+        look: dict[str, Any] = {"placeholder": "the Hugging Face Hub", "help": FOLDER_HELP, "bind": "query-params"}
+        st.text_input("Task data folder", folder, key="data_dir", **look)
+        st.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
+        draw_store()
+        st.caption(memory_in_words(), help=MEMORY_HELP)
+
+
+def more_label(folder: str) -> str:
+    """Returns the label of the folded settings, such as "More: BOS off, data folder set"; `folder`: the default data
+    folder."""
+    bos, data_dir = (_present(key) for key in ("bos", "data_dir"))
+    named = [f"BOS {bos}"] if BOS.get(bos) is not None else []
+    named += ["data folder set"] if data_dir not in ("", folder) else []
+    named += ["fetching tasks"] if st.session_state.get(FETCH_TASKS) else []
+    return f"More: {', '.join(named)}" if named else "More"
+
+
+def _present(key: str) -> str:
+    """Returns the value of a control that is drawn later: the session's, or else the address's."""
+    return str(st.session_state.get(key) or st.query_params.get(key) or "").strip()
+
+
 def draw_store() -> None:
-    """Draws the folder and the size of the store, and its warning if any."""
+    """Draws the folder and the size of the store."""
     results = store()
-    if results.notice:
-        st.warning(plain(results.notice), icon=":material/save:")
     folder = str(results.directory)
     line = f"Results kept in {plain(short_path(folder))}: {results.counted_bytes() / 1e6:,.1f} MB"
     st.caption(line, help=f"{plain(folder)}. HEADROOM\\_CACHE sets another folder.")
@@ -144,7 +169,7 @@ def short_path(path: str) -> str:
 
 def memory_in_words() -> str:
     """Returns the memory this process holds, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
-    held, both = resident_bytes(), (session().models.loaded, session().models.beside)
+    held, both = resident_bytes(), (session().models.loaded, session().models.second)
     here = [each for each in both if each is not None]
     if not here or here[0].device != "cpu":
         return f"This app holds {held / 1e9:.1f} GB"
@@ -166,7 +191,7 @@ def _about(spec: LoadSpec) -> None:
     found = work.now()
     if found is not None and found.error:
         show_error(found.error)
-        if st.button("Look again", icon=":material/refresh:", help="After the folder or the network is fixed."):
+        if st.button("Retry", icon=":material/refresh:", help="After the folder or the network is fixed."):
             work.restart()
             st.rerun()
     elif found is None or found.value is None:
@@ -175,16 +200,17 @@ def _about(spec: LoadSpec) -> None:
         about = found.value
         st.session_state[EXAMPLE] = f"such as {example_mask(about.shape)}"
         state = "in memory" if in_memory(spec) else "loads when needed"
-        st.caption(
-            f"{plain(about.family)}, {about.n_params / 1e6:,.1f} M parameters with embeddings, "
-            f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''} × {about.shape.n_heads} heads, "
-            f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
-        )
+        layers = f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''}"
+        size = f"{about.n_params / 1e6:,.1f} M parameters with embeddings"
+        more = f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB in {spec.precision}, {state}."
+        st.caption(f"{plain(about.family)}, {size}, {layers} × {about.shape.n_heads} heads", help=more)
         with suppress(HeadroomError):  # no room: reported when it is loaded
             if where := session().places(spec, about):
-                st.caption(f"{where[0].upper()}{where[1:]}", help=PLACES_HELP)
+                placed, _, costs = where.partition("; ")
+                st.caption(f"{placed[0].upper()}{placed[1:]}", help=f"{costs[:1].upper()}{costs[1:]}. {PLACES_HELP}")
         if snapshot := snapshot_in_words(spec):
-            st.caption(plain(snapshot))
+            which, _, made = snapshot.partition("; ")
+            st.caption(plain(which), help=plain(f"{made[:1].upper()}{made[1:]}."))
 
 
 def snapshot_in_words(spec: LoadSpec) -> str:

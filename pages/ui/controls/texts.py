@@ -100,11 +100,11 @@ def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None
     about = {"on_change": _guarded, "args": (_use_loaded, key), "help": f"UTF-8, at most 1 MB. {PRIVATE}"}
     st.file_uploader("Or load a text file", "txt", key=loaded, max_upload_size=1, **about)
     if own and own.name == name:
-        st.text_input("Remember it under a name", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
+        st.text_input("Name of this text", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
         help = "Without a name the address of this screen cannot say which text it was."
         about = {"on_click": _guarded, "args": (_remember, key), "icon": ":material/bookmark_add:"}
         st.button("Remember", help=help, **about)
-        st.caption(f"This text is in no address and gone after a reload until it has a name. {PRIVATE}")
+        st.caption("Without a name, this text is gone after a reload.", help=PRIVATE)
     elif name in names:
         about = {"on_click": _forget, "args": (key, name), "icon": ":material/delete:"}
         st.button("Forget this text", help=f"Deletes {plain(name)} from the result store.", **about)
@@ -118,7 +118,8 @@ def _guarded(change: Callable[..., None], *arguments: object) -> None:
         st.session_state[FAULT] = str(error)
 
 
-def _use(key: str, name: str, text: str) -> None:
+def show_text(key: str, name: str, text: str) -> None:
+    """Makes a text the user's own, and the choice of the control `key`."""
     taken = {*_titles(), *kept.names(store())}
     name = "".join(letter for letter in name if letter.isprintable())[: kept.MAX_NAME].strip() or "A text"
     while name in taken:
@@ -127,12 +128,12 @@ def _use(key: str, name: str, text: str) -> None:
 
 
 def _use_pasted(key: str) -> None:
-    _use(key, "Pasted text", kept.checked(st.session_state[f"{key}_pasted"], "the pasted text"))
+    show_text(key, "Pasted text", kept.checked(st.session_state[f"{key}_pasted"], "the pasted text"))
 
 
 def _use_loaded(key: str) -> None:
     if file := st.session_state[f"{key}_loaded"]:
-        _use(key, file.name.removesuffix(".txt"), kept.decoded(file.getvalue(), file.name))
+        show_text(key, file.name.removesuffix(".txt"), kept.decoded(file.getvalue(), file.name))
 
 
 def _titles() -> list[str]:

@@ -93,9 +93,9 @@ def mean_matrix(cells: pd.DataFrame, counts: Sequence[str], measure: Measure) ->
 @charts.kept
 def _mean_matrix(counts: tuple[str, ...], measure: Measure) -> charts.Template:
     base = charts.named_chart("cells").encode(
-        x=alt.X("b:N", sort=list(counts), title="Solved examples", axis=PLAIN(labelAngle=0)),
-        y=alt.Y("a:N", sort=list(counts), title="Solved examples", axis=PLAIN()),
-        tooltip=charts.tips("a:N|Solved examples; b:N|and", f"number:N|Mean {measure.title}", COUNTED),
+        x=alt.X("b:N", sort=list(counts), title="Shots", axis=PLAIN(labelAngle=0)),
+        y=alt.Y("a:N", sort=list(counts), title="Shots", axis=PLAIN()),
+        tooltip=charts.tips("a:N|Shots; b:N|and", f"number:N|Mean {measure.title}", COUNTED),
     )
     return charts.template(68 * len(counts) + 60, *_cells(base, measure, 12, click=False))
 

@@ -44,9 +44,11 @@ def draw_pair(
     sheet: Sheet,
 ) -> tuple[str, str]:
     """Draws the choice of two rankings and their scatter; returns their labels."""
-    at.subheader("Two rankings, one point a component", help="Click a cell of any matrix, or choose them here.")
+    at.subheader(
+        "Compare two rankings (one dot per component)", help="Click a cell of any matrix, or choose them here."
+    )
     sides_at, scatter_at = at.columns([5, 7], gap="large")
-    more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and solved examples."}
+    more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and shots."}
     first = choice(SIDES[0], labels, partial(sides_at.selectbox, "Ranking"), **more)
     second = choice(SIDES[1], [*labels[1:], labels[0]], partial(sides_at.selectbox, "and ranking"), **more)
     if missing := [side for side in (first, second) if side not in scores]:
@@ -90,7 +92,7 @@ def draw_counts(
     cross = tables.count_cells(of_counts, method)
     sides = [str(count) for count in sorted({*cross["shots_a"], *cross["shots_b"]})]
     measure = scaled(charts.MEASURES[method], cross, own_scale)
-    at.subheader("Across shot counts", help="A task's rankings with different numbers of solved examples.")
+    at.subheader("Across shot counts", help="A task's rankings with different numbers of examples in the prompt.")
     at.markdown(says := tables.few_in_words(of_counts, method))
     mean_at, each_at = at.columns([3, 8], gap="medium")
     mean = charts.mean_matrix(tables.mean_cells(cross), sides, measure)

@@ -80,7 +80,7 @@ class ScreenFiles:
 
 
 def file_name(name: str, ending: str) -> str:
-    """Returns a file name of letters, digits and hyphens, such as "heads-5-solved-examples.svg"."""
+    """Returns a file name of letters, digits and hyphens, such as "heads-5-examples.svg"."""
     return f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-') or 'file'}.{ending}"
 
 

@@ -80,7 +80,7 @@ def of_pruning(pruning: Pruning) -> dict[str, Any]:
     if not pruning.by_level:
         return fields
     levels = {f"prune_{axis}": percent(pruning.level(axis)) for axis in ("heads", "ffns", "layers")}
-    fields |= {"layers_by": pruning.ranking.layers_by} if pruning.layers_permille else {}
+    fields |= {"layer_order": pruning.ranking.layers_by} if pruning.layers_permille else {}
     ranking = pruning.ranking
     return fields | levels | {"order": ranking.name, "order_questions": ranking.n_questions, "seed": ranking.seed}
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import altair as alt
 import pandas as pd
 
-from engine.importance.head_sets import DRAWS, HeadSet, n_sets
 from engine.shapes import ModelShape
+from engine.studies.removal import DRAWS, HeadSet, n_sets
 from pages.ui.figures import charts
 from pages.ui.figures.colours import palette
 from pages.ui.page.work import Work, live
@@ -34,7 +34,7 @@ def draw_sets(
     the rest; `about` is its help."""
     stored = max(work.stored(), key=len, default={})
     if len(stored) < n_sets(shape) and not work.under_way:
-        work.offer("Ablate the strongest together, and others at random", "science", about)
+        work.offer("Ablate the strongest together, and random others", "science", about)
 
     def draw_so_far() -> None:
         work.line()
@@ -78,7 +78,7 @@ def _chart(title: str, form: str, domain: tuple[float, float] | None, counts: tu
     look: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolOpacity": 1}
     legend = alt.Legend(orient="top", title=None, values=[RANDOM, STRONGEST], labelLimit=260, **look)
     base = charts.named_chart("sets").encode(
-        x=alt.X("size:O", title="Heads taken out together", sort=list(counts), scale=alt.Scale(padding=0.1), axis=axis),
+        x=alt.X("size:O", title="Heads ablated together", sort=list(counts), scale=alt.Scale(padding=0.1), axis=axis),
         color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
         tooltip=charts.tips(
             f"size:O|Heads out; kind:N|Which; value:Q|{title}|{form}",

@@ -36,5 +36,5 @@ def _describe_differences(rows: Sequence[Published], target: Target) -> str:
     if any(row.bos != target.bos for row in rows):
         words.append("with BOS" if rows[0].bos else "without BOS")
     if any(row.has_other_examples for row in rows):
-        words.append("other solved examples")
+        words.append("other examples")
     return ", ".join(words)

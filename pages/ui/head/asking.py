@@ -8,7 +8,6 @@ import streamlit as st
 
 from engine.errors import UsageError
 from engine.heads.induction import best_heads, induction
-from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
@@ -38,7 +37,8 @@ def choose(target: Target, data_dir: str | None) -> HeadControls:
     shape, first = target.shape, default_head(target)
     written = (st.session_state.get(KEY) or st.query_params.get(KEY) or "").strip()
     wraps = st.container(key="wraps head")  # in a narrow window
-    steps_at, tasks_at, shots_at = wraps.columns([5, 9, 4], vertical_alignment="bottom")
+    steps_at, settings_at = wraps.columns([5, 13], vertical_alignment="bottom")
+    settings = settings_at.popover("Settings", icon=":material/tune:")
     with steps_at, st.container(horizontal=True, vertical_alignment="bottom", gap="xxsmall"):
         look: dict[str, Any] = {"on_click": _step, "width": "content"}
         at = written or first
@@ -46,16 +46,16 @@ def choose(target: Target, data_dir: str | None) -> HeadControls:
         typed = st.text_input("Head", key=KEY, bind="query-params", placeholder=first, help=HEAD_HELP, width="stretch")
         st.button("›", key="head after", args=(shape, at, 1), help="The next head.", **look)
     every = local_tasks(data_dir)
-    draw = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, placeholder="none")
+    draw = partial(settings.multiselect, "Tasks", every, help=TASKS_HELP, placeholder="none")
     names = several("head_tasks", every, draw, every[:N_TASKS])
-    shots = choose_shots(shots_at, "head_shots", SHOTS_HELP, width="stretch")
+    shots = choose_shots(settings, "head_shots", SHOTS_HELP, width="stretch")
     tasks = tuple(grid([name for name in every if name in names], [shots]))
     return HeadControls((typed or "").strip() or first, tasks)
 
 
 def default_head(target: Target) -> str:
     """Returns the head of the best prefix matching if that is stored, else the first."""
-    found = induction(target, "olsson", INDUCTION_SEED).stored(session())
+    found = induction(target).stored(session())
     return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
 
 

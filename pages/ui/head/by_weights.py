@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.heads.ov_tokens import OvTokens, ov_tokens
+from engine.heads.circuits import OvTokens, ov_tokens
 from engine.studies.one_head import READ
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
@@ -30,7 +30,7 @@ EXAMPLE = " fox"
 def section(known: Known, sheet: Sheet) -> None:
     """Draws the section."""
     words_at, typed_at = st.columns([3, 2], vertical_alignment="bottom")
-    words_at.subheader("What it says of a token, by weights", help=HELP)
+    words_at.subheader("Tokens it promotes, by weights alone", help=HELP)
     look = {"placeholder": f"such as “{EXAMPLE}”", "max_chars": MOST, "help": TYPED_HELP}
     typed = typed_at.text_input("Tokens of your own", key="head_token", bind="query-params", **look)
     typed = str(typed or "").replace("\0", "")  # from an address

@@ -46,7 +46,7 @@ def section(known: Known, sheet: Sheet) -> None:
         names, key = tuple(frame["head"]), f"head feeders of {known.asked.name}"
         selects = {"key": key, "selection_mode": "single-row", "on_select": partial(_open, key, names)}
         draw_table(frame.head(SHOWN), titles, words, formats=formats, height=250, **selects)
-        st.caption("A row that is selected opens that head.")
+        st.caption("Select a row to open that head.")
 
 
 def _open(key: str, names: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ def section(known: Known, sheet: Sheet) -> None:
     found = known.found
     effects, places = tables.effect_rows(found), tables.place_rows(found)
     if not known.asked.tasks:
-        st.caption("Choose a task to see its loss without the head, and the head's importance for it.")
+        st.caption("Choose a task under Settings to see its accuracy without the head.")
         return
     sheet.add(EFFECTS, effects)
     sheet.add(PLACES, places)

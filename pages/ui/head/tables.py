@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from engine.heads.circuits import OvTokens
 from engine.heads.in_text import HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import SCORES, VARIANTS
-from engine.heads.ov_tokens import OvTokens
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
@@ -80,10 +80,10 @@ def _cells(pattern: np.ndarray, pieces: Sequence[str]) -> pd.DataFrame:
 def effect_rows(found: Portrait) -> pd.DataFrame:
     """Returns one row per task: accuracy with and without the head, change in points with interval, gained, lost, p."""
     rows = []
-    for each in found.effects:
-        row = {"task": in_words(each.task), "acc": each.acc, "acc_without": each.acc_without}
-        row |= {"points": 100 * each.change, "low": 100 * each.low, "high": 100 * each.high}
-        change = each.paired
+    for task, each in found.effects.items():
+        change, (low, high) = each.change, each.change.interval
+        row = {"task": in_words(task), "acc": each.full, "acc_without": each.pruned}
+        row |= {"points": each.points, "low": 100 * low, "high": 100 * high}
         rows.append(row | {"gained": change.gained, "lost": change.lost, "p": change.p_mcnemar, "n": change.n})
     return pd.DataFrame(rows)
 

@@ -1,7 +1,8 @@
 """Importance screen: scores of heads and FFNs for many tasks and shot counts.
 
+`sections`: maps, means and the comparison with the oracle, drawn
 `tables`: one row per head or FFN, and sentences
 `divisors`: a line on the divisor of the last layer
-`beside`: a second model's scores next to the first's
+`second_model`: a second model's scores next to the first's
 `charts`: maps, means and scatters
 """

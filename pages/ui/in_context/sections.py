@@ -12,7 +12,7 @@ from engine.heads.ablation import FILLS, KINDS
 from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
-from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source
+from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
 from pages.ui.controls.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
@@ -46,7 +46,7 @@ CURVE_HELP = (
     "interval, cut off at the end of the axis. The score is the difference of the curve at the two dotted lines."
 )
 SLOPE_HELP = (
-    "d loss / d ln(index): differences between neighbouring bins that are even in ln(index), with 95 % intervals over "
+    "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95 % intervals over "
     f"texts, from {charts.BAND_TEXTS} texts on. 0 = later tokens are no easier."
 )
 FILL_HELP = "`zero`: nothing, like a pruned head. `mean`: its mean over these texts, an output that later layers know."

@@ -20,7 +20,7 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress, driven
 from engine.requests import AttributeHeads, MeasureLosses, Request
-from engine.texts.sources import Source
+from engine.texts.passages import Source
 from engine.texts.tokenloss import losses_of_texts
 from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
 from pages.ui.page.tables import mask_in_words
@@ -125,9 +125,9 @@ def origin(x: InContextControls, mask: Mask | None, kind: str, fill: str, around
 def requests(x: InContextControls, mask: Mask | None, how: tuple[str, str], around: int) -> list[Request]:
     """Returns the equivalent requests, which find the same stored results; `how` heads are ablated: (kind, output of an
     ablated head)."""
-    source = {"task": ("solved", x.source.name), "passage": ("passage", x.source.name), "text": ("text", "text.txt")}
+    source = {"task": ("from_task", x.source.name), "passage": ("passage", x.source.name), "text": ("text", "text.txt")}
     asked = dict[str, Any](of_model(x.target) | dict([source[x.source.kind]]))
-    asked |= {"texts": x.source.n_texts, "around": around}
+    asked |= {"texts": x.source.n_texts, "average_tokens": around}
     asked["task_data"] = x.data_dir if x.source.kind == "task" else None
     kind, fill = how
     pruned = "" if mask is None else mask.text()

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.importance.head_sets import HeadSet, Losses, set_losses
 from engine.models.session import Target
+from engine.studies.removal import HeadSet, Losses, set_losses
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet
@@ -34,7 +34,7 @@ def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.Da
 def draw(x: InContextControls, around: int, sheet: Sheet) -> None:
     """Draws the section."""
     since_s = time.monotonic()
-    st.subheader("What the strongest induction heads do together", help=head_sets.HELP)
+    st.subheader("Ablating the top heads together", help=head_sets.HELP)
     if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
         return

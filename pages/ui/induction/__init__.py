@@ -1,7 +1,7 @@
 """Induction screen: which heads match prefixes and copy, and how pruning changes that.
 
 `selection`: heads selected anywhere, shown everywhere, sent to other screens
-`beside`: a second model's scores next to the first's
+`second_model`: a second model's scores next to the first's
 `closely`: one score, by depth and by size
 `overlap`: induction against importance
 `effects`: a task's accuracy without each of the strongest induction heads

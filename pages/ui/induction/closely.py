@@ -15,7 +15,7 @@ def draw_closely(frame: pd.DataFrame, sheet: Sheet) -> None:
     """Draws the section."""
     named = {each: charts.TITLES[each] for each in SCORES}
     help, first = "For the two charts below and for the share left after pruning.", "prefix_matching"
-    score = one_of(st.container(), "One score, closely", named, "induction_score", help, default=first)
+    score = one_of(st.container(), "Score in detail", named, "induction_score", help, default=first)
     depth_at, many_at = st.columns(2, gap="large")
     words = in_words(frame, score)
     with depth_at:

@@ -23,7 +23,7 @@ from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.tables import number, percent
 from pages.ui.page.work import Work, live
 
-N_HEADS = 8  # the strongest by prefix matching, besides those that are selected
+N_HEADS = 8  # the strongest by prefix matching, in addition to the selected ones
 N_QUESTIONS = 100
 HELP = f"Accuracy with that one head ablated (z = 0), on the same {N_QUESTIONS} questions. p is McNemar's exact test."
 

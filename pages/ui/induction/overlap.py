@@ -46,7 +46,7 @@ def draw(
     setup: Setup, target: Target, found: InductionScores, heads: pd.DataFrame, since_s: float, sheet: Sheet
 ) -> None:
     """Draws the section."""
-    st.header("What importance keeps of it", divider="gray")
+    st.header("How much induction survives pruning", divider="gray")
     available = local_tasks(setup.data_dir)
     task_at, shots_at, button_at = st.columns([5, 3, 4], vertical_alignment="bottom")
     about = "Its line is drawn thick; all others thin."
@@ -63,7 +63,7 @@ def draw(
         with button_at:
             work.offer(words, "insights", help)
     live(work.watched(), work.line, since_s)
-    st.caption(f"Importance is there for {len(scores)} of {len(tasks)} tasks.")
+    st.caption(f"Importance: {len(scores)} of {len(tasks)} tasks measured")
     mark_known(work, len(scores), len(tasks))
     show_failed(measured.failed)
     orders = {task: order(one) for task, one in scores.items()}

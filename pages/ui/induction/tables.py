@@ -16,6 +16,7 @@ from pages.ui.page.tables import number, percent
 CHANCE = 1 / N_TOKENS  # share of one token in the sample
 N_RANDOM = 20  # random orders of the mean and the band
 LEVELS = np.linspace(0, 1, 51)
+MOST_NAMED = 8  # induction heads in the finding
 
 
 def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[str]) -> pd.DataFrame:
@@ -92,6 +93,19 @@ def corner_in_words(frame: pd.DataFrame) -> str:
     names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
     begins = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
     return f"Induction heads ({begins}): {', '.join(names) or 'none'}."
+
+
+def finding(frame: pd.DataFrame) -> str:
+    """Describes how many heads are induction heads, and the strongest previous-token head, in Markdown."""
+    names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
+    if not names:
+        least = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
+        return f"**None of the {len(frame):,} heads is an induction head** ({least})."
+    listed = ", ".join(names[:MOST_NAMED]) + " …" * (len(names) > MOST_NAMED)
+    [before] = frame.nlargest(1, "previous_token").to_dict("records")
+    feeds = f"The strongest previous-token head is {before['name']} ({number(before['previous_token'])})."
+    are = "head is an induction head" if len(names) == 1 else "heads are induction heads"
+    return f"**{len(names)} of {len(frame):,} {are}**: {listed}. {feeds}"
 
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:

@@ -8,11 +8,11 @@ import streamlit as st
 
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.composed import deferred
-from engine.importance.head_sets import HeadSet, set_answers
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.statistics import paired
+from engine.studies.removal import HeadSet, set_answers
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet
@@ -42,7 +42,7 @@ def answers_without(setup: Setup, target: Target, task: TaskSpec) -> Measurement
 def draw(setup: Setup, target: Target, task: TaskSpec, sheet: Sheet) -> None:
     """Draws the section."""
     since_s = time.monotonic()
-    st.subheader("What the best of them do together", help=f"{head_sets.HELP} {N_QUESTIONS} questions.")
+    st.subheader("Ablating the top heads together", help=f"{head_sets.HELP} {N_QUESTIONS} questions.")
     work = Work("effects together", "Heads together", answers_without(setup, target, task), priority=2)
 
     def draw_known(answers: dict[HeadSet, Answers]) -> None:

@@ -1,4 +1,4 @@
-"""Page frame: heading, address, jobs, presentation mode.
+"""Page frame: heading, URL, jobs, presentation mode.
 
 `runtime`: set-up that all tabs share, and the one place that shows errors
 `screens`: heading and purpose of every screen, in the order of the story

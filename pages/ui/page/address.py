@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import one_line
-from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rewrite_param
+from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rename_param, rewrite_param
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 
@@ -49,6 +49,13 @@ def as_written() -> dict[str, list[str]]:
     return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
+def rename_params() -> None:
+    """Gives parameters of older addresses the names that their controls have now; to be called before any is drawn."""
+    for key in list(st.query_params):
+        if (start := key.removesuffix("_ranking")) != key:
+            rename_param(key, f"{start}_order")
+
+
 def flag(text: str) -> str | None:
     """Returns a value that a switch can be set to, or None."""
     return text if text.lower() in ("true", "false") else None
@@ -77,6 +84,12 @@ def put_right(key: str, label: str, right: Right) -> None:
         short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         what = "is left out" if corrected is None else f"is out of range, {corrected} is taken"
         _notes()[key] = f"{label} “{short}” {what}", corrected
+
+
+def rename_choice(key: str, names: Mapping[str, str]) -> None:
+    """Replaces the label that an older address gives a control's choice (`names`: old to new), without a note; to be
+    called before the control is drawn."""
+    rewrite_param(key, lambda values: names.get(values[-1], values))
 
 
 def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, Collection[str]] | None = None) -> None:

@@ -117,4 +117,4 @@ def _draw_progress(model: str, job: Snapshot[object], total: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.progress(min(1.0, job.done / total) if total else 0.0, words)
         st.button("Cancel", key=f"cancel {model}", on_click=downloads().cancel, args=(model,), help=STOP_HELP)
-    st.caption("Other models can be used meanwhile: choose one in the sidebar. It continues when this page is closed.")
+    st.caption("You can use other models meanwhile. The download continues when this page is closed.")

@@ -21,7 +21,7 @@ export default function ({ data, parentElement }) {
     if (!data.views.length) return
     const to = Math.max(0, Math.min(data.views.length - 1, at() + by))
     page.sessionStorage.setItem(AT, to)
-    visit(present(data.views[to].link))
+    visit(present(data.views[to]))
     show()
   }
   const leave = () => visit(page.location.pathname + without(page.location.search))
@@ -74,8 +74,9 @@ function visit(link) {
   window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
 }
 
-function present(link) {
-  return link + (link.includes("?") ? "&" : "?") + "present=1"
+// A slide's title is the name of its view, which its address holds.
+function present(view) {
+  return `${view.link}${view.link.includes("?") ? "&" : "?"}present=${encodeURIComponent(view.name)}`
 }
 
 function without(search) {

@@ -28,13 +28,20 @@ HTML = """
 CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
 FAULT = "views fault"
-PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
-VIEWS_HELP = "Screens with all their controls, to return to and to present."
+UNNAMED = "1"  # the value of the parameter for a slide that is not a saved view
+PRESENT_HELP = "Large type, no controls. Arrow keys or a clicker step through the saved views; Escape ends it."
+VIEWS_HELP = "Saves a screen with all its controls under a name, to return to or to present."
 
 
 def presenting() -> bool:
     """Returns whether this page is shown as a slide."""
     return bool(st.query_params.get(PRESENT))
+
+
+def slide_title() -> str:
+    """Returns the title that the address gives a slide, the name of its view; "" if it gives none."""
+    name = str(st.query_params.get(PRESENT) or "")
+    return name if name != UNNAMED and name.isprintable() and len(name) <= views.MAX_NAME else ""
 
 
 def draw_stage() -> None:
@@ -79,19 +86,19 @@ def _draw_views() -> None:
         for number, view in enumerate(known):
             _draw_view(number, view, len(known))
         if known:
-            file, about = views.written(known), "All of them as one file, to be loaded on another computer."
+            file, about = views.written(known), "All views in one file, for another computer."
             st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
         else:
-            st.caption("None yet. Set a screen as you like it, give it a name, and press Enter.")
-        more: dict[str, Any] = {"help": "Adds the views of such a file after these.", "max_upload_size": 1}
+            st.caption("No views yet. Name the present screen and press Enter.")
+        more: dict[str, Any] = {"help": "Adds the views in the file after these.", "max_upload_size": 1}
         more |= {"on_change": _load, "args": (_number("file"),)}
-        st.file_uploader("Load a file of views", "json", key=f"views_file {_number('file')}", **more)
+        st.file_uploader("Load views from a file", "json", key=f"views_file {_number('file')}", **more)
 
 
 def _draw_view(number: int, view: SavedView, n: int) -> None:
     name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
     name_at.markdown(f"{number + 1}\u2002{plain(view.name)}", help=plain(view.link[:200]))
-    ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Forget this view", 0))
+    ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Delete this view", 0))
     for (sign, help, by), at in zip(ways, buttons_at, strict=True):
         off = (by < 0 and not number) or (by > 0 and number == n - 1)
         look: dict[str, Any] = {"type": "tertiary", "help": help, "disabled": off, "args": (number, view, by)}
@@ -104,7 +111,9 @@ def _here() -> str:
 
 
 def _present() -> None:
-    st.query_params[PRESENT] = "1"
+    """Shows the page as a slide, under the name of the saved view that it is, if any."""
+    names = (view.name for view in views.saved(store()) if view.link == _here())
+    st.query_params[PRESENT] = next(names, UNNAMED)
 
 
 def _number(what: str) -> int:

@@ -13,7 +13,7 @@ from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
-from engine.readable import is_readable
+from engine.receipts import is_readable
 from engine.shipped import shipped_records
 from pages.ui.page.address import as_written
 from pages.ui.page.defaults import idle_budget_s

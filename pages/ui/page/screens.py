@@ -54,7 +54,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Induction",
             "repeat",
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
-            "click the heads in the induction corner of “Who does both” (Shift: several), then “Prune these”.",
+            "in “Induction heads”, click the heads in the top right corner (Shift: several), then “Prune these”.",
             compares=True,
         ),
         Screen(
@@ -136,14 +136,16 @@ def screen_of(page: st.Page) -> Screen:
     return screen
 
 
-def draw_heading(page: st.Page) -> None:
-    """Draws, first on every screen, its title, purpose and what to try; the browser's tab is named after it."""
+def draw_heading(page: st.Page, named: str) -> None:
+    """Draws, first on every screen, its title, purpose and what to try; the browser's tab is named after it. A slide
+    that is `named` has this name as its title instead."""
     screen = screen_of(page)
-    st.set_page_config(page_title=f"{screen.title} · {APP}")
-    title, purpose, action = (escape(words) for words in (screen.title, screen.purpose, screen.action))
+    st.set_page_config(page_title=f"{named or screen.title} · {APP}")
+    title, purpose, action = (escape(words) for words in (named or screen.title, screen.purpose, screen.action))
     st.html(CSS)
     st.html(PAGE_STYLE)
-    st.html(f'<header class="heading"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
+    look = "heading named" if named else "heading"
+    st.html(f'<header class="{look}"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
 
 
 def _page(screen: Screen, first: bool) -> st.Page:

@@ -13,6 +13,7 @@ function mendPage() {
   window.headroomMends = new MutationObserver(mend)
   window.headroomMends.observe(document.body, { childList: true, subtree: true })
   window.addEventListener("keydown", showHelp, true)
+  window.addEventListener("pointerdown", closeSettings, true)
   mend()
 }
 
@@ -29,6 +30,12 @@ function showHelp(event) {
   if (!icon) return
   icon.focus() // which shows it
   event.preventDefault()
+}
+
+// Settings (streamlit_internals.css) close at a click elsewhere on the page, as a popover does.
+function closeSettings({ target }) {
+  const open = document.querySelector('[class*="st-key-settings_menu"] details[open]')
+  if (open && target.closest(APP) && !open.contains(target)) open.querySelector("summary").click()
 }
 
 // The sections of the navigation are in a list, which may hold list items only: they become groups of links with a name.

@@ -119,3 +119,17 @@ def rewrite_param(key: str, rewrite: Callable[[list[str]], Values | None]) -> li
             params.set_corrected_value(key, wanted, "string_value" if isinstance(wanted, str) else "string_array_value")
         params.set_initial_query_params_from_current()
     return values
+
+
+def rename_param(key: str, name: str) -> None:
+    """Moves the address's value of `key` to the parameter `name`, if that has none; to be called as `rewrite_param`."""
+    if (run := get_script_run_ctx()) is None:
+        return
+    with run.session_state.query_params() as params:
+        value = params.get_initial_value(key)
+        if value is None:
+            return
+        if params.get_initial_value(name) is None:
+            params.set_corrected_value(name, value, "string_value" if isinstance(value, str) else "string_array_value")
+        params.remove_param(key)
+        params.set_initial_query_params_from_current()

@@ -166,7 +166,7 @@ class Work(Generic[T]):
                 st.progress(min(1.0, job.done / job.total) if job.total else 0.0, words)
                 if _is_of_others(self.key, ahead):
                     first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
-                    st.button("Let this go first", key=f"first {slot}", **first)
+                    st.button("Run this first", key=f"first {slot}", **first)
                 stops = "Stops at once. Finished work is kept."
                 st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
                 mark_job(self.slot, job)

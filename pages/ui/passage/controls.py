@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.induction import induction
-from engine.importance.rankings_of import INDUCTION_SEED, Evidence
+from engine.importance.rankings_of import Evidence
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Target
@@ -36,15 +36,13 @@ SHARE = level_percent(10 * HEADS)
 EXAMPLE_HELP = f"Sets the controls: of all heads the {SHARE} that match prefixes best."
 PRUNED_HELP = f"B lacks the {SHARE} of all heads that match prefixes best."
 PRUNE_THEM = "Prune the induction heads"
-EXAMPLE = {"passage_ranking": RANKING, "passage_heads": HEADS}
+EXAMPLE = {"passage_order": RANKING, "passage_heads": HEADS}
 
 
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     """Draws the choice of A; returns (model and precision, its mask as text)."""
     spec = compared(setup.spec) or setup.spec
-    mask = where.text_input(
-        f"A lacks (A: {plain(spec.in_words)})", key="passage_a_mask", placeholder="nothing", **A_MASK
-    )
+    mask = where.text_input(f"A lacks (A: {plain(spec.in_words)})", key="passage_a_mask", placeholder="none", **A_MASK)
     return spec, mask or ""
 
 
@@ -52,8 +50,8 @@ def choose_colours() -> tuple[str, int, DeltaGenerator]:
     """Draws the choice of colors; returns (one of VIEWS, nats of full color, container of the example)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
-    view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
-    full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
+    view = one_of(at, "Color by", named, "passage_view", VIEW_HELP)
+    full = one_of(at, "Full color at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
     return view, full, at.container(width="content")
 
 
@@ -61,7 +59,7 @@ def offer_example(where: DeltaGenerator, target: Target, levels: Levels, mask: M
     """Draws the button that prunes the induction heads in B; if B's `mask` (None: not known yet) prunes them already,
     the button says so and is disabled."""
     already = False
-    known = induction(target, "olsson", INDUCTION_SEED).stored(session())
+    known = induction(target).stored(session())
     if mask is not None and mask.n_heads_pruned and known is not None:
         pruning = Levels(levels.task, RANKING, 10 * HEADS, 0, "").pruning(target.shape)
         example = pruning.known_mask(target.shape, Evidence(prefix_matching=known.mean["prefix_matching"]))

@@ -75,7 +75,7 @@ def request(x: PassageControls, b: PassageModel) -> MeasureLosses:
     """Returns the equivalent request, which finds the same stored results."""
     of_a, of_b = x.a.target.spec, b.target.spec
     return MeasureLosses(
-        **of_model(x.a.target), **x.named, mask_a=x.a.mask.text(), mask=b.mask.text(),
+        **of_model(x.a.target), **x.named, base_mask=x.a.mask.text(), mask=b.mask.text(),
         other_model=of_b.model if of_b.model != of_a.model else None,
         other_precision=of_b.precision if of_b.precision != of_a.precision else None, out="losses.csv",
     )  # fmt: skip

@@ -1,14 +1,17 @@
 """Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
+`controls`: the row of controls above the slider
 `experiment`: the settings and their measurements
+`provisional`: the order used while the one of choice is missing and takes long
 `jobs`: the screen's work for the worker
+`example`: one of the questions, the line that decides it, and where a head looks
 `found`: the stored results of an experiment
 `screen`: the state of one run of the page
 `dragging`: behavior while a slider moves
 `estimates`: estimates at the neighboring levels, also as text
 `neighbours`: the neighboring levels, measured while nothing else is under way
-`beside`: the second model at the same levels, on the same questions
-`beside_figure`: the second model next to the first one's figure, and under its curve
+`second_model`: the second model at the same levels, on the same questions
+`second_figure`: the second model next to the first one's figure, and under its curve
 `parts`: figure, curve, map and bars, and the measurements still missing
 `stories`: stories that set the controls, and their measurements
 `story`: a story on screen: a sentence, a small table, a verdict

@@ -7,10 +7,11 @@ import streamlit as st
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from pages.ui.controls.controls import hand_level
-from pages.ui.page.defaults import AXES, LEVELS
+from pages.ui.page.defaults import AXES
 from pages.ui.page.runtime import jobs, store
 from pages.ui.page.work import POLL_S, under_way
 from pages.ui.prune import neighbours
+from pages.ui.prune.controls import drawn_axis
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
@@ -18,12 +19,13 @@ from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
 FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
 LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
-MEASURING = ("accuracy", "gradients", "curve", "importance", *ORDERS.values())
+MEASURING = ("accuracy", "gradients", "curve", "importance", "order of choice", *ORDERS.values())
 
 
 def moving() -> list[Axis]:
-    """Returns the axes whose slider is being dragged."""
-    return [axis for axis in LEVELS if hand_level("prune", axis).moving]
+    """Returns the axis whose slider is being dragged, or none."""
+    axis = drawn_axis()
+    return [axis] if hand_level("prune", axis).moving else []
 
 
 def let_go_of(x: Experiment) -> None:

@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, Calibration, Check, check
-from engine.importance.estimates import Gradients, estimate, gradients
+from engine.importance.estimates import (
+    MIN_LEVELS,
+    TRUSTED_ERROR,
+    Calibration,
+    Check,
+    Gradients,
+    check,
+    estimate,
+    gradients,
+)
 from engine.importance.rankings import n_pruned
 from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
 from engine.models.masks import Mask
@@ -168,30 +176,34 @@ def trust(line: EstimateLine, permille: int) -> str:
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
 
 
-def in_words(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool = True) -> str:
-    """Describes the dashed line and its reliability at the slider's position, or why there is none and what to do."""
+def describe_preview(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool = True) -> tuple[str, str]:
+    """Returns a caption of the dashed line at the slider's position, or why there is none; and its help, or ""."""
     if x.judged.greedy:
-        return "No estimates: this task is judged by greedy decoding, which does not follow from log-likelihoods."
+        return (
+            "No preview: this task is judged by greedy decoding.",
+            "The decoded text does not follow from log-likelihoods.",
+        )
     if permille not in line.estimated:
-        missing = "the gradients are measured" if is_ranked else "it is measured which go first, and then the gradients"
-        return f"Estimates without a forward pass, a dashed line, come once {missing}."
+        missing = "gradients are" if is_ranked else "pruning order and gradients are"
+        return f"Dashed preview: available once the {missing} measured.", ""
     left_out = sum(not level.shown for level in line.estimated.values())
-    more = "" if line.measured.keys() >= {*LEVELS_PERMILLE} else " Measure the curve to know more."
+    more = [] if line.measured.keys() >= {*LEVELS_PERMILLE} else ["Measure the curve to know more."]
     if left_out == len(line.estimated):
-        return f"No dashed line. {trust(line, permille)}{more}"
-    by = f"{line.n_levels} measured level{'s' * (line.n_levels > 1)}"
-    words = "Dashed: estimate without a forward pass, "
-    words += f"corrected by {by}" if line.n_levels else "not corrected by any measured level"
-    if any(level.shown and level.error is None for level in line.estimated.values()):
-        words += ", unchecked" + " beyond them" * (line.n_levels >= MIN_LEVELS)
-    level = line.estimated[permille]
+        return "No preview: the fast estimate is unreliable.", " ".join([trust(line, permille), *more])
+    words = "Dashed: fast estimate, not calibrated"
+    if line.n_levels:
+        words = f"Dashed: fast estimate, calibrated on {line.n_levels} measured level{'s' * (line.n_levels > 1)}"
+    level, about = line.estimated[permille], []
     if permille in line.measured:
-        words += "; here it was measured."
-    elif level.shown:
-        words += f"; here {short(level)}. {trust(line, permille)}"
+        words += "; measured here."
     else:
-        words += f"; none here: {_describe_doubt(line, level)}."
-    return f"{words} Left out at {left_out} of {len(line.estimated)} levels.{more}" if left_out else words
+        words += f"; here {short(level)}." if level.shown else "; none here."
+        about.append(trust(line, permille))
+    if any(level.shown and level.error is None for level in line.estimated.values()):
+        about.append("Unchecked beyond the measured levels." if line.n_levels >= MIN_LEVELS else "Unchecked.")
+    if left_out:
+        about += [f"Hidden at {left_out} of {len(line.estimated)} levels where unreliable.", *more]
+    return words, " ".join(about)
 
 
 def line_frame(line: EstimateLine) -> pd.DataFrame:

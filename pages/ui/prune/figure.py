@@ -11,14 +11,14 @@ import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
-from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
+from engine.statistics import MIN_QUESTIONS, Paired, paired
 from pages.ui.figures.drawing import draw_table
 from pages.ui.page.tables import RANK_TITLE, magnitude, number, p_in_words, percent, percents, plain, whole_percent
 from pages.ui.prune.estimates import EstimateLine, trust
 from pages.ui.prune.experiment import AnswersSoFar
 
 HELP = (
-    "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
+    "The interval is Wilson's. The length-normalized score divides each choice's log-likelihood by its characters. "
     "Gained and lost count the same questions before and after; p is McNemar's exact test at 5 %, the interval of the "
     "change is Bonett and Price's. Neither knows how many levels you look at: one in twenty differs by chance. "
     "A published value is lm-evaluation-harness 0.3's, of all questions of the task."
@@ -89,10 +89,10 @@ def _draw_number(title: str, value: str, delta: str, grey: bool, **look: Any) ->
 
 
 def in_words(result: Accuracy, total: int) -> list[str]:
-    """Returns lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalised
+    """Returns lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalized
     score"."""
     interval = f"95 % interval **{percents(result.ci_low, result.ci_high)}**"
-    norm = f"{percent(result.acc_norm)} by length-normalised score"
+    norm = f"{percent(result.acc_norm)} by length-normalized score"
     if not math.isnan(result.perplexity):
         norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
     return [f"**{result.n:,}** of {total:,} questions", interval, norm]
@@ -109,7 +109,7 @@ def cut_in_words(answers: Answers) -> list[str]:
 def change_in_words(change: Paired) -> str:
     """Returns lines such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", with the gained and lost questions."""
     counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
-    low, high = (100 * end for end in change_interval(change))
+    low, high = (100 * end for end in change.interval)
     signed = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
     if change.n < MIN_QUESTIONS:
         return f"{counted}  \nToo few questions to distinguish a change from chance"

@@ -5,17 +5,20 @@ from functools import partial
 from typing import Any
 
 from engine.composed import deferred
-from engine.importance.criteria import CRITERIA
 from engine.importance.estimates import gradients
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import PARTS, Axis, Evidence
+from engine.measurement import Measurement
 from engine.models.masks import Mask
+from engine.models.session import Target
 from engine.questions.requests import Requests, TaskSpec, get_requests
 from pages.ui.page.defaults import NOUNS
-from pages.ui.page.runtime import session, store
-from pages.ui.page.work import Action, Work
+from pages.ui.page.runtime import budget_s, session, store
+from pages.ui.page.work import LONG_S, Action, Work
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
 
+EMBEDDED = "demo"  # the model that comes with the app
 ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
 
 
@@ -56,6 +59,19 @@ def questions_work(slot: str, task: TaskSpec, data_dir: str | None, priority: in
     """Returns the work that renders the questions of a task; finished at once if they are stored."""
     render = partial(get_requests, task, data_dir, store())
     return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render), priority)
+
+
+def forecast_seconds(wanted: Measurement[Any]) -> float:
+    """Returns the forecast seconds of the missing records: by timed passes of the model, else by its size."""
+    return wanted.left(session()).seconds_by_size(store(), wanted.target)
+
+
+def is_short(target: Target, takes_s: float | None) -> bool:
+    """Returns whether work that a setting needs starts without a click: its forecast is within the budget, or unknown
+    for the embedded model."""
+    if takes_s is None:
+        return target.spec.model == EMBEDDED
+    return takes_s <= max(LONG_S, budget_s())
 
 
 def forecast(x: Experiment) -> Callable[[], None] | None:

@@ -15,8 +15,8 @@ from pages.ui.prune.jobs import ORDERS
 SLOT = "neighbours"
 PRIORITY = 5  # after everything else
 WAIT_S = 1.5  # after the last movement, so as not to disturb the next one
-OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "estimates", "cost", "questions",
-          "train questions", "perplexity", "second model", "curve of the second model")  # fmt: skip
+OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "order of choice", "estimates", "cost",
+          "questions", "train questions", "perplexity", "second model", "curve of the second model")  # fmt: skip
 
 
 @dataclass
@@ -41,6 +41,10 @@ class Idle:
         job = self.work.now()
         return bool(self.levels) and (job is None or not job.finished)
 
+    def completes(self, axis: Axis, measured: Iterable[float]) -> bool:
+        """Returns whether it measures all levels of the axis that are not `measured` (0-1)."""
+        return axis == self.axis and self.wanted and _missing(measured) <= {*self.levels}
+
     def look_in(self) -> None:
         """Called by the page each time it draws: from the second time on, which is a timer's and not the user's, it
         starts the work when nothing else is under way, in any tab."""
@@ -54,7 +58,7 @@ class Idle:
         job = self.work.now()
         if job is None or job.finished or not job.total:
             return ""
-        return f"While idle: {len(job.value or ())} of {job.total // self.x.questions.n} neighbouring levels measured."
+        return f"While idle: {len(job.value or ())} of {job.total // self.x.questions.n} neighboring levels measured."
 
 
 def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iterable[float]) -> tuple[int, ...]:
@@ -63,11 +67,14 @@ def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iter
     does not prepare."""
     if not in_memory(x.target.spec) or x.at(axis, 1000).mask(known) is None:
         return ()
-    missing = {*LEVELS_PERMILLE} - {round(1000 * level) for level in measured}
-    levels = sorted(missing, key=lambda level: abs(level - x.pruning.level(axis)))
+    levels = sorted(_missing(measured), key=lambda level: abs(level - x.pruning.level(axis)))
     each = [x.workload(x.at(axis, level).mask(known)).seconds(store(), x.target) for level in levels]
     ends = accumulate(math.inf if takes_s is None else takes_s for takes_s in each)
     return tuple(level for level, end_s in zip(levels, ends, strict=True) if end_s <= budget_s())
+
+
+def _missing(measured: Iterable[float]) -> set[int]:
+    return {*LEVELS_PERMILLE} - {round(1000 * level) for level in measured}
 
 
 def stop() -> None:

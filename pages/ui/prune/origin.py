@@ -16,15 +16,15 @@ from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, curve, request
 
 
-def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> Origin:
-    """Returns the origin of an experiment's figures and of its curve over `axis`."""
+def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis, order: str = "") -> Origin:
+    """Returns the origin of an experiment's figures and of its curve over `axis`; `order` names a provisional one."""
     mask, measurements = x.mask(known), dict[str, Measurement[Any]]({"Full model": x.answers(Mask.full(x.shape))})
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
     if not x.judged.greedy:
         measurements["Estimates"] = gradients(x.target, x.questions)
-    pruned = pruned_in_words(x, known, mask)
+    pruned = pruned_in_words(x, known, mask) + (f" · {order}" if order else "")
     of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
     return Origin("Prune", [request(x, found)], measurements, of, figure_in_words(x, found, pruned))
 

@@ -7,10 +7,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Axis
 from pages.ui.controls import carried
-from pages.ui.controls.controls import choose_idle, choose_layers_by, one_of, type_mask
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.texts import chosen_text
@@ -20,33 +19,41 @@ from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.work import cost_in_words, live
-from pages.ui.prune import beside, charts, dragging, estimates, head_map, neighbours, tables
-from pages.ui.prune.beside_figure import draw_curve_of_second, draw_second_model
+from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
+from pages.ui.prune.controls import draw_chips
+from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.panels import perplexity
-from pages.ui.prune.panels.questions import example_in_words
+from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
+from pages.ui.prune.second_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 
-CLICKS = (
-    "Click a head or an FFN to prune or restore it, with Shift its layer; or arrow keys and Enter. It is written into "
-    "“Prune also”, for you to type as well: `L1H0` prunes, `keep L1H0` restores."
+CLICK = "Click one to prune or restore it."
+MAP_HELP = (
+    "{heads}. Layer 0 is next to the tokens, a cross marks a pruned head. A click prunes or restores, with Shift the "
+    "whole layer; so do arrow keys and Enter. It is written into “Prune these as well” under Settings: `L1H0` prunes, "
+    "`keep L1H0` restores. The bars: {ffns} of each FFN, from the train questions."
 )
 
 
 @st.fragment
 def draw_levels(screen: PruneScreen) -> None:
-    """Draws the sliders and the parts that follow them. Only this runs in a drag; nothing is read or measured then."""
-    *places, mask_at = st.columns(4, gap="small")
-    labels = zip(LEVELS.items(), places, strict=True)
-    fields: dict[Axis, Field] = {axis: draw_field(at, f"prune_{axis}", label) for (axis, label), at in labels}
-    head_map.apply_edits()
-    typed, layers_by = type_mask("prune", mask_at), "influence"
-    if fields["layers"].percent:  # at 0 there is nothing to choose
-        layers_by = choose_layers_by("prune", mask_at)
+    """Draws the slider and the parts that follow it. Only this runs in a drag; nothing is read or measured then."""
+    axis = screen.controls.axis
+    row = st.container(key="prune_level", horizontal=True, vertical_alignment="center", gap="small")
+    slider_at, chips_at, hidden_at = row.container(), row.container(width="content"), st.container(key="hidden levels")
+    fields: dict[Axis, Field] = {
+        each: draw_field(slider_at if each == axis else hidden_at, f"prune_{each}", label)
+        for each, label in LEVELS.items()
+    }
+    percent: dict[Axis, int] = {each: field.percent for each, field in fields.items()}
+    draw_chips(chips_at, percent, axis)
+    if not screen.whole:
+        head_map.apply_edits()
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # a control is set: the whole page needs it
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -56,40 +63,38 @@ def draw_levels(screen: PruneScreen) -> None:
     shown = screen.shown
     try:
         if shown is None or screen.whole:
-            percent: dict[Axis, int] = {axis: field.percent for axis, field in fields.items()}
-            shown = screen.shown = screen.look(percent, typed, layers_by)
+            shown = screen.shown = screen.look(percent)
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: otherwise the figure would be queued after other drawings
-            slots = ["accuracy", "train questions"]
+            slots = ["accuracy", "train questions", provisional.SLOT]
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
-            beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
-            with st.container(key="prune_example"):  # hidden on a slide
-                st.markdown(example_in_words(shown.x, shown.measured))
+            compared_at, second_at = st.container(), st.container(key="prune_perplexity_line")
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
-    finally:  # the sliders are drawn while the rest is waited for
-        for axis, field in fields.items():
-            draw_slider(field, LEVEL_HELP[axis], True, {} if shown is None else shown.texts(axis))
+    finally:  # the slider is drawn while the rest is waited for
+        draw_slider(fields[axis], LEVEL_HELP[axis], True, {} if shown is None else shown.texts(axis))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
     with second_at:  # the second figure never comes before the first
         draw_second(screen, shown)
-    with beside_at:
+    with compared_at:
         draw_second_model(screen, shown)
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
-        chart_at, idle = st.container(key="follows_hand_curve"), choose_idle("prune")
         if screen.whole:
-            shown.idle = idle_work(shown, screen.since_s) if idle else neighbours.stop()
+            shown.idle = idle_work(shown, screen.since_s) if screen.controls.precomputes else neighbours.stop()
         goes_on = shown.idle is not None and shown.idle.wanted
-        slots = ["curve", beside.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
-        with chart_at:
-            live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
+        slots = ["curve", second_model.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
+        with st.container(key="follows_hand_curve"):
+            draw = partial(draw_curve, shown, axis, screen.pictures)
+            live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
+        with st.container(key="prune_example"):  # hidden on a slide
+            draw_example_question(screen, shown)
     with st.container(key="follows_hand_map"):
         screen.tables.update(draw_components(shown, screen.pictures))
 
@@ -102,6 +107,17 @@ def draw_second(screen: PruneScreen, shown: PruneResult) -> None:
     elif screen.whole and not shown.postponed:
         shown.second = perplexity.look_ahead(shown, text)
     live([perplexity.SLOT], partial(perplexity.draw_line, shown, text), screen.since_s)
+
+
+def draw_example_question(screen: PruneScreen, shown: PruneResult) -> None:
+    """Draws one of the questions; nothing is read while a slider moves."""
+    if screen.whole and not shown.postponed:
+        shown.look = look_ahead(shown.x, shown.measured)
+
+    def draw() -> None:
+        draw_example(shown.x, shown.measured, shown.look)
+
+    live([example.SLOT], draw, screen.since_s)
 
 
 def draw_result(shown: PruneResult) -> None:
@@ -122,15 +138,20 @@ def draw_result(shown: PruneResult) -> None:
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
+    pruned += f"  \n{shown.order_words}" if shown.order_words else ""
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
     if (work := accuracy_work(x, shown.mask)).now() is not None:
         work.line()
+    elif shown.awaits_rows:
+        st.caption("Preparing the train questions …")
     elif not x.settled(shown.stored) and not shown.postponed:
         st.caption("Another tab is using the worker. Change any control to continue here.")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
         draw_stopped(x, measured)
+    if shown.provisional is not None:
+        draw_provisional(shown.provisional, mask)
 
 
 def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
@@ -147,11 +168,9 @@ def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
         st.rerun()
 
 
-def draw_curve(shown: PruneResult, pictures: dict[str, Picture]) -> None:
+def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> None:
     """Draws accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     measured, x, moving = shown.measured, shown.at_hand(), dragging.moving()
-    about = "Which of the levels runs along the chart; the others stay where they are."
-    axis = one_of(st.container(), "Curve over", LEVELS, "prune_axis", about, label_visibility="collapsed")
     if shown.idle is not None and not moving:
         shown.idle.look_in()
     points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE
@@ -165,15 +184,17 @@ def draw_curve(shown: PruneResult, pictures: dict[str, Picture]) -> None:
     starting_from = tables.starting_from(x, axis)
     words = tables.points_in_words(points, LEVELS[axis])
     words += f" The curve is{starting_from[1:]}." if starting_from else ""
-    if shown.beside is not None:
+    if shown.compared is not None:
         n = shown.x.n_taken(measured)
-        points, now = beside.with_second(points, now, shown.beside, axis, n)
-        words += f" {shown.beside.names[1]}: {tables.points_in_words(shown.beside.curve(axis), LEVELS[axis])}"
+        points, now = second_model.with_points_of_second(points, now, shown.compared, axis, n)
+        words += f" {shown.compared.names[1]}: {tables.points_in_words(shown.compared.curve(axis), LEVELS[axis])}"
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
     title = LEVELS[axis] + starting_from
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
     draw_chart(pictures["Curve"], "prune_curve", words)
-    st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis), x.order(axis, shown.known) is not None))
+    is_ranked = x.order(axis, shown.known) is not None
+    caption, help = estimates.describe_preview(shown.x, line, x.pruning.level(axis), is_ranked)
+    st.caption(caption, help=help or None)
     dashed = sum(each.shown for each in line.estimated.values())
     mark("curve", "estimated" if line.estimated else "measured", levels=len(points), dashed=dashed)
     estimating = gradients_work(shown.x)
@@ -186,7 +207,8 @@ def draw_curve(shown: PruneResult, pictures: dict[str, Picture]) -> None:
         about = "A backward pass for each choice: then the figure follows while a slider moves, as an estimate."
         estimating.offer("Measure estimates", "show_chart", about)
     work = curve_work(shown.x, axis, shown.known)
-    if not work.line() and len(shown.curve(axis)) < len(LEVELS_PERMILLE):
+    is_coming = shown.idle is not None and shown.idle.completes(axis, shown.curve(axis)["level"])
+    if not work.line() and len(shown.curve(axis)) < len(LEVELS_PERMILLE) and not is_coming:
         work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
     draw_curve_of_second(shown, axis)
 
@@ -198,8 +220,7 @@ def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[st
     heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
     of_heads, of_ffns = tables.score_titles(x)
     pictures["Heads"], pictures["FFNs"] = charts.head_map(heads, of_heads), charts.ffn_bars(ffns, of_ffns)
-    about: dict[Axis, str] = {"heads": f"{of_heads}. Layer 0 is next to the tokens. A cross marks a pruned head."}
-    about["ffns"] = f"{of_ffns}, from the train questions. A cross marks a pruned one."
+    about: dict[Axis, str | None] = {"heads": MAP_HELP.format(heads=of_heads, ffns=of_ffns.lower()), "ffns": None}
     named: dict[Axis, str] = {"heads": of_heads, "ffns": of_ffns}
     titles: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs"}
     head_map.click_on(x.shape, x.by_levels(shown.known))
@@ -210,7 +231,7 @@ def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[st
             words = tables.components_in_words(frame, NOUNS[of])
             draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns
             draw(frame, words, named[of])
-            st.caption(f"{words} {CLICKS}" if of == "heads" else words)
+            st.caption(f"{words} {CLICK}" if of == "heads" else words)
             if of == "heads" and x.pruning.typed.text():  # those that were clicked or typed
                 kept = [kept for row in x.pruning.typed.alone.heads for kept in row]
                 open_heads([name for name, stays in zip(frame["name"], kept, strict=True) if not stays])

@@ -10,7 +10,6 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings_of import Axis
-from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.texts.perplexity import Both
 from pages.ui.controls.controls import Levels, hand_level
@@ -19,30 +18,46 @@ from pages.ui.controls.sidebar import Setup, wait_for_model
 from pages.ui.figures.charts import Picture
 from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import end_run, errors_shown, jobs
-from pages.ui.prune import dragging, estimates, neighbours
-from pages.ui.prune.beside import Beside
+from pages.ui.prune import dragging, estimates, neighbours, provisional
+from pages.ui.prune.controls import PruneControls
+from pages.ui.prune.example import Look
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.found import Found
-from pages.ui.prune.jobs import accuracy_work, questions_work
+from pages.ui.prune.jobs import EMBEDDED, accuracy_work, questions_work
 from pages.ui.prune.neighbours import Idle
+from pages.ui.prune.provisional import Provisional
+from pages.ui.prune.second_model import SecondModel
 
 
 class PruneResult(Found):
     """The results and drawings of the last run of the whole page.
 
     `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `waits`: the slots
-    whose end brings other estimates. `second`: the perplexity of a text. `beside`: the second model.
+    whose end brings other estimates. `second`: the perplexity of a text. `compared`: the second model. `provisional`:
+    what is shown is under an order that stands in for the chosen one. `look`: where a head looks in the example.
     """
 
     drawn = False
     idle: Idle | None = None
     second = Both()
-    beside: Beside | None = None
+    compared: SecondModel | None = None
+    provisional: Provisional | None = None
+    look: Look | None = None
 
     def __init__(self, x: Experiment, title: str, postponed: bool) -> None:
         super().__init__(x)
         self.title, self.postponed = title, postponed
         self.estimates, self.waits = dragging.latest_estimates()
+
+    @property
+    def order_words(self) -> str:
+        """Returns text that names a provisional order, or ""."""
+        return "" if self.provisional is None else self.provisional.words
+
+    @property
+    def awaits_rows(self) -> bool:
+        """Returns whether nothing is measured before the train questions are rendered."""
+        return provisional.awaits_rows(self.x, self.known)
 
     @property
     def can_estimate(self) -> bool:
@@ -72,10 +87,7 @@ class PruneScreen:
     """The settings of the controls above the sliders, and the results and drawings of the run that set them."""
 
     setup: Setup  # of the sidebar
-    task: TaskSpec  # the chosen task
-    limit: int  # the most questions asked
-    width: int  # where measuring stops early, in points (0: never)
-    ranking: str  # the pruning order
+    controls: PruneControls  # above the slider
     postponed: bool  # nothing is measured before the browser has drawn this once
     whole: bool = True  # the whole page runs, not only the fragment with the sliders
     shown: PruneResult | None = None  # the last results
@@ -83,28 +95,35 @@ class PruneScreen:
     pictures: dict[str, Picture] = field(default_factory=dict)  # by title, for the downloads
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # by title, for the downloads
 
-    def look(self, percent: Mapping[Axis, int], typed: str, layers_by: str) -> PruneResult:
+    def look(self, percent: Mapping[Axis, int]) -> PruneResult:
         """Returns the results at these levels; missing ones are being measured, unless a slider is dragged."""
-        data_dir = self.setup.data_dir
+        data_dir, of = self.setup.data_dir, self.controls
         target = wait_for_model(self.setup)
         with errors_shown():
             heads, ffns, layers = (10 * percent[axis] for axis in LEVELS)
-            levels = Levels(self.task, self.ranking, heads, ffns, typed, layers, layers_by)
-            pruning = levels.pruning(target.shape)
-            info = task_info(self.task.name)
-        asked = questions_work("questions", self.task, data_dir, 0)
+            layers_by = of.layers_by if layers else "influence"
+            pruning = Levels(of.task, of.ranking, heads, ffns, of.typed, layers, layers_by).pruning(target.shape)
+            info = task_info(of.task.name)
+        asked = questions_work("questions", of.task, data_dir, 0)
         if (judged := asked.awaited()) is None:
             job = asked.now()
             draw_fault("prune", None if job is None else job.details)
             end_run()
-        train = questions_work("train questions", replace(self.task, split="train"), data_dir, 1).value()
-        x = Experiment(target, data_dir, judged, train, self.limit, pruning, self.width)
+        is_urgent = (
+            bool(heads or ffns or layers) and target.spec.model != EMBEDDED
+        )  # the cost of its order depends on it
+        rows = replace(of.task, split="train")
+        train = questions_work("train questions", rows, data_dir, -1 if is_urgent else 1).value()
+        x = Experiment(target, data_dir, judged, train, of.limit, pruning, of.width)
+        instead = provisional.held_back(x)
+        x = x if instead is None else instead.shown
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
         shown = PruneResult(x, info.title, self.postponed)
+        shown.provisional = instead
         if x.settled(shown.stored):
             jobs().drop("accuracy")
-        elif not dragging.moving() and not self.postponed:
+        elif not dragging.moving() and not self.postponed and not shown.awaits_rows:
             dragging.measure(x, shown.mask)
         return shown
 

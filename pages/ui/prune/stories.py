@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -14,27 +15,30 @@ from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
-from engine.studies.break_points import BreakPoint, break_point
-from engine.studies.removal import AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
+from engine.studies.removal import N_DRAWS, AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
+from engine.studies.statements import BreakPoint, break_point
 from pages.ui.controls.carried import set_pruned
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.sidebar import Setup, wait_for_model
-from pages.ui.page.address import one_among, put_right
+from pages.ui.page.address import one_among, put_right, rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOTS
-from pages.ui.page.runtime import session
+from pages.ui.page.runtime import session, store
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Work
-from pages.ui.prune.experiment import Experiment, curve
+from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, curve
+from pages.ui.prune.jobs import EMBEDDED
+from pages.ui.prune.provisional import order_seconds
 
 STORIES = {
     "heads": "Remove induction heads",
-    "others": "As many at random",
-    "control": "No examples needed",
+    "others": "Remove random heads",
+    "control": "Try without examples",
     "far": "How far can it go?",
 }
+OLDER = {"No examples needed": STORIES["control"]}  # labels in older addresses
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
 SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
-                  "prune_ranking")  # fmt: skip
+                  "prune_order")  # fmt: skip
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most
@@ -86,6 +90,7 @@ def choose_story() -> str | None:
 def set_controls(setup: Setup) -> None:
     """Sets the controls, before they are drawn, to those of the clicked story once its heads are known, or of a story
     named by a link that sets no other controls."""
+    rename_choice(KEY, OLDER)
     state, story = st.session_state, st.session_state.get(KEY) or _in_link()
     state.setdefault(TO_SET, story is not None and not any(name in st.query_params for name in SET_BY_STORIES))
     if (level := state.pop(LEVEL, None)) is not None:
@@ -105,7 +110,7 @@ def set_controls(setup: Setup) -> None:
         write("prune_task", task.name)
         write("prune_shots", task.shots)
     if story == "far":
-        write("prune_ranking", "importance")
+        write("prune_order", "importance")
         state[FAR] = True
     mask = draw(target.shape, heads, 0) if story == "others" else without(target.shape, heads)
     set_pruned("prune", mask.text())
@@ -144,7 +149,8 @@ def heads_work(target: Target) -> Work[Removal]:
 def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
     """Returns the work that removes them, and the same number of others."""
     wanted = removal(x.target, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
-    return Work("story", "Story", wanted, 1, while_seen=True)
+    n_runs = 4 + N_DRAWS  # of both tasks the full and the pruned model, and the draws
+    return Work("story", "Story", wanted, 1, True, partial(_story_seconds, x, n_runs))
 
 
 def far_work(x: Experiment) -> Work[Far]:
@@ -152,7 +158,18 @@ def far_work(x: Experiment) -> Work[Far]:
     nothing = parse_edits("", x.shape)
     ranking = Ranking("importance", n_questions=RANKING_QUESTIONS)
     of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), width=0, limit=min(x.limit, N_ASKED))
-    return Work("story", "How far", how_far(of), 1, while_seen=True)
+    return Work(
+        "story", "How far", how_far(of), 1, True, partial(_story_seconds, of.at("heads", 1000), len(LEVELS_PERMILLE))
+    )
+
+
+def _story_seconds(x: Experiment, n_runs: int) -> float | None:
+    """Returns the forecast seconds of a story: of so many runs over its questions, and of the order that it needs; None
+    for the embedded model, whose stories are short. What a story asks is not rendered for that."""
+    if x.target.spec.model == EMBEDDED:
+        return None
+    each_s = x.workload(None).seconds_by_size(store(), x.target) * min(1.0, N_ASKED / x.questions.n)
+    return n_runs * each_s + (order_seconds(x) if x.pruning.by_level and x.train is not None else 0.0)
 
 
 def how_far(x: Experiment) -> Measurement[Far]:

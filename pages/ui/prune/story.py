@@ -16,6 +16,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, number, percents, whole_percent
 from pages.ui.page.work import live
+from pages.ui.prune.jobs import is_short
 from pages.ui.prune.screen import PruneResult
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
 
@@ -132,7 +133,7 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
             _draw_link(link_at, shown.mask)
             return
         work = far_work(shown.x) if story == "far" else removal_work(shown.x, cast)
-        if work.now() is None:
+        if work.now() is None and is_short(shown.x.target, work.takes_s()):
             work.start()
         found = work.found
         if isinstance(found, Far):
@@ -146,7 +147,8 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
             _draw_link(link_at, without(shown.x.shape, found.heads))
         elif isinstance(found, Removal):
             st.markdown(f":small[{NONE}]")
-        work.line()
+        if not work.line() and work.now() is None:
+            work.offer("Measure this", "science", "In the background. Finished work is stored.")
 
 
 def _draw_cells(each: list[str], words: str) -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 
 from engine.accuracy.evaluation import Answers, accuracy
-from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
-from engine.importance.rankings import order
+from engine.importance.rankings import CRITERIA, order
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS

@@ -15,7 +15,7 @@ SECTIONS = {
     "both": "Both",
     "transfer": "Transfer",
     "outside": "Unseen tasks",
-    "rescored": "Scored anew",
+    "rescored": "Rescored after each step",
 }
 
 
@@ -26,14 +26,14 @@ def requests_of(
     transfer, and `asked` the fields that all requests have."""
     here = [task for task in tasks if task.shots == front.shots]
     outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
-    heads, ffns = {"heads": _levels(TENTHS)}, {"heads": "0", "ffns": _levels(TENTHS)}
-    level, pool = {"heads": percent(permille)}, of_grid(tasks)["tasks"]
+    heads, ffns = {"head_levels": _levels(TENTHS)}, {"head_levels": "0", "ffn_levels": _levels(TENTHS)}
+    level, pool = {"head_levels": percent(permille)}, of_grid(tasks)["tasks"]
 
     def sweep(tasks: Sequence[TaskSpec], file: str, **more: Any) -> Sweep:
         return Sweep(**{**asked, **of_grid(tasks), **more}, out=f"sweep-{file}.csv")
 
     def random(tasks: Sequence[TaskSpec], axis: str) -> list[Sweep]:
-        levels = {"heads": "0", axis: _levels(RANDOM_LEVELS)}
+        levels = {"head_levels": "0", f"{axis[:-1]}_levels": _levels(RANDOM_LEVELS)}
         return [sweep(tasks, f"random-{seed}", **levels, order="random", seed=seed) for seed in RANDOM_SEEDS]
 
     names = dict.fromkeys(task.name for task in here)
@@ -44,12 +44,13 @@ def requests_of(
     if section == "both":
         return [sweep(tasks, "own", **ffns | heads)]
     if section == "transfer":
-        others = [sweep(here, f"of-{name}", **level, order="task", of=name) for name in names]
+        others = [sweep(here, f"of-{name}", **level, order="task", source_task=name) for name in names]
         return [sweep(here, "own", **level), *others, sweep(here, "aggregate", **level, order="aggregate")]
     if section == "outside" and not outside:
         return []
     if section == "outside":
-        return [sweep(outside, "own", **heads), sweep(outside, "aggregate", **heads, order="aggregate", pool=pool)]
+        pooled = sweep(outside, "aggregate", **heads, order="aggregate", aggregate_tasks=pool)
+        return [sweep(outside, "own", **heads), pooled]
     rescored = sweep([front], "rescored", **heads, order="rescored")
     return [sweep([front], "own", **heads), *random([front], "heads"), rescored]
 

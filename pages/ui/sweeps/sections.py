@@ -6,8 +6,7 @@ from functools import partial
 import streamlit as st
 
 from engine.questions.requests import TaskSpec
-from engine.studies.break_points import break_points
-from engine.studies.statements import SMALL_LOSS
+from engine.studies.statements import SMALL_LOSS, break_points
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import POWER_HELP
@@ -53,7 +52,7 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
             words = tables.curves_in_words(mine, NOUNS[axis])
             sheet.draw(title, charts.curves(mine, axis), f"sweep {title}", words)
     table = tables.break_table(break_points(own, axis), published[0])
-    st.subheader("How much can go", help=BREAK_HELP)
+    st.subheader("How much can be pruned", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
     height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
@@ -108,7 +107,7 @@ BREAK_HELP = (
 _RIGHT = partial(st.column_config.TextColumn, alignment="right")
 BREAK_TITLES = {
     "task": "Task",
-    "shots": "Solved examples",
+    "shots": "Shots",
     "full_acc": "Full model",
     "published": "Published",
     "chance": "Chance",

@@ -8,7 +8,7 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.statistics import detectable
-from engine.studies.break_points import BreakPoint
+from engine.studies.statements import BreakPoint
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import cliff_in_words, power_in_words

@@ -64,11 +64,10 @@ def default_folder() -> Path:
     return store().directory / "runs"
 
 
-def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
+def choose(runs_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
     """Draws the controls; returns the choice, one of no runs if there is nothing to choose."""
-    with more_at.popover(
-        "Folder", width="stretch", help="The folder of your own runs, and the run whose snapshots other screens open."
-    ):
+    with more_at.popover("Settings", icon=":material/tune:", width="stretch"):
+        axis_at = st.container()
         hint = str(default_folder())
         said = st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=hint, help=FOLDER_HELP)
         rest = st.container()
@@ -121,8 +120,8 @@ def draw_followed(choice: RunChoice, tokens: float) -> None:
     found = snapshot_at(source, tokens) if source is not None else None
     if source is None or found is None:
         there = [name for name, each in choice.sources.items() if each.has_weights]
-        more = f" There are some of {', '.join(map(plain, there))}: choose it among the runs." if there else ""
-        st.caption(f"Other screens keep their model: the chosen runs came as records, without weights.{more}")
+        more = f"Runs with weights: {', '.join(map(plain, there))}." if there else None
+        st.caption("The selected runs have no weights to open on other screens.", help=more)
         return
     step, at = found
     name, state = typed(source, step), st.session_state

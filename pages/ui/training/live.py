@@ -11,14 +11,13 @@ from pathlib import Path
 import streamlit as st
 from streamlit.components.v2 import component
 
-from engine.checkpoints.runs import is_run
+from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError
 from engine.jobs import Job, Jobs
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
-from engine.training.recipe import Recipe, law_tokens
-from engine.training.recipes import RECIPES
+from engine.training.recipe import RECIPES, Recipe, law_tokens
 from engine.training.running import best
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.marks import mark
@@ -184,8 +183,8 @@ def _draw_charts(shown: LiveRun, log: live_charts.Log, control: live_charts.Log)
         mark("training run", "measured" if log else "begun", lines=len(log))
         law = law_tokens(shown.recipe.step_tokens)
         where = "the second dashed line" if law <= shown.recipe.tokens else "beyond the axis"
-        st.caption(f"Dashed line: warm-up ends. By the law of Aoyama et al., 10^5.7 √(batch × context), the phase "
-                   f"change is at {law / 1e6:.1f} M tokens, {where}.")  # fmt: skip
+        help = f"By the law of Aoyama et al., 10^5.7 √(batch × context). It is {where}."
+        st.caption(f"Dashed line: end of warm-up. Expected phase change: {law / 1e6:.1f} M tokens.", help=help)
         if control:
             values = _describe_last(shown.control, control) if shown.control else ""
             st.caption(plain(f"Grey, dashed, its control, {values[:1].lower()}{values[1:]}"))
@@ -214,7 +213,7 @@ def _draw_left(folder: Path) -> None:
         goes = {"on_click": _train, "args": (folder, shown), "help": RESUME_HELP}
         st.button(plain(label), key=f"resume {run.folder}", icon=":material/play_arrow:", **goes)
     if not left:
-        st.caption("Nothing is being trained. Each button trains a model from nothing, in a minute or a few.")
+        st.caption("Nothing is being trained. Each button trains a new model, in one to a few minutes.")
 
 
 def _elsewhere(folder: Path) -> LiveRun | None:

@@ -28,7 +28,7 @@ PER_MILLION_S, EACH_S = 6.0, 4.0
 def measure(source: RunSource, session: Session) -> Iterator[Progress[Trajectory]]:
     """Job: measures the run at each of its snapshots; at the end the record is in the run's folder."""
     from engine.training.measuring import target_at, trajectory
-    from engine.training.series import series_of
+    from engine.training.trajectory import series_of
 
     series = series_of(str(source.folder))
     found, _ = yield from with_value(trajectory(target_at(session, series), series).steps(session, True))

@@ -18,7 +18,9 @@ def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin
     """Returns the requests and sentences of the results shown of these runs."""
     requests = [
         MeasureTrajectory(
-            series=str(sources[run.name].record), out=f"{run.name}.csv", around=run.trajectory.about.get("around", 0)
+            series=str(sources[run.name].record),
+            out=f"{run.name}.csv",
+            average_tokens=run.trajectory.about.get("around", 0),
         )
         for run in runs
     ]

@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine import demo
-from engine.checkpoints import runs
+from engine.checkpoints.names import SHIPPED as RUNS
+from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError, UsageError
 from engine.files import read_regular
 from engine.training.folders import Foreign, Run, opened
@@ -75,7 +76,7 @@ def sources(folder: Path | None) -> dict[str, RunSource]:
     except OSError as error:
         raise HeadroomError(f"the folder {folder} cannot be read ({error.strerror}); give another one") from error
     for entry in inside:
-        if entry.is_dir() and runs.is_run(entry):
+        if entry.is_dir() and is_run(entry):
             name = (entry.name if entry.name not in found else f"{entry.name} (in the folder)").replace(",", " ")
             found[name] = RunSource(name, entry / RECORD, entry)
     return found
@@ -184,11 +185,11 @@ def typed(source: RunSource, step: int) -> str:
     folder = source.folder
     if folder is None:
         return source.model
-    return f"{runs.SHIPPED}{source.name}@step{step}" if folder.parent == SHIPPED else f"{folder}@step{step}"
+    return f"{RUNS}{source.name}@step{step}" if folder.parent == SHIPPED else f"{folder}@step{step}"
 
 
 def _run_or_none(folder: Path) -> Path | None:
-    return folder if runs.is_run(folder) else None
+    return folder if is_run(folder) else None
 
 
 def _describe_recipe(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:

@@ -53,8 +53,8 @@ PATHS_HELP = (
     "stretch from A to B is the window: there the path turns."
 )
 ANALYSIS_HELP = (
-    "As in Olsson et al.'s appendix: a column a run. PCA over all snapshots of all these runs together, columns "
-    "centred, not scaled. The window is shaded; A and B are its ends."
+    "As in the appendix of Olsson et al. PCA over all snapshots of all these runs together, columns "
+    "centred, not scaled. "
 )
 
 
@@ -154,7 +154,7 @@ def index_maps(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws where in the text the loss falls, over training."""
     help = (
         "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
-        "are predicted better. Before the phase change only early tokens have any of it. Colours stop at ±0.3 nats."
+        "are predicted better. Before the phase change only early tokens have any of it. Colors stop at ±0.3 nats."
     )
     st.subheader("Where along a text the loss falls", help=help)
     frames = {run.name: tables.slopes(run) for run in view.runs}
@@ -271,7 +271,7 @@ def passage(view: TrainingFrames, sheet: Sheet) -> None:
 
 def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None, sheet: Sheet) -> None:
     """Draws the model analysis table: a column per run, nine rows."""
-    st.caption(ANALYSIS_HELP)
+    st.caption("One column per run. The window is shaded; A and B are its ends.", help=ANALYSIS_HELP)
     drawn = analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
     draw_chart(drawn, "training analysis", words, width="content")

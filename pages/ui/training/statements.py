@@ -15,15 +15,13 @@ from pages.ui.page.work import Action, Work
 from pages.ui.training.runs import RunSource, trajectory_of
 
 ROW_PX = 110
-CAPTION = (
-    "What the paper found, and what all runs in the list above show, those that come with the app and those in your "
-    "folder. Runs with repeats say so; what no run here can say is not measured."
-)
+CAPTION = "What the paper found, and what all measured runs show."
+CAPTION_HELP = "The runs of the list above: the included ones and those in your folder. Runs with repeats say so."
 
 
 def statements(sources: Mapping[str, RunSource], sheet: Sheet) -> None:
     """Draws the statements as a table."""
-    st.caption(CAPTION)
+    st.caption(CAPTION, help=CAPTION_HELP)
     known = [each for source in sources.values() if (each := trajectory_of(source)) is not None]
     of = hashlib.sha256(b"".join(each.token_losses.tobytes() + each.icl.tobytes() for each in known)).hexdigest()
     action = Action.of(of, partial(findings, known))  # scikit-learn takes a second to import

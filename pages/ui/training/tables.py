@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.training.phase_change import before_and_after, gain_rates, index_slopes, projections, slope_indices
+from engine.training.phase_change import gain_rates, index_slopes, projections, slope_indices
 from pages.ui.page.tables import number, visible, whole_percent
 from pages.ui.training.runs import DrawnRun
 
@@ -92,7 +92,7 @@ def ablations(run: DrawnRun) -> pd.DataFrame:
         )
     along = np.full(x.ablated_icl.shape, np.nan)
     if run.window is not None and x.ablated_losses.size:
-        along = projections(x, before_and_after(x, run.window))
+        along = projections(x, run.window)
     frame = _by_head(run, x.ablated, score=x.ablated_icl, along=along)
     kind = kinds(run)
     return frame.assign(kind=kind[frame["layer"].to_numpy(), frame["head"].to_numpy()])

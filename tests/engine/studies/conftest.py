@@ -12,7 +12,8 @@ from cache import open_store
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.importance import Scores, importance
-from engine.importance.rankings import mask_at, random_order, random_order_within_layers
+from engine.importance.rankings import random_order
+from engine.importance.rankings_of import Orders, random_order_within_layers
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session
@@ -124,7 +125,7 @@ class ByHand:
 
     def mask(self, point, pool):
         heads, ffns = self.order(point, pool, "heads"), self.order(point, pool, "ffns")
-        return mask_at(self.shape, heads, ffns, point.heads_permille, point.ffns_permille)
+        return Orders(self.shape, heads, ffns).mask(point.heads_permille, point.ffns_permille)
 
     def check(self, row, mask, store):
         """The row's numbers by counting, and that the sweep asked for this mask."""

@@ -1,4 +1,4 @@
-"""How much can go, read from hand-made curves and from a real one."""
+"""How much can be pruned, read from hand-made curves and from a real one."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from engine.statistics import wilson
-from engine.studies.break_points import break_points
+from engine.studies.statements import break_points
 from engine.studies.sweeps import Point, SweepRow, points
 from tests.engine.studies.conftest import swept
 

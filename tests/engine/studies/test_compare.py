@@ -11,8 +11,7 @@ from scipy import stats
 from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
 from engine.importance.importance import importance
-from engine.importance.rankings import mask_at
-from engine.importance.rankings_of import Ranking
+from engine.importance.rankings_of import Orders, Ranking
 from engine.progress import final
 from engine.studies.compare import BETTER, RANDOM, UNCLEAR, WORSE, ComparedCriteria, Comparing, Curve, areas, comparison
 from tests.engine.fixtures import left_when, refused_by
@@ -54,7 +53,7 @@ def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, se
         orders = [np.lexsort((tie, s.scores.ravel())) for tie, s in zip(ties, scores.values(), strict=True)]
         for level, right in zip(LEVELS, curve.correct, strict=True):
             at = (level if axis != "ffns" else 0, level if axis != "heads" else 0)
-            mask = mask_at(by_hand.shape, *orders, *at)
+            mask = Orders(by_hand.shape, *orders).mask(*at)
             expected = final(evaluation(by_hand.target, by_hand.asked(tasks[0]), mask).run(by_hand.session)).correct
             np.testing.assert_array_equal(right, expected)
     assert (found.curves[0].correct[0] == found.curves[-1].correct[0]).all(), "at nothing pruned all are the full model"

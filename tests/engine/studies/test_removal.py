@@ -5,7 +5,6 @@ import pytest
 
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
-from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
@@ -55,7 +54,7 @@ def test_the_story_holds_on_the_embedded_model(session):
     """Whichever they are: at least three heads match prefixes, and without them only what needs examples is lost."""
     target = session.target(LoadSpec("demo", "int8"))
     found = final(removal(target, TaskSpec("demo_outfit", 5), TaskSpec("demo_question"), 48).run(session))
-    matching = final(induction(target, "olsson", INDUCTION_SEED).run(session)).mean["prefix_matching"]
+    matching = final(induction(target).run(session)).mean["prefix_matching"]
     assert len(found.heads) >= 3 and (matching > 0.5).sum() >= 3
     assert set(found.heads) == set(np.flatnonzero(matching.ravel() >= matching.max() / 2))
     assert found.removed is not None and found.control is not None

@@ -12,8 +12,7 @@ from scipy import stats
 from cache import open_store
 from engine.errors import UsageError
 from engine.importance.importance import Scores, importance
-from engine.importance.rankings import mask_at
-from engine.importance.rankings_of import OF_MANY_TASKS
+from engine.importance.rankings_of import OF_MANY_TASKS, Orders
 from engine.measurement import known_value
 from engine.models.loading import LoadSpec
 from engine.models.masks import Edits, Mask, parse_mask
@@ -102,9 +101,9 @@ def test_a_task_that_dominates_is_left_out_by_others(
     ranks = {name: stats.rankdata(values) for name, values in scores.items()}
     names = pool if by == "aggregate" else pool[1:]
     order = np.argsort(np.mean([(scores if how == "scores" else ranks)[name] for name in names], axis=0), kind="stable")
-    mask = mask_at(by_hand.shape, order, np.arange(2), 500, 0)
+    mask = Orders(by_hand.shape, order, np.arange(2)).mask(500, 0)
     by_hand.check(row, mask, store)
-    loud = mask_at(by_hand.shape, np.argsort(scores[pool[0]]), np.arange(2), 500, 0)
+    loud = Orders(by_hand.shape, np.argsort(scores[pool[0]]), np.arange(2)).mask(500, 0)
     assert (mask == loud) == (how == "scores" and by == "aggregate"), "one task decides the mean of raw scores alone"
 
 
@@ -159,7 +158,7 @@ def test_other_kinds_of_head_importance_and_shots_are_the_ones_asked_for(tiny_op
         scores = by_hand.scores(task, heads_by)
         ties = np.zeros(8) if scores.tie_break is None else scores.tie_break.ravel()
         order = sorted(range(8), key=lambda head: (scores.scores.ravel()[head], ties[head]))
-        by_hand.check(row, mask_at(by_hand.shape, np.array(order), np.arange(2), 500, 0), store)
+        by_hand.check(row, Orders(by_hand.shape, np.array(order), np.arange(2)).mask(500, 0), store)
         own_store.close()
 
 
@@ -202,7 +201,7 @@ def test_the_first_step_of_scoring_anew_is_the_one_shot_ranking(
     by_score = np.argsort(by_hand.scores(tasks[0], heads_by).scores.ravel(), kind="stable")
     found = swept(session, setting, points(tasks[:1], [0, FEW], [0], "rescored"), ())
     assert [row.point.heads_permille for row in found.rows] == [0, FEW]
-    by_hand.check(found.rows[1], mask_at(by_hand.shape, by_score, np.arange(2), FEW, 0), store)
+    by_hand.check(found.rows[1], Orders(by_hand.shape, by_score, np.arange(2)).mask(FEW, 0), store)
     own = swept(session, setting, points(tasks[:1], [0, FEW], [0]), pool)
     assert [replace(row, point=None) for row in own.rows] == [replace(row, point=None) for row in found.rows]
     assert answers_stored(store) == 2 * N_CHUNKS, "the two share their only mask"

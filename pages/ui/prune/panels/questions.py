@@ -1,9 +1,8 @@
-"""The questions themselves: one of them next to the figure, all of them as a list, any of them as the model reads it.
+"""The questions themselves: all of them as a list, any of them as the model reads it.
 
 Everything is read from measurements; nothing is computed.
 """
 
-import re
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,10 @@ SHOWN_HELP = (
     "Lost: the full model was right and the pruned one is wrong. Gained: the other way round. Of two models that are "
     "compared, those that only one of them answers."
 )
-OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its solved examples."
+OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
 PAGE = 50
-TAIL, LONG = 110, 90  # characters of the example, and of a question in the list
+LONG = 90  # characters of a question in the list
 KEY, OPENED = "prune_show", "prune_question"
 
 
@@ -73,8 +72,8 @@ def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.D
         named = choices(question)
         before, after = bool(full.correct[at]), bool(pruned.correct[at])
         change = "same" if before == after else "gained" if after else "lost"
-        row = {"number": at + 1, "question": _short(own_words(question)), "choices": " · ".join(map(_short, named))}
-        row |= {"gold": _short(named[question.golds[0]]), "change": change}
+        row = {"number": at + 1, "question": shorten(own_words(question)), "choices": " · ".join(map(shorten, named))}
+        row |= {"gold": shorten(named[question.golds[0]]), "change": change}
         for who, answers, right in (("full", full, before), ("pruned", pruned, after)):
             row[who] = _format_answer(question, answers, at, right)
         rows.append(row)
@@ -101,24 +100,7 @@ def _format_answer(question: Question, answers: Answers, at: int, right: bool) -
     """Returns the answer, after a mark of whether it is right."""
     named = choices(question)
     said = named[int(answers.predicted[at])] if len(named) > 1 else "the same" if right else "something else"
-    return f"{'✓' if right else '✗'} {_short(said)}"
-
-
-def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
-    """Returns the first question with its choices, the right one bold, and both models' answers; Markdown."""
-    [question] = x.questions.at(x.questions.order[:1])
-    prompt = re.sub(r"\s*\n\s*", " / ", question.contexts[question.golds[0]].strip())
-    prompt = f"…{prompt[-TAIL:]}" if len(prompt) > TAIL else prompt
-    named = [plain(_short(choice)) for choice in choices(question)]
-    offered = " · ".join(f"**{name}**" if at in question.golds else name for at, name in enumerate(named))
-    words = f"**One of the questions:** “{plain(prompt)} …” {offered}"
-    said = [(who, answers) for who, answers in (("full", measured.full), ("pruned", measured.pruned)) if answers]
-    if len(named) > 1 and said and all(len(answers) for _, answers in said):
-        if measured.pruned is measured.full:
-            said = said[:1]
-        answered = ", ".join(f"the {who} model: {named[int(answers.predicted[0])]}" for who, answers in said)
-        words += f" ({answered})"
-    return f":small[{words}]"
+    return f"{'✓' if right else '✗'} {shorten(said)}"
 
 
 def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None = None) -> None:
@@ -211,7 +193,7 @@ def _n_lines(question: Question) -> int:
     return sum(1 + len(line) // 110 for line in question.contexts[question.golds[0]].splitlines())
 
 
-def _short(text: str) -> str:
-    """Returns its end, in one line."""
+def shorten(text: str) -> str:
+    """Returns the text in one line: its end, if it is long."""
     text = " ".join(text.split())
     return text if len(text) <= LONG else f"…{text[-LONG:]}"

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from engine.accuracy.speed import Speed, speed
+from engine.accuracy.costs import Speed, speed
 from pages.ui.page.runtime import session
 from pages.ui.page.work import Work
 from pages.ui.prune.screen import PruneResult

@@ -1,0 +1,115 @@
+"""The Importance screen's second model: its maps next to the first's on one scale, and how far both agree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.importance.importance import Scores
+from engine.models.session import Target
+from engine.questions.requests import TaskSpec
+from engine.receipts import Measurements
+from engine.studies.surveys import StudySettings, Survey, agreed, in_words, survey, together
+from pages.ui.comparison import pairs
+from pages.ui.comparison.second import heading, shapes_in_words
+from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line
+from pages.ui.figures.charts import ROUGHLY
+from pages.ui.figures.sheet import Sheet
+from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.page.work import live
+
+HELP = (
+    "The mean over the tasks that both models have scores of, on one scale of colours. Heads are paired by layer and "
+    "number, which says something of two precisions or revisions of one model. Chosen in the sidebar, under “Compare "
+    "with”."
+)
+KINDS = {"heads": "Heads", "ffns": "FFNs"}
+
+
+@dataclass(frozen=True)
+class FirstImportance:
+    """The first model as the screen shows it."""
+
+    setting: StudySettings  # of its survey
+    target: Target  # the model
+    tasks: Sequence[TaskSpec]  # those chosen
+    front: TaskSpec  # the highlighted task
+    what: str  # the head score
+    known: Mapping[str, Survey]  # the results so far, by kind
+
+    def by(self, kind: str) -> str:
+        """Returns the score shown of heads or FFNs."""
+        return self.what if kind == "heads" else kind
+
+    def measurements(self, second: Target) -> Measurements:
+        """What is shown of the second model."""
+        setting, name = replace(self.setting, spec=second.spec), second.spec.in_words
+        return {f"{KINDS[kind]} of {name}": survey(second, setting, self.tasks, self.by(kind)) for kind in KINDS}
+
+
+def draw(of: FirstImportance, second: Target, sheet: Sheet, since_s: float) -> Measurements:
+    """Draws the section on the second model: what is missing is a button with its cost. Gives what it shows."""
+    heading(of.target, second, HELP)
+    found = _second_scores(of, second, since_s)
+    if why := shapes_in_words(of.target, second):
+        st.caption(why)
+    common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
+    if heads := common["heads"]:
+        names, means = (of.target.spec.in_words, second.spec.in_words), means_of(of.setting, heads)
+        pairs.draw_maps(means, names, f"Mean of {len(heads)}", ROUGHLY, "importance", sheet, by_root=True)
+        if not why:
+            _draw_agreement(of, sheet, common, means, names)
+    return of.measurements(second)
+
+
+def both_of(first: Survey, second: Survey) -> dict[TaskSpec, tuple[Scores, Scores]]:
+    """Returns the scores of the tasks that both models have."""
+    return {task: (scores, second.scores[task]) for task, scores in first.scores.items() if task in second.scores}
+
+
+def means_of(setting: StudySettings, common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> list[np.ndarray]:
+    """Returns for each model one array of scores for all the tasks, averaged like the screen's mean."""
+    return [together(setting, {task: pair[at] for task, pair in common.items()}).scores for at in (0, 1)]
+
+
+def pairs_of(common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the scores of both models by the task's label."""
+    return {in_words(task): (first.scores, second.scores) for task, (first, second) in common.items()}
+
+
+def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[str, Survey]:
+    """Returns the second model's results by kind, and draws the progress of each or the button that measures it."""
+    tasks, found = [of.front, *(task for task in of.tasks if task != of.front)], {}
+    setting, n_heads = replace(of.setting, spec=second.spec), second.shape.n_heads_total
+    for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
+        with at:
+            if of.by(kind) == ORACLE and max(n_heads, of.target.shape.n_heads_total) > ORACLE_HEADS:
+                found[kind] = Survey()
+                st.caption(f"{n_heads:,} heads: the oracle is offered up to {ORACLE_HEADS}.")
+                continue
+            title = f"{KINDS[kind]} of {second.spec.in_words}"
+            work = importance_work(setting, second, tasks, of.by(kind), f"second {kind}", title)
+            found[kind] = so_far(work)
+            live(work.watched(), partial(survey_line, work, len(tasks), found[kind], since_s), since_s)
+    show_failed({**found["heads"].failed, **found["ffns"].failed})
+    return found
+
+
+def _draw_agreement(
+    of: FirstImportance, sheet: Sheet, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
+) -> None:
+    """Draws how far the two agree, head by head and task by task, if both have equal numbers of heads and layers."""
+    words = [pairs.in_words(agreed(*means), "Heads")]
+    if common["ffns"]:
+        words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))
+    frame = sheet.tables["Two models, heads"] = pairs.rows(of.target.shape, *means)
+    table_at = pairs.draw_agreement(frame, names, words, ROUGHLY, "importance", sheet)
+    tables = [pairs.agreed_rows(pairs_of(common[kind])).assign(what=KINDS[kind]) for kind in KINDS if common[kind]]
+    rows = sheet.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
+    with table_at:
+        shown = rows.assign(of=rows["what"] + ", " + rows["of"])
+        pairs.draw_agreed(shown, "Scores of", min(370, 37 + 35 * len(shown)))

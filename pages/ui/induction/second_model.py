@@ -1,0 +1,92 @@
+"""The Induction screen's second model: one score of both as maps on one scale, the number of induction heads in
+each, and where the two differ most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.heads.induction import SCORES, InductionScores, induction
+from engine.importance.rankings_of import INDUCTION_FROM
+from engine.models.session import Target
+from engine.receipts import Measurements
+from engine.studies.surveys import agreed
+from pages.ui.comparison import pairs
+from pages.ui.comparison.second import heading, shapes_in_words
+from pages.ui.controls.controls import one_of
+from pages.ui.figures.charts import ROUGHLY
+from pages.ui.figures.sheet import Sheet
+from pages.ui.induction import charts
+from pages.ui.induction.tables import copying_share, head_scores
+from pages.ui.page.runtime import session
+from pages.ui.page.tables import number, percent, plain
+from pages.ui.page.work import Work
+
+HELP = (
+    "The same random tokens, as far as both have the same tokenizer. Heads are paired by layer and number, which says "
+    "something of two precisions or revisions of one model. Chosen in the sidebar, under “Compare with”."
+)
+CORNER_HELP = "The induction corner begins where a model's own heads fall apart into two groups, as above."
+
+
+@dataclass(frozen=True)
+class FirstInduction:
+    """The first model as the screen shows it: its scores, also as a table."""
+
+    target: Target
+    variant: str
+    seed: int
+    found: InductionScores
+    frame: pd.DataFrame
+
+
+def draw(of: FirstInduction, second: Target, sheet: Sheet) -> Measurements:
+    """Draws the section on the second model, whose scores are measured if they are not stored. Gives what it shows."""
+    names = (of.target.spec.in_words, second.spec.in_words)
+    scores = induction(second, of.variant, of.seed)
+    shows = {f"Scores of {names[1]}": scores}
+    heading(of.target, second, HELP)
+    found = scores.stored(session())
+    if found is None:
+        found = Work("second induction", f"Induction scores of {names[1]}", scores, while_seen=True).awaited()
+    if found is None:
+        return shows
+    frame = head_scores(second.shape, found, ())
+    sheet.tables[f"Induction scores, {names[1]}"] = frame
+    st.markdown(said := "  \n".join(counts_in_words((of.frame, frame), names)), help=CORNER_HELP)
+    sheet.says.append(said)
+    named = {each: charts.TITLES[each] for each in SCORES}
+    score = one_of(st.container(), "Score of both", named, "induction_both", "For the maps and the points below.")
+    form = ".0%" if score == "copying" else ROUGHLY
+    both = [values_of(each, score) for each in (of.found, found)]
+    pairs.draw_maps(both, names, charts.TITLES[score], form, "induction", sheet)
+    if why := shapes_in_words(of.target, second):
+        st.caption(why)
+        return shows
+    rows = sheet.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.target.shape, *both)
+    words = pairs.in_words(agreed(*both), charts.TITLES[score])
+    with pairs.draw_agreement(rows, names, [words], form, "induction", sheet):
+        st.markdown("**Where they differ most**")
+        pairs.draw_farthest(rows, names, percent if score == "copying" else partial(number, digits=3))
+    return shows
+
+
+def values_of(found: InductionScores, score: str) -> np.ndarray:
+    """Returns (L, H) as drawn: copying as a share."""
+    return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
+
+
+def counts_in_words(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> list[str]:
+    """Describes how many heads of each model match prefixes, and how many are induction heads, one line per model."""
+    lines = []
+    for frame, name in zip(frames, names, strict=True):
+        matching = int((frame["prefix_matching"] >= INDUCTION_FROM).sum())
+        inside = frame.loc[frame["in_corner"], "name"].tolist()
+        named = f": {', '.join(inside[:8])}{' …' * (len(inside) > 8)}" if inside else ""
+        lines.append(f"**{plain(name)}**: {matching} of {len(frame)} heads match prefixes with {INDUCTION_FROM:g} or "
+                     f"more; {len(inside)} in the induction corner{named}")  # fmt: skip
+    return lines

@@ -1,0 +1,132 @@
+"""The controls of the Prune screen: what is asked and in which order is pruned in one row, the rest under "Settings".
+
+The sliders are drawn by `parts`, as they alone run while one of them moves.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from engine.importance.layers import LAYERS_BY
+from engine.importance.rankings_of import Axis
+from engine.progress import in_time
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import list_tasks
+from engine.statistics import MIN_QUESTIONS
+from pages.ui.controls.controls import choose_ranking, choose_shots, one_listed, one_of, type_mask
+from pages.ui.controls.own_questions import draw_own_questions
+from pages.ui.controls.task_box import task_box
+from pages.ui.page.address import MOST, flag, number_field, put_right, rename_choice
+from pages.ui.page.defaults import LEVELS
+from pages.ui.page.runtime import budget_s
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import level_percent
+from pages.ui.page.widget_writes import hold, write
+
+AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
+AXIS_NAMES: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs", "layers": "Layers"}
+STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
+TASK_HELP = (
+    "A task of EleutherAI's lm-evaluation-harness, or your own questions. Type part of a name to filter. The examples "
+    "stand in the prompt of each question (shots): 0-shot, 1-shot, 5-shot."
+)
+SAME_HELP = (
+    "The same examples for all questions. The harness draws others for each: the same ones are several times as "
+    "fast to score, but give other numbers than the harness."
+)
+LIMIT_HELP = (
+    "Of the validation split, a stratified sample: right answers in the proportions of the whole, so that the first "
+    "few are a fair preview. More questions, narrower interval."
+)
+STOP_HELP = (
+    "Measuring stops once the accuracy's 95% interval is within this many points either way, after at least "
+    f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so far, so "
+    "the interval is a little too narrow."
+)
+LAYERS_HELP = (
+    "Which layers go first, on this task's train questions. `influence`: those that turn the residual stream least, 1 "
+    "- cosine of what enters and leaves (one pass). `oracle`: without which least accuracy is lost (a pass a layer). "
+    "`greedy`: the same measured again on the remaining layers each time (a pass for each of them). "
+    "`last-first`: the deepest. `random`: seeded, the baseline of every other."
+)
+IDLE_HELP = (
+    "Every tenth of the level that was moved last, the nearest first, while this page is open and nothing else is "
+    "being measured, up to a forecast of {budget} here. Whatever you start comes first. The same holds "
+    "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
+)
+CHIP_HELP = "Pruned as well. Shows this slider."
+
+
+@dataclass(frozen=True)
+class PruneControls:
+    """What the controls above the slider are set to."""
+
+    task: TaskSpec  # the chosen task
+    limit: int  # the most questions asked
+    width: int  # where measuring stops early, in points (0: never)
+    axis: Axis  # whose slider is drawn, and whose levels run along the curve
+    ranking: str  # the pruning order of heads and FFNs
+    layers_by: str  # the pruning order of layers
+    typed: str  # the text of a mask, pruned as well
+    precomputes: bool  # nearby levels are measured while idle
+
+
+def choose_controls(data_dir: str | None) -> PruneControls:
+    """Draws the row of controls; HeadroomError without the data folder."""
+    row = st.container(key="prune_controls", horizontal=True, vertical_alignment="bottom", gap="small")
+    names = [status.info.name for status in list_tasks(data_dir) if status.available]
+    name = task_box(row, "Task", names, "prune_task", _open_settings, help=TASK_HELP)
+    shots = choose_shots(row, "prune_shots", None, width="content")
+    axis = choose_axis(row)
+    ranking = choose_ranking("prune", row)
+    place = row.container(width=110, key="settings_menu")
+    settings = place.expander("Settings", icon=":material/tune:", key=SETTINGS, on_change="rerun")
+    limit_at, stop_at = settings.columns(2)
+    about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
+    limit = number_field(limit_at, "Questions", (1, MOST), "prune_limit", **about)
+    stop = one_listed(stop_at, "Stop early at ±", STOPS, "prune_stop", help=STOP_HELP)
+    same = _switch(settings.checkbox, "Same examples for every question", "prune_same", SAME_HELP)
+    typed = type_mask("prune", settings)
+    layers_by = one_listed(settings, "Layers by", LAYERS_BY, "prune_layers_by", help=LAYERS_HELP)
+    help = IDLE_HELP.format(budget=in_time(budget_s()))
+    precomputes = _switch(settings.toggle, "Precompute nearby levels when idle", "prune_idle", help, True)
+    draw_own_questions("prune", settings, "prune_task", _close_settings)
+    task = TaskSpec(name, int(shots), same_examples=bool(same and shots))
+    return PruneControls(task, int(limit), STOPS[stop], axis, ranking, layers_by, typed, precomputes)
+
+
+def choose_axis(where: DeltaGenerator) -> Axis:
+    """Draws the choice of what the slider prunes."""
+    rename_choice(AXIS_KEY, {LEVELS[axis]: name for axis, name in AXIS_NAMES.items()})
+    hold(AXIS_KEY)
+    return one_of(where, "What to prune", AXIS_NAMES, AXIS_KEY, None, width="content")
+
+
+def drawn_axis() -> Axis:
+    """Returns the axis whose slider is drawn."""
+    return st.session_state.get(AXIS_KEY) or "heads"
+
+
+def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis) -> None:
+    """Draws a button for each other axis of which something is pruned: it shows that slider."""
+    for other in LEVELS:
+        if other != axis and percent[other]:
+            about: dict[str, Any] = {"key": f"prune chip {other}", "icon": ":material/content_cut:", "help": CHIP_HELP}
+            label = f"{AXIS_NAMES[other]} {level_percent(10 * percent[other])}"
+            where.button(label, on_click=partial(write, AXIS_KEY, other), **about)
+
+
+def _switch(draw: Callable[..., bool], label: str, key: str, help: str, default: bool = False) -> bool:
+    put_right(key, label, flag)
+    return draw(label, default, key=key, bind="query-params", help=help)
+
+
+def _open_settings() -> None:
+    st.session_state[SETTINGS] = True
+
+
+def _close_settings() -> None:
+    st.session_state[SETTINGS] = False

@@ -1,0 +1,173 @@
+"""The example question next to the figure: the line of the prompt that decides it, with the copied word marked, and a
+link to where an induction head looks.
+
+Where the head looks is measured on the embedded model alone, whose copying tasks are made for it.
+"""
+
+import re
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from engine.composed import ComposedRun, composed
+from engine.heads.attention import head_views, overview
+from engine.measurement import Measurement
+from engine.models.masks import Mask
+from engine.models.session import Target
+from engine.progress import Progress
+from engine.questions.requests import Question
+from engine.questions.tasks import task_info
+from engine.studies.removal import found_heads
+from engine.texts.passages import text_digest
+from pages.ui.controls.texts import show_text
+from pages.ui.page.runtime import in_memory, session
+from pages.ui.page.tables import plain, whole_percent
+from pages.ui.page.widget_writes import write
+from pages.ui.page.work import Work, under_way
+from pages.ui.prune import dragging
+from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.prune.jobs import EMBEDDED
+from pages.ui.prune.panels.questions import choices, shorten
+
+SLOT, PRIORITY = "example", 4
+COPYING = ("examples", "copying")  # needs of tasks whose answer is copied from the prompt (TaskInfo.needs)
+TAIL = 110  # characters of the prompt
+LEAST_LOOK = 0.1  # share of its attention from which a head is said to look at a word
+LOOK_HELP = "Opens the Attention screen at this question, this head, and the token that it looks from."
+PART = re.compile(r"[^\n]+")  # a line of the prompt
+WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Copied:
+    """The occurrence of the right answer that decides a question: character offsets in the prompt of the `word` and of
+    its `line`."""
+
+    word: tuple[int, int]
+    line: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Look:
+    """The induction head that looks most at the copied word from the end of the prompt: its name, the share of its
+    attention, and the number of the token that it looks from."""
+
+    head: str
+    share: float
+    token: int
+
+
+def copied(question: Question) -> Copied | None:
+    """Returns the occurrence of the right answer in the line that has most words in common with the question itself,
+    the last of equals; None if the prompt does not contain it."""
+    prompt, answer = question.contexts[question.golds[0]].rstrip(), question.continuations[question.golds[0]].strip()
+    if not answer:
+        return None
+    lines = [part.span() for part in PART.finditer(prompt)]
+    own = {*WORD.findall(prompt[slice(*lines[-1])])} if lines else set()
+    found = []
+    for line in lines:
+        for match in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", prompt[slice(*line)]):
+            word = line[0] + match.start(), line[0] + match.end()
+            found.append((len(own & {*WORD.findall(prompt[slice(*line)])}), Copied(word, line)))
+    return max(found, key=lambda each: (each[0], each[1].word))[1] if found else None
+
+
+def look(target: Target, prompt: str, at: Copied) -> Measurement[Look]:
+    """Returns the measurement of the Look; no value if no induction head looks there."""
+    full = Mask.full(target.shape)
+
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Look | None]:
+        found = yield from run.part(found_heads(target))
+        if found is None or not found.heads:
+            return None
+        heads = [divmod(head, target.shape.n_heads) for head in found.heads]
+        views = yield from run.part(head_views(target, prompt, full, heads))
+        seen = yield from run.part(overview(target, prompt, full))
+        if views is None or seen is None:
+            return None
+        tokens = [number for number, end in enumerate(seen.ends) if at.word[0] < end <= at.word[1]]
+        shares = {head: float(view.pattern[-1, [seen.first_text + number for number in tokens]].sum())
+                  for head, view in views.items()}  # fmt: skip
+        head = max(shares, key=shares.__getitem__)
+        return Look(f"L{head[0]}H{head[1]}", shares[head], len(seen.ends))
+
+    return composed(target, ("look", text_digest(prompt), at), body, 3)
+
+
+def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
+    """Returns where an induction head looks in the example question, for a copying task of the embedded model; measured
+    once nothing else is."""
+    question, at = example(x), None
+    if x.target.spec.model == EMBEDDED and task_info(x.task.name).needs in COPYING:
+        at = copied(question)
+    if at is None:
+        return None
+    wanted = look(x.target, _prompt(question), at)
+    found = wanted.stored(session())
+    is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates", "perplexity"])
+    if found is None and is_idle and x.settled(measured) and in_memory(x.target.spec):
+        Work(SLOT, "Example question", wanted, PRIORITY, while_seen=True).start_ahead()
+    return found if found is not None and found.share >= LEAST_LOOK else None
+
+
+def example(x: Experiment) -> Question:
+    """Returns the first question."""
+    [question] = x.questions.at(x.questions.order[:1])
+    return question
+
+
+def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
+    """Returns the first question with its choices, the right one bold, both models' answers, and the line that decides
+    it; Markdown."""
+    question = example(x)
+    prompt, at = _prompt(question), copied(question) if task_info(x.task.name).needs in COPYING else None
+    own = prompt.rfind("\n") + 1
+    is_within = at is not None and at.line[0] == own  # the question itself has the word
+    begins = own if at is not None else max(0, len(prompt) - TAIL)
+    asked = _marked(prompt, begins, len(prompt), at if is_within else None)
+    named = [plain(shorten(choice)) for choice in choices(question)]
+    offered = " · ".join(f"**{name}**" if place in question.golds else name for place, name in enumerate(named))
+    words = f"**One of the questions:** “{'…' if begins and at is None else ''}{asked} …” {offered}"
+    said = [(who, answers) for who, answers in (("full", measured.full), ("pruned", measured.pruned)) if answers]
+    if len(named) > 1 and said and all(len(answers) for _, answers in said):
+        if measured.pruned is measured.full:
+            said = said[:1]
+        words += f" ({', '.join(f'the {who} model: {named[int(answers.predicted[0])]}' for who, answers in said)})"
+    if at is not None and not is_within:
+        words += f"  \n**Decided by:** “{_marked(prompt, *at.line, at)}”"
+    return f":small[{words}]"
+
+
+def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> None:
+    """Draws the question, and the link to the Attention screen."""
+    st.markdown(example_in_words(x, measured))
+    if found is None:
+        return
+    label = f"{found.head} looks at that word ({whole_percent(found.share)})"
+    if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
+        text = _prompt(example(x))
+        show_text("attention_text", f"A question of {x.task.name}", text)
+        write("attention_heads", found.head)
+        write("attention_token", str(found.token))
+        st.session_state["attention_token of"] = f"{text_digest(text)} "
+        query = {"attention_heads": found.head, "attention_token": str(found.token)}
+        st.switch_page("pages/attention.py", query_params=query)
+
+
+def _prompt(question: Question) -> str:
+    return question.contexts[question.golds[0]].rstrip()
+
+
+def _marked(prompt: str, begins: int, ends: int, at: Copied | None) -> str:
+    """Returns a part of the prompt in one line, with the copied word marked; Markdown."""
+    if at is None:
+        return _one_line(prompt[begins:ends])
+    before, word, after = prompt[begins : at.word[0]], prompt[slice(*at.word)], prompt[at.word[1] : ends]
+    return f"{_one_line(before)}:violet-background[{plain(word)}]{_one_line(after)}"
+
+
+def _one_line(text: str) -> str:
+    return plain(re.sub(r"\s*\n\s*", " / ", text))

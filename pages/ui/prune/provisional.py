@@ -1,0 +1,172 @@
+"""The provisional order: it prunes as long as the order of choice is missing and takes long to measure.
+
+A figure under it names it, and stays until the user asks for the order of choice. Nothing above the budget is measured
+for an order that nobody clicked.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import streamlit as st
+
+from engine.importance.rankings_of import RANKED, Evidence, Orders, Ranking, orders_of
+from engine.measurement import Measurement
+from engine.models.masks import Mask
+from engine.progress import in_time
+from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import session, store
+from pages.ui.page.tables import plain
+from pages.ui.page.widget_writes import write
+from pages.ui.page.work import ASKED, Work
+from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.jobs import EMBEDDED, forecast, forecast_seconds, is_short
+
+SLOT = "order of choice"
+HELD = "prune provisional"  # in the session: by the order of choice, the one used in its place
+FEW_ROWS, FEW_QUESTIONS = 8, 25
+QUICK = {
+    "weight magnitude": Ranking("weight", n_questions=RANKING_QUESTIONS),
+    f"activation on {FEW_ROWS} rows": Ranking("activation", n_questions=FEW_ROWS),
+    f"Taylor on {FEW_ROWS} rows": Ranking("taylor", n_questions=FEW_ROWS),
+}
+LAYERS_BY = "last-first"  # the order of layers that needs no measurement
+FASTER_HELP = "Each shows its time here until the figure is complete."
+USE_HELP = "Prunes by the order that you chose, which is measured now."
+
+
+@dataclass(frozen=True)
+class Provisional:
+    """An experiment under a provisional order (`shown`), and the `wanted` one under the order of choice."""
+
+    wanted: Experiment
+    shown: Experiment
+
+    @property
+    def words(self) -> str:
+        """Returns text such as "Ordered by weight magnitude, provisional"."""
+        chosen, instead = self.wanted.pruning.ranking, self.shown.pruning.ranking
+        names = [name for name, of in QUICK.items() if (of.name, of.n_questions) == (instead.name, instead.n_questions)]
+        parts = [f"ordered by {name}" for name in names] if instead.name != chosen.name else []
+        parts += ["layers by depth"] if instead.layers_by != chosen.layers_by else []
+        words = ", ".join([*parts, "provisional"])
+        return words[:1].upper() + words[1:]
+
+
+def held_back(x: Experiment) -> Provisional | None:
+    """Returns the provisional experiment shown in place of `x`: if its order is missing and takes long, or was missing
+    and has not been asked for since; else None."""
+    held, key, ranking = st.session_state.setdefault(HELD, {}), _key(x), x.pruning.ranking
+    if not x.pruning.by_level and key not in held:
+        return None
+    missing, instead = x.pruning.missing(x.known(session())), held.get(key)
+    if missing and x.train is not None and takes_long(x):
+        instead = instead or ranking
+        if {*missing} - {"layers"} and instead.name == ranking.name:
+            instead = _with_order(instead, QUICK["weight magnitude"])
+        if "layers" in missing:
+            instead = replace(instead, layers_by=LAYERS_BY)
+        held[key] = instead
+    return None if instead is None else Provisional(x, _under(x, instead))
+
+
+def awaits_rows(x: Experiment, known: Evidence) -> bool:
+    """Returns whether the order of `x` is missing, and nothing is known of its cost before the train questions are."""
+    return x.train is None and x.target.spec.model != EMBEDDED and bool(x.pruning.missing(known))
+
+
+def order_seconds(x: Experiment) -> float:
+    """Returns the forecast seconds of what the levels of `x` need of its order."""
+    return forecast_seconds(_order(x))
+
+
+def takes_long(x: Experiment) -> bool:
+    """Returns whether the missing order of `x` is to be measured only at a click."""
+    known_s = _order(x).seconds(session())
+    return not is_short(x.target, known_s if x.target.spec.model == EMBEDDED else order_seconds(x))
+
+
+def order_work(x: Experiment) -> Work[Evidence]:
+    """Returns the work that measures what the levels of `x` need of its order."""
+    missing = x.pruning.missing(Evidence())
+    title = f"Ranking {' and '.join(dict.fromkeys(RANKED[name] for name in missing))}"
+    return Work(SLOT, title, x.evidence(missing, x.pruning.n_layers_dropped), ASKED, takes=forecast(x))
+
+
+def draw_provisional(of: Provisional, mask: Mask | None) -> None:
+    """Draws which order is used, what that of choice costs, and what is faster; `mask`: of the figure."""
+    x, name = of.wanted, of.wanted.pruning.ranking.name
+    mark("order", "provisional", of=of.shown.pruning.ranking.name, wanted=name)
+    work = order_work(x)
+    if not x.pruning.missing(x.known(session())):
+        st.button(
+            f"Use {name} order", key="use order", type="primary", help=USE_HELP, on_click=_use, args=(_key(x), None)
+        )
+        return
+    if work.line():
+        return
+    takes_s = order_seconds(x)
+    with st.container(horizontal=True, gap="small"):
+        help = "In the background; the figure stays until you use the new order."
+        label = f"Measure {plain(name)} order, {_about(takes_s)}"
+        if st.button(label, icon=":material/timer:", key=f"offer {SLOT}", help=help, on_click=work.restart):
+            st.rerun()
+        with st.popover("Faster", type="tertiary", help=FASTER_HELP):
+            _draw_faster(of, mask)
+
+
+def _draw_faster(of: Provisional, mask: Mask | None) -> None:
+    x = of.shown
+    answers_s = x.workload(mask).seconds_by_size(store(), x.target)
+    for name, ranking in QUICK.items():
+        other = _under(of.wanted, _with_order(x.pruning.ranking, ranking))
+        if other.pruning.ranking != x.pruning.ranking:
+            takes_s = order_seconds(other) + answers_s
+            click = partial(_use, _key(of.wanted), other.pruning.ranking)
+            st.button(f"Order by {name}, {_about(takes_s)}", key=f"order by {name}", on_click=click)
+    if x.questions.n > FEW_QUESTIONS:
+        takes_s = answers_s * FEW_QUESTIONS / x.questions.n
+        click = partial(write, "prune_limit", FEW_QUESTIONS)
+        st.button(f"Ask {FEW_QUESTIONS} questions, {_about(takes_s)}", key="ask fewer", on_click=click)
+    if x.task.shots:
+        takes_s = 2 * answers_s * _own_share(x)  # the full model too
+        click = partial(write, "prune_shots", 0)
+        st.button(f"Use 0 examples, {_about(takes_s)}", key="use 0 examples", on_click=click)
+
+
+def _own_share(x: Experiment) -> float:
+    """Returns about what share of the prompts is left without the examples."""
+    asked = x.questions.at(x.questions.order[:32])
+    texts = [question.contexts[question.golds[0]] for question in asked]
+    own = sum(len(text.rstrip().split("\n\n")[-1]) for text in texts)
+    return own / max(1, sum(map(len, texts)))
+
+
+def _order(x: Experiment) -> Measurement[Orders]:
+    return orders_of(x.target, x.pruning, x.data_dir, x.train)
+
+
+def _about(seconds: float) -> str:
+    return f"about {in_time(seconds)} here" if seconds >= 1 else "at once"
+
+
+def _under(x: Experiment, ranking: Ranking) -> Experiment:
+    return replace(x, pruning=replace(x.pruning, ranking=ranking))
+
+
+def _with_order(of: Ranking, order: Ranking) -> Ranking:
+    return replace(of, name=order.name, n_questions=order.n_questions)
+
+
+def _key(x: Experiment) -> str:
+    ranking = x.pruning.ranking
+    return f"{x.base_key} {ranking.name} {ranking.layers_by}"
+
+
+def _use(key: str, ranking: Ranking | None) -> None:
+    """Uses an order in place of that of choice, or that of choice (None)."""
+    held = st.session_state.setdefault(HELD, {})
+    if ranking is None:
+        held.pop(key, None)
+    else:
+        held[key] = ranking

@@ -1,0 +1,83 @@
+"""Head, Continue, Induction and two models side by side in a real Chromium: links, steps, clicks on a chart, one click
+that lets go, and what stays in the address."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import at_rest, await_mark, marked, settled_figure
+
+HEADLINE = '[data-testid="stMain"] h2'
+
+
+def shows(page, name):
+    expect(page.locator(HEADLINE).first).to_have_text(re.compile(f"^{name} · "))
+    expect(page.get_by_label("Head", exact=True)).to_have_value(name)
+    expect(page).to_have_url(re.compile(f"/head\\?.*head={name}(&|$)"))
+    assert "precision=fp32" in page.url
+
+
+def test_a_link_opens_that_head_and_its_address_holds(page, address, another_tab):
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_mask=L2H3")
+    page.get_by_role("link", name="Open L2H3").click()  # at once, while Prune still measures
+    shows(page, "L2H3")
+    page.get_by_role("button", name="›").click()
+    shows(page, "L2H4")
+    shows(another_tab(page.url), "L2H4")
+    page.go_back()
+    shows(page, "L2H3")
+
+
+WHOLE = "box => box.scrollHeight <= box.clientHeight"
+
+
+def test_boxes_fit_their_text_and_take_the_focus(page, address):
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.goto(f"{address}/continuation?precision=fp32&continue_tokens=40&continue_mask=L1H1&continue_heads=0")
+    boxes = page.get_by_role("region", name="says")
+    expect(boxes).to_have_count(2)
+    at_rest(page)
+    expect(boxes.last.locator(".piece")).not_to_have_count(0)
+    for box in boxes.all():
+        assert box.evaluate(WHOLE)
+        box.focus()
+        expect(box).to_be_focused()
+    bars = [page.locator(f'[aria-label^="Next token, {who} model"]').first for who in ("full", "pruned")]
+    assert bars[0].bounding_box()["y"] == bars[1].bounding_box()["y"]
+
+
+def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address):
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
+    settled_figure(page, questions=32, heads=0)
+    page.get_by_role("link", name="Induction").click()
+    await_mark(page, "importance", slot="importance of all")
+    page.get_by_test_id("stProgress").first.wait_for(state="detached")
+
+    def cell(head):  # of the first map, prefix matching
+        return page.locator(f'[aria-label^="Head: {head}; Layer: 1;"]').first
+
+    heads = [f"L1H{head}" for head in range(5)]
+    before = []
+    for first in (3, 0):  # twice, because the table reports late on a busy machine
+        for head in range(first, 5):
+            cell(head).click(modifiers=["Shift"] if head > first else [])
+            page.locator(f'[data-mark="selection"]:not([data-heads="{" ".join(before)}"])').wait_for(state="attached")
+            before = heads[first : head + 1]
+            assert marked(page, "selection").get_attribute("data-heads") == " ".join(before)
+    page.get_by_role("button", name="Prune these", exact=True).click()
+    settled_figure(page, heads=5, questions=32)
+    assert "prune_mask=L1H0" in page.url
+
+
+def test_what_is_compared_goes_along_and_is_let_go_of_by_one_click(page, address):
+    page.goto(f"{address}/?against=fp32&prune_task=demo_copy&prune_shots=0&prune_limit=32&prune_order=random")
+    await_mark(page, "second figure", model="demo in fp32", questions=32)
+    page.get_by_role("link", name="Induction").click()
+    heading = page.get_by_role("heading", name="demo in int8 and demo in fp32")
+    await_mark(page, "comparison", first="demo in int8", second="demo in fp32")
+    assert heading.is_visible() and "against=fp32" in page.url
+    await_mark(page, "chart", key="induction second scatter")
+    page.get_by_test_id("stSidebar").get_by_role("button", name=re.compile("clear", re.I)).click()
+    marked(page, "comparison").wait_for(state="detached")
+    assert heading.count() == 0
+    assert "against" not in page.url

@@ -1,0 +1,101 @@
+"""Screens of many tasks in a real Chromium: tasks are chosen, measured on demand and drawn; a clicked cell of
+Correlations shows its two rankings, and a sweep goes on while another screen is open."""
+
+import re
+
+from tests.browser.conftest import await_mark, click_in_chart, keyed, open_study, settled_figure
+from tests.embedded import LAST_HEAD
+
+
+def test_measure_then_click_a_cell_then_choose_by_name(page, address):
+    open_study(page, address, "correlations", "demo_pet", "demo_label")
+    await_mark(page, "importance", "missing", known=0, of=2)
+    keyed(page, "measure correlations").get_by_role("button").click()
+    await_mark(page, "importance", "measured", known=2, of=2)
+    keyed(page, "correlations tasks 0").wait_for()
+    ranked = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')
+
+    def in_words():  # under the choice of two rankings
+        beside = page.get_by_test_id("stColumn").filter(has=keyed(page, "correlations_b")).last
+        words = beside.get_by_test_id("stMarkdown").last.inner_text()
+        assert re.search("95 % interval .* they share", words)
+        return words
+
+    def choose(first, second):  # the first matrix is of SRCC; its numbers lie on top of the cells
+        click_in_chart(page, page.locator(f'[aria-label*="Rankings: {first} and {second};"]').last)
+
+    for first, second in (("demo_pet, 0 shots", "random"), ("aggregate, 0 shots", "demo_label, 0 shots")):
+        choose(first, second)
+        for name, side in (("Ranking", first), ("and ranking", second)):
+            box = page.get_by_role("combobox", name=name, exact=True)
+            box.and_(page.locator(f'[value="{side}"]')).wait_for()
+        ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {first}"]')).wait_for()
+        said = in_words()
+
+    page.get_by_role("combobox", name="and ranking", exact=True).click()
+    page.keyboard.type("demo_pet")
+    page.get_by_role("option", name="demo_pet, 0 shots").wait_for()
+    page.keyboard.press("Enter")
+    ranked.and_(page.locator('[aria-label*="in demo_pet, 0 shots"]')).wait_for()
+    assert in_words() != said
+    address = page.evaluate("location.search")
+    assert "correlations_a=aggregate" in address and "correlations_shots=0" in address
+
+
+def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_keeps_the_rest(page, address):
+    held = []
+    page.route("**/static/js/Multiselect*.js", lambda route: held.append(route))  # fetched where it is first drawn
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random")
+    settled_figure(page, questions=16)
+    page.get_by_role("link", name="Correlations").click()
+    for count in ("5", "1"):
+        page.get_by_role("button", name=count, exact=True).click()
+        page.get_by_role("button", name=count, exact=True).and_(page.locator('[aria-pressed="false"]')).wait_for()
+    await_mark(page, "importance", of=18)
+    assert len(held) == 1 and not page.get_by_test_id("stMultiSelect").count()
+    held[0].continue_()
+    page.get_by_test_id("stMultiSelect").get_by_text("demo_walk", exact=True).wait_for()
+    page.wait_for_function("location.search.includes('correlations_shots=0')")
+    await_mark(page, "importance", of=18)
+    assert "precision=fp32" in page.url and "correlations_tasks" not in page.url
+
+
+def test_two_tasks_are_chosen_measured_and_seen(page, address):
+    open_study(page, address, "importance", "demo_walk", "demo_price")
+    await_mark(page, "importance", "missing", slot="importance heads", known=0, of=2)
+    for slot in ("importance heads", "importance ffns"):
+        keyed(page, f"measure {slot}").get_by_role("button").click()
+        await_mark(page, "importance", "measured", slot=slot, known=2, of=2)
+    await_mark(page, "chart", key="importance_maps")
+    cell = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')
+    cell.first.wait_for()
+    assert cell.count() >= 2, "in each task's map"
+    page.locator('[aria-label*="FFN: F0"]').first.wait_for()
+    await_mark(page, "chart", key="importance_ffns")
+    assert "importance_shots=0" in page.url and "importance_tasks=" in page.url
+
+
+def test_a_sweep_goes_on_behind_another_screen(page, address):
+    open_study(page, address, "sweeps", "demo_copy", "demo_lookup")
+    questions = page.get_by_label("Questions", exact=True)
+    questions.fill("16")
+    questions.press("Enter")
+    keyed(page, "offer sweep heads").get_by_role("button").click()
+    page.get_by_role("button", name="Cancel").wait_for()
+    page.get_by_role("link", name="Prune").click()
+    page.get_by_test_id("stMetricValue").wait_for()
+    page.get_by_role("link", name="Sweeps").click()
+    await_mark(page, "sweep", "measured", section="heads")
+    page.get_by_role("button", name="Cancel").wait_for(state="detached")
+    for tenth in range(11):
+        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label*="Pruned: {10 * tenth} %;"]')
+        point.first.wait_for()
+    said = page.get_by_test_id("stMain").inner_text()
+    assert "Mean of tasks at 0 %, 50 %, 70 %, 100 % of heads pruned" in said
+    page.get_by_role("radio", name="Transfer").click()
+    keyed(page, "sweeps_level drag").wait_for()  # the page is the new one
+    keyed(page, "offer sweep transfer").get_by_role("button").click()
+    await_mark(page, "chart", key="sweep transfer")
+    cell = page.locator('path[aria-roledescription="rect mark"][aria-label*="Judged on: demo_"]')
+    assert cell.first.bounding_box()["height"] >= 28
+    assert "sweeps_what=Transfer" in page.url and "sweeps_limit=16" in page.url

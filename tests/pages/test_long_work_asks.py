@@ -1,0 +1,83 @@
+"""Long work asks on Prune: a drag never starts an order whose forecast is above the budget, but shows another one."""
+
+import pytest
+
+from pages.ui.page import runtime as frame
+from pages.ui.prune import provisional
+from tests.pages.conftest import button, figure, same_on_the_command_line, settled, slide, under_figure
+
+LONG_S = 2760.0
+
+
+@pytest.fixture
+def started(open_app, monkeypatch):
+    """An app whose order of choice is forecast to take 46 minutes, and the slots of all work that it starts."""
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    real = provisional.order_seconds
+    by_name = {"importance": LONG_S}
+    monkeypatch.setattr(
+        provisional, "order_seconds", lambda x: by_name.get(x.pruning.ranking.name, 0.0) or min(real(x), 5.0)
+    )
+    at, slots = open_app(), []
+    put = frame.jobs().put
+
+    def noted(slot, *job, **more):
+        slots.append(slot)
+        return put(slot, *job, **more)
+
+    monkeypatch.setattr(frame.jobs(), "put", noted)
+    return at, slots
+
+
+def labels(at):
+    return [each.label for each in at.button]
+
+
+def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_asked_for(started, capsys):
+    at, slots = started
+    settled(slide(at, "prune_heads", 50))
+    assert "4 of 8 heads, 0 of 2 FFNs pruned  \nOrdered by weight magnitude, provisional" in under_figure(at)
+    assert provisional.SLOT not in slots and "accuracy" in slots
+    provisional_figure, result = figure(at), same_on_the_command_line(at, capsys)
+    assert result["cached"] and "--order weight" in at.code[0].value
+    assert provisional_figure[0] == f"{100 * result['acc']:.1f} %"
+    assert "Ordered by weight magnitude, provisional" in " ".join(each.value for each in at.main.markdown)
+
+    button(at, "Measure importance order, about 46 min here").click()
+    settled(at)
+    assert slots.count(provisional.SLOT) == 1 and frame.jobs().snapshot(provisional.SLOT).state == "done"
+    assert "provisional" in under_figure(at) and figure(at) == provisional_figure, "until it is asked for"
+    button(at, "Use importance order").click()
+    settled(at)
+    assert "provisional" not in under_figure(at) and "--order" not in at.code[0].value.replace("--order-questions", "")
+    assert not [label for label in labels(at) if "importance order" in label]
+
+
+def test_what_is_faster_is_offered_with_its_time(started):
+    at, slots = started
+    settled(slide(at, "prune_heads", 50))
+    offered = [label for label in labels(at) if label.startswith("Order by")]
+    assert [label.split(",")[0] for label in offered] == ["Order by activation on 8 rows", "Order by Taylor on 8 rows"]
+    assert all(label.endswith((" s here", "at once")) for label in offered)
+    button(at, offered[0]).click()
+    settled(at)
+    assert "Ordered by activation on 8 rows, provisional" in under_figure(at) and provisional.SLOT not in slots
+    assert any(label.startswith("Order by weight magnitude") for label in labels(at)), "and back"
+
+
+def test_layers_go_by_depth_for_the_time_being(started, monkeypatch):
+    at, slots = started
+    monkeypatch.setattr(provisional, "order_seconds", lambda x: LONG_S if x.pruning.ranking.name == "random" else 0.0)
+    at.selectbox(key="prune_order").set_value("random")
+    at.segmented_control(key="prune_axis").set_value("layers")
+    settled(at)
+    settled(slide(at, "prune_layers", 50))
+    assert "(1 layer dropped)  \nLayers by depth, provisional" in under_figure(at)
+    assert provisional.SLOT not in slots and "--layer-order last-first" in at.code[0].value
+
+
+def test_an_order_that_is_stored_is_used_at_once(open_app, monkeypatch):
+    settled(slide(open_app(), "prune_heads", 50))  # measured, as it is short
+    monkeypatch.setattr(provisional, "order_seconds", lambda x: LONG_S)
+    at = open_app(prune_heads="50")
+    assert "provisional" not in under_figure(at) and "4 of 8 heads" in under_figure(at)

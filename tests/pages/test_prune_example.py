@@ -1,0 +1,61 @@
+"""The example question on Prune: the line that decides it, and where an induction head of the embedded model looks."""
+
+import re
+
+import pytest
+from streamlit.util import calc_hash
+
+from engine.questions.requests import Question
+from pages.ui.prune.example import copied
+from tests.pages.conftest import settled
+
+PROMPT = (
+    "My uncle lost the grey and new boot\n\nIn August, Frank mended the grey heavy boot\n\n"
+    "Julia bought the silver apron\n\nIn April, Frank mended the grey narrow"
+)
+
+
+def question(prompt, answer=" boot"):
+    return Question(0, (prompt, prompt), (answer, " x"), (0,), (5, 2), "d")
+
+
+def found(prompt, answer=" boot"):
+    at = copied(question(prompt, answer))
+    return (
+        None if at is None else (prompt[slice(*at.line)], prompt[: at.word[0]].count("\n\n"), prompt[slice(*at.word)])
+    )
+
+
+def test_the_line_that_decides_is_the_one_most_like_the_question():
+    assert found(PROMPT) == ("In August, Frank mended the grey heavy boot", 1, "boot")
+    assert found(PROMPT.replace("boot", "boots")) is None, "whole words only"
+    twice = "Old boot\n\nNew boot\n\nA dusty"
+    assert found(twice) == ("New boot", 1, "boot"), "the last of equals"
+    inside = "The list is: goose rake goat. Again: goose rake"
+    assert found(inside, " goat") == (inside, 0, "goat"), "the question itself"
+    assert found(PROMPT, " ") is None and found("") is None
+
+
+@pytest.mark.slow("measures the induction scores of the embedded model")
+def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(open_app):
+    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
+    at = open_app(**embedded, prune_limit="16", prune_idle="false")
+    [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
+    assert re.search(r"Decided by:\*\* “.*:violet-background\[\w+\]”", said)
+    [link] = [each for each in at.button if each.key == "example look"]
+    head, share = re.match(r"(L\dH\d) looks at that word \((\d+) ?%\)", link.label).groups()
+    assert int(share) >= 10
+    link.click().run()
+    assert not at.exception
+    at.wanted_page_hash = calc_hash("attention")
+    at.query_params["attention_heads"] = head
+    settled(at)
+    assert at.text_input(key="attention_heads").value == head
+    assert at.selectbox(key="attention_text").value == "A question of demo_outfit"
+    assert int(at.text_input(key="attention_token").value) > 50
+
+
+def test_a_task_that_copies_nothing_shows_its_question_alone(open_app):
+    at = open_app(prune_order="random", prune_idle="false")
+    [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
+    assert "Decided by" not in said and not [each for each in at.button if each.key == "example look"]

@@ -1,0 +1,173 @@
+"""The sidebar says how much memory the app holds and how much of it is the model, where layers lie, and where results
+are kept and how large they are, without looking at every file. Rarely changed settings are folded, and named if they
+differ from the default."""
+
+import os
+import re
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from cache import Store
+from pages.ui.controls import sidebar
+from pages.ui.controls.sidebar import FETCH_TASKS, LONG_PATH, short_path
+from pages.ui.page import runtime
+from tests.conftest import HANG_S
+
+
+def shown(at):
+    [line] = [each.value for each in at.sidebar.caption if each.value.startswith("This app holds")]
+    return line
+
+
+def test_memory_before_and_with_a_model(open_app):
+    at = open_app(run=False).run()
+    line = shown(at)
+    assert runtime.session().models.loaded is not None or "model" not in line
+    held_gb = psutil.Process().memory_info().rss / 1e9
+    assert abs(float(re.match(r"This app holds ([\d.]+) GB", line)[1]) - held_gb) < 0.4
+    at = open_app()
+    assert re.fullmatch(r"This app holds [\d.]+ GB: model under 0.1, the rest [\d.]+", shown(at))
+    assert not [each for each in at.sidebar.caption if each.value.startswith("Layers")], "it is in one piece"
+
+
+def test_where_layers_lie_is_shown_with_what_it_costs(open_app, monkeypatch):
+    monkeypatch.setenv("HEADROOM_PLACE", "cpu:1,disk")
+    [line] = [each for each in open_app().sidebar.caption if each.value.startswith("Layers")]
+    costs = r"Each pass reads 0\.0\d+ MB from disk, about [\d.e-]+ s at the .+/s measured here, less where the system "
+    costs += r"still holds them in memory\. "
+    assert line.value == "Layers 0 in main memory, 1 on disk" and re.match(costs, line.help), line
+
+
+def test_the_parts_are_the_model_and_the_rest(monkeypatch):
+    held = SimpleNamespace(
+        device="cpu",
+        spec=SimpleNamespace(precision="int8"),
+        identity=SimpleNamespace(weight_bytes={"int8": 163_000_000, "fp32": 538_000_000}.__getitem__),
+        placing=SimpleNamespace(disk_bytes=0),
+    )
+    models = SimpleNamespace(loaded=held, second=None)
+    monkeypatch.setattr(sidebar, "session", lambda: SimpleNamespace(models=models))
+    monkeypatch.setattr(sidebar, "resident_bytes", lambda: 1_240_000_000)
+    assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.2, the rest 1.1"
+    held.spec.precision = "fp32"
+    assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.5, the rest 0.7"
+    held.placing.disk_bytes = 400_000_000
+    assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.1, the rest 1.1", "what is on disk is not held"
+    held.device = "cuda"
+    assert sidebar.memory_in_words() == "This app holds 1.2 GB", "the model lies elsewhere"
+    models.loaded = None
+    assert sidebar.memory_in_words() == "This app holds 1.2 GB"
+
+
+def page():
+    from pages.ui.controls.sidebar import draw_store
+
+    draw_store()
+
+
+def test_the_folder_in_use_is_shown_with_its_size_as_it_grows(tmp_path, monkeypatch):
+    folder = tmp_path / "my_results"
+    monkeypatch.setenv("HEADROOM_CACHE", str(folder))
+    monkeypatch.setattr(Store, "size_bytes", lambda self: pytest.fail("every file is looked at"))
+    st.cache_resource.clear()
+    try:
+        for n_mb in (0, 3):
+            for n in range(n_mb):
+                runtime.store().put(f"result {n}", bytes(1_000_000))
+            [line] = AppTest.from_function(page, default_timeout=HANG_S).run().caption
+            where, size_mb = re.fullmatch(r"Results kept in (.+): ([\d.]+) MB", line.value).groups()
+            assert where.replace("\\", "").endswith(os.path.join("", "my_results"))
+            assert line.help.replace("\\", "").startswith(f"{folder}. ")
+            assert 0 <= float(size_mb) - n_mb <= 0.2
+    finally:
+        runtime.store().close()
+        st.cache_resource.clear()
+
+
+def test_a_path_is_shortened_from_where_the_user_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("USERPROFILE", "/home/ada")
+    assert short_path(str(tmp_path / "cache" / "data")) == os.path.join("cache", "data")
+    assert short_path(os.path.join("/home/ada", ".cache", "headroom")) == os.path.join("~", ".cache", "headroom")
+    assert short_path("/home/adam/h") == "/home/adam/h", "of another user"
+    long = os.path.join(os.sep, "m" * LONG_PATH, "results of", "today")
+    assert short_path(long) == os.path.join("…", "results of", "today")
+
+
+def sidebar_alone():
+    import streamlit as st
+
+    from pages.ui.controls.sidebar import draw_sidebar
+
+    st.set_page_config()
+    draw_sidebar(compares=st.query_params.get("compares") == "yes")
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """Draws the sidebar alone, at given query parameters."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    st.cache_resource.clear()
+
+    def drawn(**parameters):
+        at = AppTest.from_function(sidebar_alone, default_timeout=HANG_S)
+        for name, value in parameters.items():
+            at.query_params[name] = value
+        at.run()
+        assert not at.exception, at.exception
+        return at
+
+    yield drawn
+    runtime.store().close()
+    st.cache_resource.clear()
+
+
+def label_of(at):
+    """The label of the folded settings."""
+    [folded] = at.sidebar.expander
+    return folded.label
+
+
+@pytest.mark.parametrize(
+    ("parameters", "label"),
+    [
+        ({}, "More"),
+        ({"bos": "on"}, "More: BOS on"),
+        ({"bos": "off", "data_dir": "/tmp"}, "More: BOS off, data folder set"),
+        ({"bos": "model default"}, "More"),
+        ({"bos": "model's own"}, "More"),
+        ({"bos": "sideways"}, "More"),
+    ],
+)
+def test_folded_settings_that_are_not_the_default_are_in_the_label(drawn, parameters, label):
+    at = drawn(**parameters)
+    assert label_of(at) == label
+    assert at.selectbox(key="bos").value == (parameters["bos"] if "BOS" in label else "model default")
+
+
+def test_a_changed_setting_is_named_at_once(drawn):
+    at = drawn()
+    at.selectbox(key="bos").set_value("off").run()
+    assert label_of(at) == "More: BOS off"
+    at.toggle(key=FETCH_TASKS).set_value(True).run()
+    assert label_of(at) == "More: BOS off, fetching tasks"
+    at.selectbox(key="bos").set_value("model default").run()
+    assert label_of(at) == "More: fetching tasks"
+
+
+def test_a_data_folder_set_by_the_environment_is_the_default(drawn, monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADROOM_TASK_DATA", str(tmp_path))
+    assert label_of(drawn()) == "More"
+    assert label_of(drawn(data_dir="/elsewhere")) == "More: data folder set"
+
+
+@pytest.mark.parametrize(("compares", "hint"), [("yes", "none"), ("no", "not on this screen")])
+def test_the_second_model_says_where_it_is_used(drawn, compares, hint):
+    field = drawn(compares=compares).selectbox(key="against")
+    assert (field.proto.placeholder, field.disabled) == (hint, compares == "no")

@@ -1,0 +1,14 @@
+"""What the tests of the store share: stores that are closed after the test."""
+
+from contextlib import ExitStack, closing
+
+import pytest
+
+from cache import Store
+
+
+@pytest.fixture
+def opened():
+    """Opens the store in a folder, with what is shared at an address behind it."""
+    with ExitStack() as stack:
+        yield lambda folder, shared=None: stack.enter_context(closing(Store(folder, shared)))
