@@ -145,6 +145,8 @@ def write(folders: Sequence[Path]) -> None:
     receipts = {name: record.receipt for name, blob in blobs.items() if (record := decode(blob)) is not None}
     kinds = {name: str(receipt["kind"]) for name, receipt in receipts.items()}
     models = frozenset(str(receipt["model"]) for receipt in receipts.values() if "model" in receipt)
+    asked = [receipt.get("task") for name, receipt in receipts.items() if kinds[name] != "requests"]
+    kinds = {name: kind for name, kind in kinds.items() if kind != "requests" or receipts[name]["task"] in asked}
     examples = {kinds[name]: blobs[name][:HEADER_BYTES] for name in sorted(kinds)}
     common = b"".join(examples.values())
     once = {*last.values()}

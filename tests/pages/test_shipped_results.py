@@ -9,6 +9,7 @@ import pytest
 
 from engine import shipped
 from engine.__main__ import main
+from engine.kernels.kernel_choice import pinned_as
 from engine.models import loading
 from engine.models.session import Session
 from engine.progress import Progress, final
@@ -16,7 +17,7 @@ from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
 from pages.ui.page import runtime
 from tests.conftest import REPOSITORY
-from tests.write_shipped import KERNELS, VIEWS, opened
+from tests.write_shipped import KERNELS, ONCE, VIEWS, opened
 
 MAX_BYTES = 3_000_000
 
@@ -47,7 +48,10 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
     assert {job.snapshot.state for job in runtime.jobs()._slots.values()} == {"done"}, "nothing is measured"
     incomplete = [name for name, each in measurements.items() if not each.look(runtime.session()).is_complete]
     assert not incomplete, "run python -m tests.write_shipped"
-    assert final(shipped_receipt(measurements, runtime.session()))["shipped"] is True
+    *_, parts = (step.value for step in read_receipts(measurements, runtime.session()))
+    receipts = [each for part in parts for each in part.receipts]
+    assert receipts and all(each["shipped"] is True for each in receipts)
+    assert {pinned_as(each["products"]) for each in receipts if each["kind"] not in ONCE} == {kernels}
     assert not [key for key in runtime.store().keys() if key.startswith("3/")], "nothing is stored or counted"
 
 

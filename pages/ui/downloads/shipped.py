@@ -35,11 +35,14 @@ def draw_shipped(measurements: Measurements, of: str) -> None:
     ahead = Work(LOAD, "Loading the model", load, 5, while_seen=True)
 
     def draw() -> None:
-        """Draws the caption and the button, or the progress."""
-        if not here.line() and receipt is not None:
-            with st.container(horizontal=True, vertical_alignment="center"):
+        """Draws the caption, and the button or the progress."""
+        caption_at = st.container(horizontal=True, vertical_alignment="center")
+        is_offered = not here.line()
+        if receipt is not None:
+            with caption_at:
                 st.caption(in_words(receipt))
-                here.offer("Measure here", "speed", HELP, type="tertiary")
+                if is_offered:
+                    here.offer("Measure here", "speed", HELP, type="tertiary")
             mark("shipped", "shown")
         if drawn and not in_memory(targets[0].spec) and jobs().running is None:
             ahead.start()
