@@ -246,7 +246,7 @@ def test_takeaway_names_the_head_and_the_share():
     assert words == "**L0H0** is the most important head. The top 30% of heads hold **60%** of the total."
     both = scores([[6.0, 1.0], [2.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]])
     words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2, "scores")
-    assert words.startswith("**L0H0** is the most important head: in the top 30% on 1 of 2 tasks.")
+    assert words.startswith("**L0H0** is the most important head: in the top 30% in 1 of 2 maps.")
 
 
 def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():

@@ -71,7 +71,7 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     best = rows.nsmallest(1, "rank").iloc[0]
     words = f"**{best['name']}** is the most important head"
     if n_maps > 1:
-        words += f": in the top 30% on {_all_of(int(best['kept']), n_maps)} tasks"
+        words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         share = rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
         words += f". The top 30% of heads hold **{round(100 * share)}%** of the total"
@@ -110,7 +110,8 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
 
 
 def _all_of(count: int, n: int) -> str:
-    return f"all {n}" if count == n else f"{count} of {n}"
+    """Returns how many of at least two."""
+    return f"{count} of {n}" if count < n else "both" if n == 2 else f"all {n}"
 
 
 def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:
