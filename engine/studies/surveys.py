@@ -77,6 +77,11 @@ class Survey:
     scores: Mapping[TaskSpec, Scores] = field(default_factory=dict)
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
 
+    @property
+    def n_known(self) -> int:
+        """How many tasks have a result, an error included."""
+        return len(self.scores) + len(self.failed)
+
     def at(self, shots: int) -> dict[str, np.ndarray]:
         """Returns scores by task name, of one shot count."""
         return {task.name: found.scores for task, found in self.scores.items() if task.shots == shots}

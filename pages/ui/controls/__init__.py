@@ -7,6 +7,7 @@
 `own_questions`: a user's own questions: the path of a file, or an upload
 `pruning`: pruning on the screens of texts: two levels, a mask, a ranking
 `many_tasks`: controls and work of the screens about many tasks
+`first_views`: the tasks and shot counts that these screens open with
 `carried`: the mask, shared between screens
 `drag_slider`: a slider that reports while it moves
 `heads`: links from a head's name to its page

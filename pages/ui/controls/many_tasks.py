@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -12,23 +14,18 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
+from engine.timing.observed_timings import together_s
+from pages.ui.controls.first_views import DEMO, JUDGES, first_counts, first_tasks
 from pages.ui.controls.sidebar import Setup
 from pages.ui.page.address import put_right_several
-from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
+from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import end_run, errors_shown
+from pages.ui.page.runtime import budget_s, end_run, errors_shown
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Work
 
-JUDGES = 100  # questions per task: the default of Prune, so that both agree
 REDRAW_S = 10.0
-# What screens open with: short tasks of different kinds. One of each list is kept out of aggregates
-# (engine.studies.study.OUT_OF_DISTRIBUTION), so that "Unseen tasks" has something to show.
-FIRST_OF_DEMO = ("demo_outfit", "demo_cloze", "demo_yesno", "demo_question")
-FIRST_OF_HARNESS = ("arc_easy", "piqa", "copa", "lambada_openai")
-N_FIRST = 4
-FEW_COUNTS = (0, SHOTS)
 TASKS_HELP = (
     "All whose rows are on this computer; type part of a name to filter. One from the hub appears here once its folder "
     "is in the task data folder."
@@ -46,36 +43,44 @@ def local_tasks(data_dir: str | None) -> list[str]:
         return [state.info.name for state in list_tasks(data_dir) if state.available and state.where != "hub"]
 
 
-def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
-    """Returns the tasks chosen at first: short ones of different kinds, those made for the model first."""
-    preferred = (*FIRST_OF_DEMO, *FIRST_OF_HARNESS) if is_demo else (*FIRST_OF_HARNESS, *FIRST_OF_DEMO)
-    ordered = dict.fromkeys([*(name for name in preferred if name in every), *every])
-    chosen = list(ordered)[:N_FIRST]
-    return [name for name in every if name in chosen]
-
-
-def choose_tasks(
-    prefix: str, where: DeltaGenerator, setup: Setup, counts: Sequence[int] = SHOT_COUNTS, few: bool = False
-) -> list[TaskSpec]:
+def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskSpec]:
     """Draws the choice of tasks and shot counts, kept in the address; returns every chosen task at every chosen count.
-    The defaults are all tasks (`few`: the first ones) at `counts`.
+    The defaults are those of `first_views`.
 
     If none is chosen, the page ends here.
     """
     tasks_at, shots_at = where.columns([8, 3])
-    every = local_tasks(setup.data_dir)
-    first = first_tasks(every, setup.spec.model == "demo") if few else None
+    every, is_demo = local_tasks(setup.data_dir), setup.spec.model == DEMO
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
-    names = several(f"{prefix}_tasks", every, box, first)
+    names = several(f"{prefix}_tasks", every, box, first_tasks(every, is_demo))
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
     pills = partial(shots_at.pills, "Examples in the prompt", shown, selection_mode="multi", width="stretch", help=help)
-    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in counts])
+    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(is_demo)])
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of examples.", icon=":material/checklist:")
         mark("tasks", "none")
         end_run()
     return tasks
+
+
+def settings_popover(where: DeltaGenerator, help: str) -> DeltaGenerator:
+    """Draws the popover of the controls that are seldom changed; returns its inside."""
+    return where.popover("Settings", icon=":material/tune:", help=help)
+
+
+def start_small(missing: Sequence[Work[Any]], is_demo: bool) -> None:
+    """Starts the `missing` part of what a screen opens with, if its forecast is within the budget of background work.
+
+    Without a forecast, which takes a first measurement, only the embedded model is measured: its first views take
+    seconds.
+    """
+    if not missing or not all(work.is_read for work in missing):
+        return  # the page runs again once the stored results are read
+    takes_s = together_s(work.takes_s() for work in missing)
+    if budget_s() and (is_demo if takes_s is None else takes_s <= budget_s()):
+        for work in missing:
+            replace(work, while_seen=True).start()
 
 
 def importance_work(
@@ -95,12 +100,12 @@ def so_far(work: Work[Survey]) -> Survey:
 
 
 def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float) -> None:
-    """Draws the progress of a survey, or the button that starts it; to be run by `live`.
+    """Draws the progress of a survey, or the button that starts it, and nothing once it is complete; to be run by
+    `live`.
 
     While it is measured, the page is redrawn as results arrive, but not often: that interrupts the worker.
     """
     missing = n_tasks - len(found.scores)
-    st.caption(f"{work.title}: {len(found.scores)} of {n_tasks} measured")
     mark_known(work, len(found.scores), n_tasks)
     if work.line():
         known = len(work.found.scores) if work.found is not None else 0
@@ -109,6 +114,7 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."
     if missing:
+        st.caption(f"{work.title}: {len(found.scores)} of {n_tasks} measured")
         label, key = f"Measure {missing} missing score{'s' * (missing > 1)}", f"measure {work.slot}"
         work.offer(label, "insights", about, least_s=0.0, key=key)
 

@@ -1,5 +1,6 @@
 """Importance screen: scores of heads and FFNs for many tasks and shot counts.
 
+`sections`: maps, means and the comparison with the oracle, drawn
 `tables`: one row per head or FFN, and sentences
 `divisors`: a line on the divisor of the last layer
 `second_model`: a second model's scores next to the first's

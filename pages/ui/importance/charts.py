@@ -1,6 +1,7 @@
 """Charts of importance over many tasks and shot counts: rows of `pages.ui.importance.tables` in, pictures out."""
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,8 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
     highest score, or if `common` to the highest of all. Scores that can be negative have a scale around 0."""
     maps, row_px = _places(rows)
     largest = float(rows["score"].abs().max()) or 1.0
-    scale, legend = _scale(rows["score"], largest if common else 1.0), _legend(charts.ROUGHLY if common else ".0%")
+    end = largest if common else 1.0
+    scale, legend = _scale(rows["score"], end), _legend(charts.ROUGHLY if common else ".0%", _ticks(rows["score"], end))
     words = title if common else f"{title}, as share of the map's highest"
     colour = alt.Color("shade:Q", title=words, scale=scale, legend=legend)
     bare = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
@@ -70,9 +72,10 @@ def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Pictur
     """Returns layers x heads of `aggregate_rows`."""
     n_layers = int(rows["layer"].max()) + 1
     height = charts.row_height(n_layers)
-    kept = f"kept:Q|In the top 30 % of (out of {n_cells})"
-    scale = _scale(rows["score"], float(rows["score"].abs().max()) or 1.0)
-    colour = alt.Color("score:Q", title=title, scale=scale, legend=_legend(charts.ROUGHLY))
+    kept = f"kept:Q|In the top 30% (of {n_cells})"
+    largest = float(rows["score"].abs().max()) or 1.0
+    legend = _legend(charts.ROUGHLY, _ticks(rows["score"], largest))
+    colour = alt.Color("score:Q", title=title, scale=_scale(rows["score"], largest), legend=legend)
     base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, kept)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
@@ -100,7 +103,9 @@ def ffn_map(rows: pd.DataFrame) -> charts.Picture:
         tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{lost}|+.1f", RANK),
     )
     title = f"{lost} (negative: its removal helps)"
-    colour = alt.Color("points:Q", title=title, scale=charts.around_zero(reach), legend=_legend("+.0f"))
+    colour = alt.Color(
+        "points:Q", title=title, scale=charts.around_zero(reach), legend=_legend("+.0f", [-reach, 0, reach])
+    )
     rect = base.mark_rect(**charts.CELL).encode(color=colour)
     numbered = charts.on_cells(base, 10, "points", "number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
@@ -150,6 +155,13 @@ def _scale(scores: pd.Series, largest: float) -> alt.Scale:
     return alt.Scale(type="sqrt", domain=[0, largest])
 
 
-def _legend(format: str) -> alt.Legend:
+def _ticks(scores: pd.Series, largest: float) -> list[float]:
+    """Returns the values that the legend of `_scale` names, evenly along its bar."""
+    if (scores < 0).any():
+        return [-largest, 0, largest]
+    return [0, largest / 4, largest]  # the square root of a quarter is in the middle
+
+
+def _legend(format: str, ticks: Sequence[float]) -> alt.Legend:
     look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 500}
-    return alt.Legend(gradientLength=200, gradientThickness=12, tickCount=5, format=format, **look)
+    return alt.Legend(gradientLength=200, gradientThickness=12, values=list(ticks), format=format, **look)

@@ -17,29 +17,49 @@ from pages.ui.page.runtime import session
 PAPERS, EVEN = "heads", "heads-one-divisor"
 
 
+HELP = (
+    "Bansal et al. divide the last layer's scores by the number of answer tokens, those of all other layers by all "
+    "positions. The head score “One divisor” divides all layers by all positions."
+)
+
+
 def draw_line(what: str, target: Target, setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> list[str]:
     """Draws and returns the line, if the head score `what` has such a divisor; prefix matching is only read."""
     if what not in (PAPERS, EVEN):
         return []
     found = induction(target).stored(session())
-    said = in_words(scores, setting, None if found is None else found.mean["prefix_matching"])
-    st.caption(said)
-    return [said]
+    said = in_words(scores, setting)
+    matching = "" if found is None else prefix_in_words(scores, setting, found.mean["prefix_matching"])
+    st.caption(said, help=f"{HELP} {matching}".strip())
+    return [said, *filter(None, [matching])]
 
 
-def in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings, prefix: np.ndarray | None) -> str:
-    """Describes how many of the most important heads are in the last layer by either divisor, in the mean over tasks;
-    and, given `prefix` matching (L, H), how many are among the same number of its highest."""
-    both = [scores, {task: each.with_other_divisor() for task, each in scores.items()}]
-    means = {mean.what: mean.scores for mean in (together(setting, each) for each in both)}
+def in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings) -> str:
+    """Describes how many of the most important heads are in the last layer by either divisor, in the mean over
+    tasks."""
+    means = _means(scores, setting)
     n, n_before = n_top(means[PAPERS].size), means[PAPERS][:-1].size
     last = {
         what: int((np.argsort(-mean, axis=None, kind="stable")[:n] >= n_before).sum()) for what, mean in means.items()
     }
     times = np.mean([each.last_layer_times for each in scores.values()])
-    said = f"By the paper's divisor the last layer counts {times:.0f} times as much as by one for all; of the {n} most "
-    said += f"important heads {last[PAPERS]} are its (one divisor: {last[EVEN]})"
-    if prefix is not None:
-        shared = {what: round(n * top_overlap(mean, prefix)) for what, mean in means.items()}
-        said += f", and {shared[PAPERS]} are among the {n} of highest prefix matching (one divisor: {shared[EVEN]})"
-    return said + "."
+    said = f"The paper's divisor weights the last layer {times:.0f}x: {last[PAPERS]} of the top {n} heads are in it"
+    return f"{said} ({last[EVEN]} without)."
+
+
+def prefix_in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings, prefix: np.ndarray) -> str:
+    """Describes how many of the most important heads are among the same number of highest `prefix` matching (L, H), by
+    either divisor."""
+    means = _means(scores, setting)
+    n = n_top(means[PAPERS].size)
+    shared = {what: round(n * top_overlap(mean, prefix)) for what, mean in means.items()}
+    return (
+        f"Of the top {n} heads, {shared[PAPERS]} are among the {n} of highest prefix matching "
+        f"(one divisor: {shared[EVEN]})."
+    )
+
+
+def _means(scores: Mapping[TaskSpec, Scores], setting: StudySettings) -> dict[str, np.ndarray]:
+    """Returns the mean over tasks by either divisor."""
+    both = [scores, {task: each.with_other_divisor() for task, each in scores.items()}]
+    return {mean.what: mean.scores for mean in (together(setting, each) for each in both)}

@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.page.tables import RANK_TITLE, number, p_in_words, whole_percent
+from pages.ui.page.tables import RANK_TITLE, number, p_in_words
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -42,7 +42,7 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
 
 def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
     """Returns `aggregate_rows` under the titles of a table on screen."""
-    titles = {"name": "Head", "score": "Mean", "rank": RANK_TITLE, "kept": f"In the top 30 % of (out of {n_cells})"}
+    titles = {"name": "Head", "score": "Mean", "kept": f"In the top 30% (of {n_cells})", "rank": RANK_TITLE}
     return rows.sort_values("rank")[list(titles)].rename(columns=titles)
 
 
@@ -64,32 +64,40 @@ def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list
     return [*tasks[at:], *tasks[:at]][: most - most % n_shots if most >= n_shots else most]
 
 
-def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
-    """Returns the takeaway of `aggregate_rows`."""
+def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
+    """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts."""
     if rows["score"].nunique() == 1:
-        return "All heads score alike: none stands out."
+        return "All heads have the same score: none stands out."
     best = rows.nsmallest(1, "rank").iloc[0]
-    words = f"**{best['name']}** matters most: in {int(best['kept'])} of {n_cells} it is among the top 30 %"
+    words = f"**{best['name']}** is the most important head"
+    if n_maps > 1:
+        words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         share = rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
-        words += f"; the top 30 % of the heads hold {whole_percent(share)} of all importance"
+        words += f". The top 30% of heads hold **{round(100 * share)}%** of the total"
     return words + "."
+
+
+def top_ffn_in_words(rows: pd.DataFrame) -> str:
+    """Returns which FFN costs most accuracy, in the mean of `ffn_rows`."""
+    mean = rows.groupby("name", sort=False)["score"].mean()
+    if mean.max() <= 0:
+        return "No FFN costs accuracy when it is removed alone."
+    return f"The most important FFN is **{mean.idxmax()}**: {100 * mean.max():.0f} points are lost without it."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:
     """Describes which FFNs help when removed, and on which tasks."""
-    n_cells = len(rows) // (int(rows["layer"].max()) + 1)
+    n_maps = len(rows) // (int(rows["layer"].max()) + 1)
     helped = rows[rows["score"] < 0].groupby("name").size().sort_values(ascending=False, kind="stable")
     if (rows["score"] == 0).all():
-        return f"Without any one FFN no answer is lost or gained: {n_cells} of {n_cells}."
+        return f"Without any one FFN no answer is lost or gained: {n_maps} of {n_maps}."
     if helped.empty:
-        return f"Removal never helps: out of {n_cells}, the model does better without an FFN in 0."
+        return f"Removing an FFN never helps (0 of {n_maps})."
     worst = rows.nsmallest(1, "score").iloc[0]
-    named = ", ".join(f"**{name}** in {count}" for name, count in helped.head(4).items())
-    more = f" and {len(helped) - 4} others" if len(helped) > 4 else ""
-    words = f"Removal can help: out of {n_cells}, the model does better without {named}{more}"
     at = in_words(TaskSpec(worst["task"], int(worst["shots"])))
-    return f"{words}; most of all without {worst['name']} in {at}, by {-100 * worst['score']:.1f} points."
+    words = f"Removing an FFN can help: without {worst['name']}, {at} gains {-100 * worst['score']:.1f} points"
+    return f"{words}." if len(helped) == 1 else f"{words} ({len(helped)} FFNs help on some task)."
 
 
 def agreement_in_words(found: Agreement, a: str, b: str) -> str:
@@ -99,6 +107,11 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
         return "SRCC undefined: one of the two scores is the same for all heads."
     srcc, low, high = (number(table[i, j], sign=True) for table in (found.srcc, found.low, found.high))
     return f"SRCC **{srcc}**, 95 % interval {low} to {high}, {p_in_words(found.p[i, j])}"
+
+
+def _all_of(count: int, n: int) -> str:
+    """Returns how many of at least two."""
+    return f"{count} of {n}" if count < n else "both" if n == 2 else f"all {n}"
 
 
 def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:

@@ -1,0 +1,127 @@
+"""The sections of the Importance screen: heads by task with their mean, FFNs by task, gradients and the oracle."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import streamlit as st
+
+from engine.importance.importance import Scores
+from engine.importance.rankings import agreement
+from engine.models.session import Target
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import StudySettings, Survey, in_words, together
+from engine.timing.observed_timings import together_s
+from pages.ui.controls.heads import MOST, open_heads
+from pages.ui.controls.many_tasks import importance_work, so_far
+from pages.ui.figures.sheet import Sheet
+from pages.ui.importance import charts, tables
+from pages.ui.importance.divisors import draw_line
+from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.page.defaults import IN_SHORT
+from pages.ui.page.defaults import RANKING_QUESTIONS as N
+from pages.ui.page.tables import for_file, magnitude, written
+from pages.ui.page.work import Work, cost_in_words, live
+
+COMPARED = ("heads", "gate", ORACLE)
+MEANS = {"scores": "of scores", "ranks": "of ranks"}
+TOO_MANY = f"{{:,}} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
+MAPS_HELP = "Layer 0, next to the tokens, is the top row of each map."
+FFNS_HELP = f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points."
+ORACLE_HELP = (
+    "One dot per head. Oracle: accuracy lost when just that head is pruned, the direct measurement that gradients "
+    "approximate. SRCC: Spearman's rank correlation over the heads."
+)
+
+
+@dataclass(frozen=True)
+class HeadMaps:
+    """The head scores of a screen, and how they are drawn."""
+
+    target: Target  # the model
+    setting: StudySettings  # of the survey, with the mean over tasks
+    scores: Mapping[TaskSpec, Scores]  # measured so far
+    front: TaskSpec  # the highlighted task
+    what: str  # the head score
+    common: bool  # one color range for all maps
+
+
+def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
+    """Draws a map of each task, their mean and the most important heads; returns the finding, [] without scores."""
+    if not of.scores:
+        return []
+    n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
+    rows = tables.head_rows(of.scores)
+    mean = tables.aggregate_rows(of.scores, together(of.setting, of.scores))
+    sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
+    words = tables.heads_in_words(mean, n_maps, how)
+    st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=MAPS_HELP)
+    shown = tables.shown_maps(list(of.scores), of.front, n_heads)
+    if len(shown) < n_maps:
+        help = f"Of {n_heads:,} heads each, from the highlighted task on. The mean and the downloads hold all."
+        st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
+        rows = tables.head_rows({task: of.scores[task] for task in shown})
+    drawn = charts.score_maps(rows, charts.TITLES[of.what], of.common)
+    sheet.draw("Heads by task", drawn, "importance_maps", words)
+    map_at, top_at = st.columns([7, 5], gap="large")
+    map_at.subheader(f"Mean {MEANS[how]}", help=f"Over all {n_maps} maps, as one ranking for all tasks.")
+    drawn = charts.aggregate_map(mean, f"Mean {MEANS[how]}", n_maps)
+    sheet.draw("Mean of heads", drawn, "importance_mean_map", words, map_at)
+    top_at.subheader("Most important heads", help="Rank 1 is the most important: pruning removes it last.")
+    best = written(tables.best_first(mean, n_maps), Mean=partial(magnitude, digits=3))
+    top_at.dataframe(best, hide_index=True, height=330, alt=words)
+    open_heads(mean.nsmallest(MOST, "rank")["name"].tolist(), top_at)
+    sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
+    return [words]
+
+
+def draw_ffns(scores: Mapping[TaskSpec, Scores], sheet: Sheet) -> list[str]:
+    """Draws the accuracy lost without each FFN, by task; returns the finding, [] without scores."""
+    if not scores:
+        return []
+    rows = tables.ffn_rows(scores)
+    sheet.tables["FFN importance"] = for_file(rows)
+    st.subheader("FFNs by task :small[feed-forward networks, one a layer, " + IN_SHORT["ffns"] + "]", help=FFNS_HELP)
+    sheet.says.append(words := tables.ffns_in_words(rows))
+    st.caption(words)
+    sheet.draw("FFNs by task", charts.ffn_map(rows), "importance_ffns", words)
+    return [tables.top_ffn_in_words(rows)]
+
+
+def draw_oracle(setting: StudySettings, target: Target, front: TaskSpec, sheet: Sheet, since_s: float) -> None:
+    """Draws the two gradient scores of a task next to the oracle, or the button that measures what is missing."""
+    st.subheader(f"Gradient and oracle: {in_words(front)}", help=ORACLE_HELP)
+    if (n_heads := target.shape.n_heads_total) > ORACLE_HEADS:
+        st.caption(TOO_MANY.format(n_heads))
+        return
+    named = {by: charts.TITLES[by] for by in COMPARED}
+    three = {by: importance_work(setting, target, [front], by, f"agreement {by}", name) for by, name in named.items()}
+    known = {by: so_far(work).scores.get(front) for by, work in three.items()}
+    missing = [work for by, work in three.items() if known[by] is None]
+    slots = [slot for work in three.values() for slot in work.watched()]
+    live(slots, partial(_oracle_line, missing, n_heads), since_s)
+    if missing:
+        return
+    both = {by: found.scores for by, found in known.items() if found is not None}
+    rows, agreed = tables.scatter_rows(both), agreement(both)
+    sheet.tables["Gradient and oracle"] = rows
+    for by, at in zip(("heads", "gate"), st.columns(2, gap="large"), strict=True):
+        name = f"{charts.TITLES[by]} and oracle"
+        at.markdown(words := tables.agreement_in_words(agreed, by, ORACLE))
+        drawn = charts.agreement_scatter(rows, by)
+        sheet.draw(name, drawn, f"importance agreement {by}", f"{name}: {words}", at)
+
+
+def _oracle_line(missing: list[Work[Survey]], n_heads: int) -> None:
+    """Draws the progress of the comparison with the oracle, or the button that starts it."""
+    help = f"Measures the missing scores: at most {n_heads + 1} evaluations of {N} train questions, and two gradients."
+    if any([work.line() for work in missing]) or not missing:
+        return
+    label = f"Compare with the oracle{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
+
+    def start() -> None:
+        for work in missing:
+            work.restart()
+
+    if st.button(label, icon=":material/balance:", help=help, key="compare", on_click=start):
+        st.rerun()
