@@ -45,15 +45,17 @@ WHAT_HELP = (
 )
 METHOD_HELP = "Spearman: rank correlation of the scores. As published: what llm-interpret prints, for comparison only."
 MEAN_HELP = (
-    "Over the tasks at one shot count. By scores (Bansal et al.), large gradients decide; by ranks, every task counts "
-    "alike."
+    "Over the tasks at one shot count. Mean of scores (Bansal et al.): tasks with large gradients count more. Mean of "
+    "ranks: all tasks count alike."
 )
-ORDER_HELP = "Similarity: tasks that agree stand side by side (average linkage on 1 − SRCC)."
+ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
 SCALES = {"own": "fit data", "whole": "−1 to 1"}
 SCALE_HELP = (
-    "Fit data: from the lowest to the highest value of two tasks, in each matrix; with negative ones the same way "
-    "up and down. What lies beyond has the last colour. Or always the whole way."
+    "Fit data: colors run from the lowest to the highest value of two tasks in each matrix, or as far below 0 as above "
+    "it if one is negative. Values beyond have the last color. −1 to 1: the whole range, in every matrix."
 )
+SETTINGS_HELP = "Coefficient, mean of the aggregate, order of the tasks, and color range."
+ONE_TASK = "A matrix needs the scores of two tasks at {}: choose another task, or measure it."
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
@@ -62,17 +64,17 @@ def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
     return tables.pair_rows(_found, how)
 
 
-setup = chosen()
+setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
-controls_at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
-what = one_of(controls_at, "Importance", TITLES, "correlations_what", WHAT_HELP)
-help = "Examples in the prompt of each question (shots), in the matrices of tasks."
-at_one = partial(
-    controls_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True
-)
-shown = sections.choice("correlations_shown", counts, at_one, help=help)
-more_at = settings_popover(controls_at, "Coefficient, aggregate over tasks, order and color range of the matrices.")
+row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
+what = one_of(row, "Importance", TITLES, "correlations_what", WHAT_HELP)
+shown = counts[-1]
+if len(counts) > 1:
+    help = "Examples in the prompt of each question (shots), in the matrices of tasks."
+    at_one = partial(row.segmented_control, "Matrix at", default=shown, format_func=shots_in_words, required=True)
+    shown = sections.choice("correlations_shown", counts, at_one, help=help)
+more_at = settings_popover(row, SETTINGS_HELP)
 method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
 named = {each: f"mean of {each}" for each in AGGREGATES}
 how = one_of(more_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
@@ -84,7 +86,7 @@ since_s, setting = time.monotonic(), setting_of(setup)
 work = importance_work(setting, target, tasks, what, "correlations", TITLES[what])
 found = so_far(work)
 is_demo = setup.spec.model == DEMO
-if what == "heads" and tasks == first_view(local_tasks(setup.data_dir), is_demo) and found.n_known < len(tasks):
+if found.n_known < len(tasks) and what == "heads" and tasks == first_view(local_tasks(setup.data_dir), is_demo):
     start_small([work], is_demo)
 live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), since_s)
 show_failed(found.failed)
@@ -104,16 +106,21 @@ of_tasks = of_tasks[of_tasks["shots_a"].eq(shown)]
 names = tables.names_in_order(of_tasks, ordered)
 if method != "srcc":
     places[0].warning(tables.PUBLISHED, icon=":material/history_edu:")
-places[0].markdown(says := tables.takeaway(of_tasks, method, n))
+noun = "FFN" if what == "ffns" else "Head"
+says = tables.takeaway(of_tasks, method, n, noun) if names else tables.few_in_words(of_counts, method)
+finding_at.markdown(says)
 tasks_at, pair_at, overlap_at, counts_at = places
 if len(names) <= BESIDE:
     tasks_at, overlap_at = tasks_at.columns(2, gap="large")
-noun = "FFN" if what == "ffns" else "Head"
 sheet = Sheet(tables={"Pairs of rankings": rows})
-pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
+pair = ("", "")
+if len(found.scores) > 1:
+    pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
 if names:
     shown_tasks = sections.TaskPairs(of_tasks, names, method, shown, n, scale == "own")
     sections.draw_tasks(tasks_at, overlap_at, shown_tasks, pair, sheet)
+else:
+    tasks_at.caption(ONE_TASK.format(shots_in_words(shown)))
 if not of_counts.empty:
     sections.draw_counts(counts_at, of_counts, pair, method, scale == "own", sheet)
 with counts_at:

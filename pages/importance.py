@@ -51,7 +51,7 @@ SETTINGS_HELP = "Color range of the maps, the mean over tasks, and the task of t
 FRONT_HELP = "Its gradients are compared with the oracle at the bottom of the page."
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
 
-setup = chosen()
+setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("importance", st.container(), setup)
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 what = one_of(row, "Head score", SHORT, "importance_what", WHAT_HELP)
@@ -73,7 +73,6 @@ found = {kind: so_far(works[kind]) if kind in works else Survey() for kind in KI
 missing = [work for kind, work in works.items() if found[kind].n_known < len(tasks)]
 if what == "heads" and tasks == first_view(local_tasks(setup.data_dir), setup.spec.model == DEMO):
     start_small(missing, setup.spec.model == DEMO)
-finding_at = st.container()
 for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
     with at:
         if kind in works:

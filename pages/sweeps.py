@@ -1,12 +1,13 @@
 """The Sweeps screen: accuracy over many tasks, shot counts, levels and rankings, measured in the background."""
 
 import time
+from typing import Any
 
 import streamlit as st
 
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
-from pages.ui.controls.controls import choose_level, one_listed, one_of
+from pages.ui.controls.controls import choose_level, one_listed
 from pages.ui.controls.first_views import DEMO, JUDGES, first_view
 from pages.ui.controls.many_tasks import (
     choose_tasks,
@@ -21,14 +22,14 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.published import of_tasks
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.address import MOST, number_field
+from pages.ui.page.address import MOST, number_field, one_among, put_right, rename_choice
 from pages.ui.page.defaults import AXES
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import Work, live
 from pages.ui.sweeps import criteria
 from pages.ui.sweeps.plans import SECTIONS, points_of, requests_of
-from pages.ui.sweeps.sections import draw_section
+from pages.ui.sweeps.sections import draw_section, finding
 
 require_frame("pages/sweeps.py")
 HELP = (
@@ -37,21 +38,27 @@ HELP = (
     "importance is measured again before each step. Compare criteria: the highlighted task pruned by several rankings, "
     "and at random."
 )
+FRONT_HELP = "Drawn darker among the curves. “Rescored after each step” and “Compare criteria” measure this task alone."
+JUDGES_HELP = "Of each task's validation split. More of them, narrower intervals."
+SETTINGS_HELP = "Questions per task."
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
+NAMES = {**SECTIONS, criteria.SECTION: criteria.TITLE}
+OLDER = {"Both": SECTIONS["both"], "Scored anew": SECTIONS["rescored"]}  # in addresses
 
-setup = chosen()
+setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("sweeps", st.container(), setup)
-at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-section = one_of(at, "What", {**SECTIONS, criteria.SECTION: criteria.TITLE}, "sweeps_what", HELP)
+row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
+rename_choice("sweeps_what", OLDER)
+put_right("sweeps_what", "Sweep", one_among(NAMES.values()))
+look: dict[str, Any] = {"format_func": NAMES.__getitem__, "bind": "query-params", "width": 230, "help": HELP}
+section = row.selectbox("Sweep", list(NAMES), key="sweeps_what", **look)
 names = list(dict.fromkeys(task.name for task in tasks))
-help = "Drawn darker among the curves; the one that is “scored anew”."
-more_at = settings_popover(at, "The highlighted task, and the number of questions.")
-front_name = one_listed(more_at, "Highlighted task", names, "sweeps_front", width=150, help=help)
-help = "Of each task's validation split. More of them, narrower intervals."
-judges = number_field(more_at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=116, help=help)
+front_name = one_listed(row, "Highlighted task", names, "sweeps_front", width=200, help=FRONT_HELP)
+more_at = settings_popover(row, SETTINGS_HELP)
+judges = number_field(more_at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, help=JUDGES_HELP)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 if section == criteria.SECTION:
-    criteria.draw_section(setup, front, int(judges), at)
+    criteria.draw_section(setup, front, int(judges), row)
     end_run()
 permille = 500
 if section == "transfer":
@@ -68,7 +75,7 @@ others = work.noticed()
 stored = work.stored(others)
 is_first = section == "heads" and tasks == first_view(local_tasks(setup.data_dir), setup.spec.model == DEMO)
 if is_first and int(judges) == JUDGES and not any(len(each.rows) + len(each.failed) >= len(points) for each in stored):
-    start_small([work], setup.spec.model == DEMO)
+    start_small([work], is_demo=False)  # without a forecast it may take the embedded model half a minute
 
 
 def draw() -> None:
@@ -79,17 +86,19 @@ def draw() -> None:
     missing = len(possible - {row.point for row in found.rows})
     if not work.line() and missing:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
-    if found.rows and missing:
+    if found.rows and missing and not work.under_way:
         st.caption(f"{len(found.rows):,} of {len(points):,} measured")
     show_failed(found.failed)
     draw_section(section, found.rows, front, permille, published, sheet)
     mark("sweep", "missing" if missing else "measured", section=section, known=len(found.rows))
 
 
+known = max((each.rows for each in stored), key=len, default=())
+finding_at.markdown(says := finding(section, known, permille))
 published = of_tasks(target, tasks)
 sheet = Sheet()
 live(work.watched(), draw, since_s)
 if not any(len(each.rows) == len(points) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
-closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), sheet)
+closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of, [says]), sheet)

@@ -92,8 +92,9 @@ def test_every_passage_is_there_with_its_source():
     texts = passages()
     assert len(texts) == 5
     assert all(passage.title and passage.about and passage.source for passage in texts)
-    [long] = [passage for passage in passages(long=True) if passage not in texts]
-    assert long.title and long.about and long.source and len(long.text.split()) > 2500
+    long = [passage for passage in passages(long=True) if passage not in texts]
+    assert [passage.title for passage in long] == ["Five log books", "A letter without a name"]
+    assert all(each.title and each.about and each.source and len(each.text.split()) > 2500 for each in long)
     longest = max((passage.text for passage in texts), key=len)
     assert len(longest.split()) > 700
     quoted = next(passage for passage in texts if "Rowling" in passage.source).text

@@ -38,7 +38,8 @@ NAMES = ("demo_sort", "demo_copy")  # as the catalogue orders them
 
 
 @pytest.fixture
-def open_screen(open_app, only_tasks):
+def open_screen(open_app, only_tasks, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing is measured before a button is clicked
     only_tasks(*NAMES)
     return partial(open_app, "importance", importance_shots="0")
 
@@ -71,8 +72,7 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
     assert at.button(key="measure importance heads").label == "Measure 2 missing scores"
     measure(at, "heads", "ffns")
     for page in (at, open_screen()):  # and a new session finds what is stored
-        assert "Heads: 2 of 2 measured" in said(page)
-        assert "FFNs: 2 of 2 measured" in said(page)
+        assert "of 2 measured" not in said(page)
         assert not [label for label in labels(page) if label.startswith("Measure")]
         found = drawn_tables(page)
         for place, name in enumerate(NAMES):
@@ -200,8 +200,9 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     colour, *_ = encodings(chart, "color")
     assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb"}, "the same on both sides of 0"
     words = tables.ffns_in_words(rows)
-    assert "out of 2, the model does better without **F1** in 1;" in words and "task0, 0 shots, by 1.6 points" in words
-    assert "in 0." in tables.ffns_in_words(tables.ffn_rows(scores([0.25, 0.0], what="ffns")))
+    assert words == "Removing an FFN can help: without F1, task0, 0 shots gains 1.6 points."
+    assert tables.top_ffn_in_words(rows) == "The most important FFN is **F0**: 12 points are lost without it."
+    assert "never helps (0 of 1)" in tables.ffns_in_words(tables.ffn_rows(scores([0.25, 0.0], what="ffns")))
 
 
 def test_where_there_is_no_room_for_numbers_the_minus_stays():
@@ -242,8 +243,10 @@ def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
 def test_takeaway_names_the_head_and_the_share():
     found = scores([[6.0, 1.0], [2.0, 1.0]])
     words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1, "scores")
-    assert words.startswith("**L0H0** matters most: in 1 of 1 it is among the top 30 %")
-    assert words.endswith("; the top 30 % of the heads hold 60 % of all importance.")
+    assert words == "**L0H0** is the most important head. The top 30% of heads hold **60%** of the total."
+    both = scores([[6.0, 1.0], [2.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]])
+    words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2, "scores")
+    assert words.startswith("**L0H0** is the most important head: in the top 30% in 1 of 2 maps.")
 
 
 def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
@@ -251,13 +254,14 @@ def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
     one = Scores("heads", 2, np.array(two), n_targets=np.array([[1], [1]]), n_positions=20)
     prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
     found, setting = {TaskSpec("a", 5): one}, StudySettings(LoadSpec("demo"))
-    said = divisors.in_words(found, setting, prefix)
-    assert "10 times as much" in said and "of the 3 most important heads 2 are its (one divisor: 0)" in said
-    assert said.endswith("and 1 are among the 3 of highest prefix matching (one divisor: 3).")
+    said = divisors.in_words(found, setting)
+    assert said == "The paper's divisor weights the last layer 10x: 2 of the top 3 heads are in it (0 without)."
+    matching = divisors.prefix_in_words(found, setting, prefix)
+    assert matching == "Of the top 3 heads, 1 are among the 3 of highest prefix matching (one divisor: 3)."
     other = {task: scores.with_other_divisor() for task, scores in found.items()}
     assert other[TaskSpec("a", 5)].scores[1].tolist() == pytest.approx([0.8, 0.7, 0.2, 0.1, 0.01])
-    assert divisors.in_words(other, setting, prefix) == said, "whichever is shown"
-    assert divisors.in_words(found, setting, None).endswith("(one divisor: 0).")
+    assert divisors.in_words(other, setting) == said, "whichever is shown"
+    assert divisors.prefix_in_words(other, setting, prefix) == matching
 
 
 def test_nothing_is_named_where_nothing_stands_out():

@@ -136,7 +136,7 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
 @pytest.mark.parametrize("section", [name for name in plans.SECTIONS if name not in ("heads", "transfer")])
 def test_every_section_measures_what_it_plans(open_screen, section):
     at = measure(open_screen(sweeps_what=plans.SECTIONS[section]))  # the address has what the control shows
-    assert at.segmented_control(key="sweeps_what").value == section
+    assert at.selectbox(key="sweeps_what").value == section
     assert at.get("vega_lite_chart"), [warning.value for warning in at.warning]
     assert is_measured(at) and "--limit 16" in at.code[0].value
 
@@ -175,7 +175,7 @@ def test_a_section_without_tasks_asks_nothing():
 
 def test_the_level_of_transfer_is_dragged(open_screen):
     at = open_screen(sweeps_what="Transfer")
-    assert at.segmented_control(key="sweeps_what").value == "transfer"
+    assert at.selectbox(key="sweeps_what").value == "transfer"
     assert level(at, "sweeps_level") == 50 and "--head-levels 50 --order task" in at.code[0].value
     measure(settled(slide(at, "sweeps_level", 25)))
     assert "--head-levels 25 --order task" in at.code[0].value and at.get("vega_lite_chart") and is_measured(at)

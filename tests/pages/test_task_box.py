@@ -8,11 +8,14 @@ from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
 
 from engine.errors import HeadroomError, UsageError
 from engine.questions.tasks import embedded_tasks, similar_names, task_info
+from engine.studies.study import OUT_OF_DISTRIBUTION
+from engine.studies.surveys import grid
 from pages.ui.controls import many_tasks
+from pages.ui.controls.first_views import FIRST_OF_DEMO, first_tasks, first_view
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
 from pages.ui.page import runtime
-from tests.pages.conftest import figure, page_hash, settled
+from tests.pages.conftest import figure, labels, page_hash, settled
 
 
 def rows(n=12):
@@ -107,9 +110,7 @@ def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, o
     box = at.multiselect(key=f"{screen}_tasks")
     assert len(box.options) == 18 and box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     pills = next(each for each in at.main.button_group if each.key == f"{screen}_shots")
-    if screen != "correlations":
-        assert box.value == ["demo_outfit", "demo_cloze", "demo_question", "demo_yesno"] and pills.value == ["0", "5"]
-        assert {task_info(name).needs for name in box.value} == {"examples", "copying", "reading", "nothing"}
+    assert box.value == ["demo_outfit", "demo_translation", "demo_cloze"] and pills.value == ["5"]
     box.set_value([]).run()
     assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
     at.multiselect(key=f"{screen}_tasks").set_value(["demo_copy"]).run()
@@ -118,7 +119,22 @@ def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, o
 
 def test_tasks_made_for_the_model_come_first():
     every = [*embedded_tasks(), "arc_easy", "copa", "lambada_openai", "piqa", "wic"]
-    assert many_tasks.first_tasks(every, is_demo=False) == ["arc_easy", "copa", "lambada_openai", "piqa"]
-    assert all(name.startswith("demo_") for name in many_tasks.first_tasks(every, is_demo=True))
-    assert many_tasks.first_tasks(["wic", "rte"], is_demo=False) == ["wic", "rte"]
-    assert many_tasks.first_tasks(["wic", "rte", "cb", "boolq", "copa"], False) == ["wic", "rte", "cb", "copa"]
+    assert first_view(every, is_demo=False) == grid(["arc_easy", "copa", "piqa"], [0])
+    assert first_view(every, is_demo=True) == grid(["demo_outfit", "demo_translation", "demo_cloze"], [5])
+    assert {*FIRST_OF_DEMO} & {*OUT_OF_DISTRIBUTION}, "so that “Unseen tasks” has one"
+    assert first_tasks(["wic", "rte"], is_demo=False) == ["wic", "rte"]
+    assert first_tasks(["wic", "rte", "cb", "boolq", "copa"], False) == ["wic", "rte", "copa"]
+
+
+@pytest.mark.parametrize("takes_s, starts", [(5.0, True), (11.0, False), (None, False)])
+@pytest.mark.parametrize("screen", ["importance", "correlations", "sweeps"])
+def test_a_first_view_is_measured_without_a_click_if_its_forecast_is_short(
+    screen, takes_s, starts, open_app, only_tasks, monkeypatch
+):
+    only_tasks("demo_copy", "demo_lookup")
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
+    monkeypatch.setattr(many_tasks, "together_s", lambda each: (list(each), takes_s)[1])
+    at = open_app(screen, **{f"{screen}_limit": "4"})
+    assert starts == (not any(label.startswith("Measure ") for label in labels(at)))
+    at = open_app(screen, **{f"{screen}_tasks": "demo_copy", f"{screen}_limit": "5", f"{screen}_shots": "1"})
+    assert any(label.startswith("Measure ") for label in labels(at)), "of another view nothing is"

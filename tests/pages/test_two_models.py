@@ -17,7 +17,7 @@ from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import get_requests, select
 from engine.studies.surveys import StudySettings, grid, survey
-from pages.ui.controls import many_tasks
+from pages.ui.controls import first_views
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
@@ -186,7 +186,7 @@ def all_measured(at):
 
 def scores_of(model, what="heads"):
     """Importance of both tasks, by the engine."""
-    setting = StudySettings(LoadSpec(str(model), "fp32"), None, None, many_tasks.JUDGES, RANKING_QUESTIONS)
+    setting = StudySettings(LoadSpec(str(model), "fp32"), None, None, first_views.JUDGES, RANKING_QUESTIONS)
     tasks = grid(["demo_lookup", "demo_copy"], [0])
     session = runtime.session()
     found = final(survey(session.target(setting.spec), setting, tasks, what).run(session))

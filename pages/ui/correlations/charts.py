@@ -160,8 +160,12 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
 
 def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:
     """Returns colored cells, their numbers, and the ring around the selected one; an undefined value has no color."""
-    bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 130}
-    legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".2f", **bar)
+    low = -measure.high if measure.signed else measure.low
+    ticks = [low, (low + measure.high) / 2, measure.high]
+    beyond = f"datum.value < {ticks[1]} ? '{'≤ ' if low > -1 and low else ''}' + datum.label"
+    beyond += f" : datum.value > {ticks[1]} ? '{'≥ ' if measure.high < 1 else ''}' + datum.label : datum.label"
+    bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 130, "values": ticks, "labelExpr": beyond}
+    legend = alt.Legend(orient="top", direction="horizontal", format=".2f", **bar)
     ramp = alt.Scale(domain=[measure.low, measure.high], clamp=True)
     scale = charts.around_zero(measure.high, clamp=True) if measure.signed else ramp
     colour = alt.Color("value:Q", title=measure.title, scale=scale, legend=legend if click else None)

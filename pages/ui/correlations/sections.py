@@ -21,9 +21,7 @@ TASKS_HELP = (
     "The aggregate is over these tasks, so each agrees with it in part because it is in it. Random: one random order. "
     "A dash: undefined."
 )
-OVERLAP_HELP = (
-    "Of the most important 30 % of one ranking, the share that is among those of the other. By chance {:.2f}."
-)
+OVERLAP_HELP = "Of the most important 30% of one ranking, the share that is among those of the other. By chance {:.2f}."
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "overlap", "counts"), "correlations_turns"
 
 
@@ -44,9 +42,8 @@ def draw_pair(
     sheet: Sheet,
 ) -> tuple[str, str]:
     """Draws the choice of two rankings and their scatter; returns their labels."""
-    at.subheader(
-        "Compare two rankings (one dot per component)", help="Click a cell of any matrix, or choose them here."
-    )
+    title = f"Compare two rankings (one dot per {tables.NOUNS[noun]})"
+    at.subheader(title, help="Click a cell of any matrix, or choose them here.")
     sides_at, scatter_at = at.columns([5, 7], gap="large")
     more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and shots."}
     first = choice(SIDES[0], labels, partial(sides_at.selectbox, "Ranking"), **more)
@@ -77,7 +74,7 @@ def draw_tasks(
 ) -> None:
     """Draws the matrices of tasks: the coefficient and the overlap."""
     tasks_at.subheader(tables.label(charts.MEASURES[of.method].title, of.shots), help=TASKS_HELP)
-    overlap_at.subheader(tables.label("Top-30 % overlap", of.shots), help=OVERLAP_HELP.format(n_top(of.n) / of.n))
+    overlap_at.subheader(tables.label("Top-30% overlap", of.shots), help=OVERLAP_HELP.format(n_top(of.n) / of.n))
     for view, at, column in (("tasks", tasks_at, of.method), ("overlap", overlap_at, "overlap")):
         cells = tables.cells(of.rows, column)
         drawn = charts.matrix(cells, of.names, pair, scaled(charts.MEASURES[column], cells, of.own_scale))

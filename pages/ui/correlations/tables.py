@@ -27,6 +27,9 @@ FORMATS = {name: number for name in ("srcc", "low", "high", "overlap", "as_publi
 }
 TITLES = {"kind": "Between", "at": "At", "a": "Ranking", "b": "and ranking", "srcc": "SRCC", "low": "from"}
 TITLES |= {"high": "to", "p": "p", "overlap": "Top 30 % shared", "as_published": "As published"}
+ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks need largely, or partly, the same components
+P_CLEAR = 0.05
+NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
 
 
@@ -122,10 +125,12 @@ def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
 
 def names_in_order(pairs: pd.DataFrame, by: str) -> list[str]:
     """Returns the names in a matrix of tasks, the controls last: by `name`, or by `similarity`, those that agree side
-    by side (leaves of average linkage on 1 - SRCC, in the optimal order). [] without pairs."""
+    by side (leaves of average linkage on 1 - SRCC, in the optimal order). [] without two tasks."""
     if pairs.empty:
         return []
     names = sorted({*pairs["a"], *pairs["b"]} - {*CONTROLS})
+    if len(names) < 2:
+        return []
     return [*(_by_similarity(pairs, names) if by == "similarity" and len(names) > 2 else names), *CONTROLS]
 
 
@@ -153,29 +158,43 @@ def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
     return frame.assign(rank_a=frame["rank_a"].rank(ascending=False), rank_b=frame["rank_b"].rank(ascending=False))
 
 
-def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
-    """Describes the matrix of tasks: the mean coefficient, the extremes, and those of a random ranking."""
+def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head") -> str:
+    """Returns the finding of the matrix of tasks: the mean coefficient, the extremes, and those of a random ranking of
+    the `n` components."""
     if pairs.empty:
         return "No task is measured at this shot count yet."
     values, name = pairs.dropna(subset=[column]), NAMES[column]
     tasks = values[~values["a"].isin(CONTROLS) & ~values["b"].isin(CONTROLS)]
-    noise = values[values["b"].eq(RANDOM) & ~values["a"].eq(AGGREGATE)]
-    random = f"A random ranking has a mean of {number(noise[column].mean())} with them"
-    if column == "srcc":
-        reach = Z_95 / math.sqrt(max(1, n - 1))
-        random += f"; by chance, 95 % of coefficients of {n:,} components are within ±{reach:.2f}"
-    if column == "overlap":
-        random += f"; chance is {n_top(n) / n:.2f}"
     if tasks.empty:
         return f"There is no {name} of two tasks yet: it takes two that are measured and not constant."
+    random = _random_in_words(values, column, n)
     low, high = (find(1, column).iloc[0] for find in (tasks.nsmallest, tasks.nlargest))
     if len(tasks) == 1:
-        return f"The two tasks have {name} **{number(low[column])}**. {random}."
-    words = f"Mean {name} of {len(tasks)} pairs of tasks **{number(tasks[column].mean())}**, from "
-    words += f"{number(low[column])} ({low['a']}, {low['b']}) to {number(high[column])} ({high['a']}, {high['b']})"
+        return f"The two tasks have {name} **{number(low[column])}**. {random}"
+    mean = tasks[column].mean()
+    words = f"mean {name} **{number(mean)}** over {len(tasks)} pairs of tasks"
+    words += (
+        f", from {number(low[column])} ({low['a']}, {low['b']}) to {number(high[column])} ({high['a']}, {high['b']})"
+    )
+    if column != "srcc":
+        return f"{words[0].upper()}{words[1:]}. {random}"
+    of = "all pairs" if (tasks["p"] < P_CLEAR).all() else f"{(tasks['p'] < P_CLEAR).sum()} pairs"
+    begins = f"These tasks need **{_likeness(mean)}** {NOUNS[noun]}s"
+    return f"{begins}: {words}; p < {P_CLEAR:g} for {of}. {random}"
+
+
+def _likeness(srcc: float) -> str:
+    return "largely the same" if srcc >= ALIKE else "partly the same" if srcc >= PARTLY_ALIKE else "different"
+
+
+def _random_in_words(values: pd.DataFrame, column: str, n: int) -> str:
+    """Describes what a random ranking of `n` components has with those of the tasks."""
+    noise = values[values["b"].eq(RANDOM) & ~values["a"].eq(AGGREGATE)]
+    random = f"A random ranking has a mean of {number(noise[column].mean())}"
     if column == "srcc":
-        words += f"; {(tasks['srcc'] > 0).sum()} are positive, {(tasks['p'] < 0.05).sum()} have p < 0.05"
-    return f"{words}. {random}."
+        reach = Z_95 / math.sqrt(max(1, n - 1))
+        return f"{random} (by chance, 95% are within ±{reach:.2f})."
+    return f"{random} (chance: {n_top(n) / n:.2f})." if column == "overlap" else f"{random}."
 
 
 def few_in_words(cross: pd.DataFrame, column: str) -> str:

@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.page.tables import number, p_in_words
+from pages.ui.page.tables import RANK_TITLE, number, p_in_words
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -42,7 +42,7 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
 
 def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
     """Returns `aggregate_rows` under the titles of a table on screen."""
-    titles = {"name": "Head", "score": "Mean", "rank": "Rank", "kept": f"In the top 30% (of {n_cells})"}
+    titles = {"name": "Head", "score": "Mean", "kept": f"In the top 30% (of {n_cells})", "rank": RANK_TITLE}
     return rows.sort_values("rank")[list(titles)].rename(columns=titles)
 
 
@@ -71,7 +71,7 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     best = rows.nsmallest(1, "rank").iloc[0]
     words = f"**{best['name']}** is the most important head"
     if n_maps > 1:
-        words += f": in the top 30% on {_all_of(int(best['kept']), n_maps)} tasks"
+        words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         share = rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
         words += f". The top 30% of heads hold **{round(100 * share)}%** of the total"
@@ -110,7 +110,8 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
 
 
 def _all_of(count: int, n: int) -> str:
-    return f"all {n}" if count == n else f"{count} of {n}"
+    """Returns how many of at least two."""
+    return f"{count} of {n}" if count < n else "both" if n == 2 else f"all {n}"
 
 
 def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:

@@ -46,7 +46,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Importance",
             "insights",
             "Which attention heads and FFNs the model needs, task by task. The least important are pruned first.",
-            "choose a second task, and see whether the same heads stand out in both maps.",
+            "choose the head score Gate, and see whether the same heads stand out.",
             compares=True,
         ),
         Screen(
@@ -118,7 +118,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Sweeps",
             "timeline",
             "How much can be pruned before answers are lost: accuracy over many tasks, levels and rankings at once.",
-            "press “Measure”: results are stored and drawn as they arrive.",
+            "choose another “What”, such as Transfer, to prune each task by another's ranking.",
         ),
     ),
 }

@@ -22,6 +22,7 @@ from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.sidebar import Setup, wait_for_model
 from pages.ui.page.address import one_among, put_right, rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOTS
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session, store
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Work
@@ -81,7 +82,8 @@ def choose_story() -> str | None:
     """Draws the row of stories; returns the open one."""
     hold(KEY)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("Try", help=HELP, width="content")
+        if not presenting():  # a slide has no buttons
+            st.caption("Try", help=HELP, width="content")
         look: dict[str, Any] = {"format_func": STORIES.__getitem__, "label_visibility": "collapsed", "width": "content"}
         put_right(KEY, "Story", one_among(STORIES.values()))
         return st.pills("Stories", list(STORIES), key=KEY, on_change=_clicked, bind="query-params", **look)

@@ -33,7 +33,7 @@ def curves(frame: pd.DataFrame, axis: Axis) -> charts.Picture:
 @charts.kept
 def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
     names = " ".join(f"datum.value == '{kind}' ? '{name}' :" for kind, name in KINDS.items()) + " ''"
-    legend = alt.Legend(orient="bottom", title=None, labelExpr=names, columns=2, values=list(here), symbolOpacity=1)
+    legend = alt.Legend(orient="bottom", title=None, labelExpr=names, columns=5, values=list(here), symbolOpacity=1)
     base = charts.named_chart("curves").encode(
         x=_share("level:Q", AXES[axis]),
         detail="line:N",

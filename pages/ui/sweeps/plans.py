@@ -12,7 +12,7 @@ from pages.ui.downloads.origin import of_grid, percent
 SECTIONS = {
     "heads": "Heads",
     "ffns": "FFNs",
-    "both": "Both",
+    "both": "Heads and FFNs",
     "transfer": "Transfer",
     "outside": "Unseen tasks",
     "rescored": "Rescored after each step",

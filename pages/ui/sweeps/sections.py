@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import pandas as pd
 import streamlit as st
 
 from engine.questions.requests import TaskSpec
 from engine.studies.statements import SMALL_LOSS, break_points
+from engine.studies.study import OUT_OF_DISTRIBUTION
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import POWER_HELP
@@ -19,6 +21,22 @@ from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
 NOTHING = "Nothing is measured here yet."
+NO_OUTSIDE = f"Choose a task that is not in the aggregate: {', '.join(OUT_OF_DISTRIBUTION)}."
+
+
+def finding(section: str, rows: Sequence[SweepRow], permille: int) -> str:
+    """Returns the finding of a section in a sentence or two; "" without rows."""
+    if not rows:
+        return ""
+    if section in ("heads", "ffns"):
+        own, random = (_of_order(rows, order) for order in ("own", "random"))
+        frame = tables.curves(own, random, section)
+        return tables.curves_finding(frame, tables.break_table(break_points(own, section)), NOUNS[section])
+    if section == "both":
+        return tables.grid_in_words(tables.grid(rows), SMALL_LOSS)
+    if section == "transfer":
+        return tables.transfer_in_words(_transfer_frame(rows), permille / 1000)
+    return tables.lines_in_words(tables.lines(rows))
 
 
 def draw_section(
@@ -26,7 +44,7 @@ def draw_section(
 ) -> None:
     """Draws a section."""
     if not rows:
-        st.caption(NOTHING)
+        st.caption(NO_OUTSIDE if section == "outside" else NOTHING)
         return
     sheet.tables["Accuracies"] = tables.table(rows)
     if section in ("heads", "ffns"):
@@ -40,10 +58,8 @@ def draw_section(
 
 
 def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Known, sheet: Sheet) -> None:
-    own = [row for row in rows if row.point.by == "own"]
-    random = [row for row in rows if row.point.by == "random"]
+    own, random = (_of_order(rows, order) for order in ("own", "random"))
     frame = tables.curves(own, random, axis, front.name)
-    st.markdown(tables.curves_in_words(frame, NOUNS[axis]))
     each = tables.by_shots(frame)
     for (shots, mine), at in zip(each, _side_by_side(len(each)), strict=True):
         title = f"{axis}, {_shots(shots)}"
@@ -62,7 +78,6 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
 
 def _grid(rows: Sequence[SweepRow], sheet: Sheet) -> None:
     cells = sheet.tables["Means over tasks"] = tables.grid(rows)
-    st.markdown(tables.grid_in_words(cells, SMALL_LOSS))
     each = tables.by_shots(cells)
     for (shots, mine), at in zip(each, _side_by_side(max(1, len(each))), strict=False):
         title = f"heads and FFNs, {_shots(shots)}"
@@ -74,20 +89,25 @@ def _grid(rows: Sequence[SweepRow], sheet: Sheet) -> None:
 
 
 def _transfer(rows: Sequence[SweepRow], permille: int, sheet: Sheet) -> None:
-    own = [row for row in rows if row.point.by == "own"]
-    frame = tables.transfer([row for row in rows if row.point.by != "own"], own)
+    frame = _transfer_frame(rows)
     if frame.empty:
         st.caption(NOTHING)
         return
     words = tables.transfer_in_words(frame, permille / 1000)
-    st.markdown(words)
     sheet.draw("Transfer", charts.transfer_map(frame), "sweep transfer", words)
     sheet.tables["Transfer"] = frame
 
 
+def _transfer_frame(rows: Sequence[SweepRow]) -> pd.DataFrame:
+    return tables.transfer([row for row in rows if row.point.by != "own"], _of_order(rows, "own"))
+
+
+def _of_order(rows: Sequence[SweepRow], order: str) -> list[SweepRow]:
+    return [row for row in rows if row.point.by == order]
+
+
 def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet) -> None:
     frame = sheet.tables["Curves"] = tables.lines(rows)
-    st.markdown(tables.lines_in_words(frame))
     each = tables.by_shots(frame)
     for (shots, mine), at in zip(each, _side_by_side(len(each)), strict=True):
         title = f"{section}, {_shots(shots)}"
@@ -130,7 +150,7 @@ LINES_HELP = {
 
 
 def _shots(count: int) -> str:
-    return f"{count} solved example{'' if count == 1 else 's'}"
+    return f"{count} example{'' if count == 1 else 's'} in the prompt"
 
 
 def _side_by_side(count: int) -> list[DeltaGenerator]:

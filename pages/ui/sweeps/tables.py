@@ -151,6 +151,42 @@ def power_of(frame: pd.DataFrame) -> str:
     return power_in_words(int(least["n"]), max(1, int(least["looks"])))
 
 
+def curves_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str) -> str:
+    """Returns how far all tasks can be pruned without a detectable loss, by shot count, with the mean accuracy and
+    that of random orders there; "" until every task of a shot count is measured."""
+    found = [
+        words
+        for shots, mine in by_shots(frame)
+        if (words := _shots_finding(mine, breaks[breaks["shots"] == shots], what, shots))
+    ]
+    return "  \n".join(found)
+
+
+def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str, shots: int) -> str:
+    means, random = (frame[frame["kind"] == kind].set_index("level")["acc"] for kind in ("mean", "random"))
+    if not {0.0, 1.0} <= {*means.index}:
+        return ""
+    readable = breaks[breaks["reading"].eq("")]
+    at = f" with {shots_in_words(shots)}"
+    if readable.empty:
+        return f"Every task is at chance{at}: there is nothing to lose."
+    level = float(readable["no_loss_up_to"].min())
+    tasks = f"all {len(readable)} tasks" if len(readable) > 1 else "the task"
+    words = f"**{_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
+    if level not in means:
+        return f"{words}."
+    words += f": {_percent(means[level])} right instead of {_percent(means[0.0])}"
+    inner = [each for each in random.index if 0 < each < 1]
+    if not inner:
+        return f"{words}."
+    near = min(inner, key=lambda each: (abs(each - level), each))
+    return f"{words}. In random order, {_percent(random[near])} are right at {_percent(near)}."
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share)}%"
+
+
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
     """Returns the means of a curve as a sentence, for screen readers."""
     means = frame[(frame["kind"] == "mean") & frame["level"].isin(NAMED_LEVELS)]

@@ -168,8 +168,11 @@ def in_words(run: DrawnRun) -> str:
         fall = f"{number(float(x.icl[-1]), sign=True)} nats after {in_tokens(x.tokens[-1])}"
         return f"**{run.label}**: no phase change; in-context score {fall}."
     where = f"{in_tokens(run.window.start)} to {in_tokens(run.window.end)}"
-    share = whole_percent(run.window.share)
-    return f"**{run.label}**: phase change at {where}; {share} of the in-context score forms there."
+    share = run.window.share
+    said = f"{whole_percent(share)} of the in-context score forms there."
+    if share > 1:  # part of it is lost again later
+        said = f"the in-context score changes {share:.1f} times as much there as over the whole run."
+    return f"**{run.label}**: phase change at {where}; {said}"
 
 
 def in_tokens(tokens: float) -> str:
