@@ -19,7 +19,7 @@ from pages.ui.page import runtime
 from tests.conftest import REPOSITORY
 from tests.write_shipped import KERNELS, ONCE, VIEWS, opened
 
-MAX_BYTES = 3_000_000
+MAX_BYTES = 3_200_000
 
 
 @pytest.fixture
