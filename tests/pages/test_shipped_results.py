@@ -51,7 +51,8 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
     *_, parts = (step.value for step in read_receipts(measurements, runtime.session()))
     receipts = [each for part in parts for each in part.receipts]
     assert receipts and all(each["shipped"] is True for each in receipts)
-    assert {pinned_as(each["products"]) for each in receipts if each["kind"] not in ONCE} == {kernels}
+    made_by = {pinned_as(each["products"]) for each in receipts if each["kind"] not in ONCE}
+    assert made_by == {kernels} or view == "story" and kernels in made_by, "a story's last records are of any kernels"
     assert not [key for key in runtime.store().keys() if key.startswith("3/")], "nothing is stored or counted"
 
 
