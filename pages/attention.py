@@ -22,7 +22,7 @@ from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Work, live
 
 require_frame("pages/attention.py")
-EMBEDDED, TRANSLATION = "demo", "Translation"  # trained on English only; it translates nothing
+TRANSLATION = "Translation"  # the demo model, trained on English only, translates nothing
 PRESETS = {  # what to see, the passage, the only tokens that can be pointed at, icon
     "Literal copying": ("Privet Drive, twice", "", ":material/content_copy:"),
     TRANSLATION: ("Three languages", "", ":material/translate:"),
@@ -67,7 +67,7 @@ only = rows_at.text_input("Only these tokens", key="attention_rows", placeholder
 rows = (only or "").strip()
 with st.container(horizontal=True, vertical_alignment="center"):
     for title, (passage, _, icon) in PRESETS.items():
-        if title == TRANSLATION and setup.spec.model == EMBEDDED:
+        if title == TRANSLATION and setup.spec.is_demo:
             continue
         st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
     badge_at = st.container()

@@ -9,17 +9,14 @@ import streamlit as st
 from engine.importance.rankings import AGGREGATES
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
-from pages.ui.controls.controls import one_of
-from pages.ui.controls.first_views import DEMO, first_view
+from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.controls.many_tasks import (
     choose_tasks,
     importance_work,
-    local_tasks,
     setting_of,
-    settings_popover,
     show_failed,
     so_far,
-    start_small,
+    start_first_view,
     survey_line,
 )
 from pages.ui.controls.sidebar import chosen, wait_for_model
@@ -85,9 +82,8 @@ target = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)
 work = importance_work(setting, target, tasks, what, "correlations", TITLES[what])
 found = so_far(work)
-is_demo = setup.spec.model == DEMO
-if found.n_known < len(tasks) and what == "heads" and tasks == first_view(local_tasks(setup.data_dir), is_demo):
-    start_small([work], is_demo)
+if found.n_known < len(tasks) and what == "heads":
+    start_first_view(setup, tasks, [work])
 live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), since_s)
 show_failed(found.failed)
 places = [st.container() for _ in range(4)]

@@ -11,17 +11,14 @@ from engine.measurement import Measurement
 from engine.requests import Correlate, ScoreImportance
 from engine.studies.surveys import Survey, in_words, survey
 from pages.ui.comparison.second import second_model, with_second
-from pages.ui.controls.controls import one_listed, one_of
-from pages.ui.controls.first_views import DEMO, first_view
+from pages.ui.controls.controls import one_listed, one_of, settings_popover
 from pages.ui.controls.many_tasks import (
     choose_tasks,
     importance_work,
-    local_tasks,
     setting_of,
-    settings_popover,
     show_failed,
     so_far,
-    start_small,
+    start_first_view,
     survey_line,
 )
 from pages.ui.controls.sidebar import chosen, wait_for_model
@@ -71,8 +68,8 @@ works = {
 }
 found = {kind: so_far(works[kind]) if kind in works else Survey() for kind in KINDS}
 missing = [work for kind, work in works.items() if found[kind].n_known < len(tasks)]
-if what == "heads" and tasks == first_view(local_tasks(setup.data_dir), setup.spec.model == DEMO):
-    start_small(missing, setup.spec.model == DEMO)
+if what == "heads":
+    start_first_view(setup, tasks, missing)
 for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
     with at:
         if kind in works:

@@ -13,7 +13,7 @@ from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
 from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls import carried
-from pages.ui.controls.controls import one_of, type_mask
+from pages.ui.controls.controls import one_of, settings_popover, type_mask
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
@@ -51,7 +51,7 @@ Where our numbers differ from the latter's code: the position after the beginnin
 
 setup = chosen()
 finding_at, row = st.container(), st.container(horizontal=True, vertical_alignment="center")
-settings_at = row.popover("Settings", icon=":material/tune:")
+settings_at = settings_popover(row)
 help = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 named = {each: each.capitalize() for each in VARIANTS}
 variant = one_of(settings_at, "Variant", named, "induction_variant", help, default="olsson")

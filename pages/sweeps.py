@@ -7,16 +7,9 @@ import streamlit as st
 
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
-from pages.ui.controls.controls import choose_level, one_listed
-from pages.ui.controls.first_views import DEMO, JUDGES, first_view
-from pages.ui.controls.many_tasks import (
-    choose_tasks,
-    local_tasks,
-    setting_of,
-    settings_popover,
-    show_failed,
-    start_small,
-)
+from pages.ui.controls.controls import choose_level, one_listed, settings_popover
+from pages.ui.controls.first_views import JUDGES
+from pages.ui.controls.many_tasks import choose_tasks, setting_of, show_failed, start_first_view
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
@@ -73,9 +66,8 @@ wanted = sweep(target, setting_of(setup, int(judges)), points, pool_of(names))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
-is_first = section == "heads" and tasks == first_view(local_tasks(setup.data_dir), setup.spec.model == DEMO)
-if is_first and not any(len(each.rows) + len(each.failed) >= len(points) for each in stored):
-    start_small([work], is_demo=False)  # without a forecast it may take the embedded model half a minute
+if section == "heads" and not any(len(each.rows) + len(each.failed) >= len(points) for each in stored):
+    start_first_view(setup, tasks, [work], is_quick=False)  # it may take the demo model half a minute
 
 
 def draw() -> None:

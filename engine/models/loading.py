@@ -71,6 +71,11 @@ class LoadSpec:
         return self.model if self.precision == first.precision else f"{self.model} in {self.precision}"
 
     @property
+    def is_demo(self) -> bool:
+        """Whether it is the model that comes with Headroom."""
+        return self.model == "demo"
+
+    @property
     def in_words(self) -> str:
         """Such as "demo in int8"; of a folder its own name."""
         return f"{short_name(self.model)} in {self.precision}"

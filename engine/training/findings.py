@@ -157,7 +157,7 @@ def _part(runs: Sequence[_Run]) -> Judgment:
     judged = list[Judgment]()
     for two in _of(runs, 2, False):
         for one in _of(runs, 1, False):
-            same = ("batch", "repeats", "repeats_until", "rate")  # besides the text
+            same = ("batch", "repeats", "repeats_until", "rate")  # and the text
             alike = [(each.held.about.get("text_digest"), *(_said(each, name) for name in same)) for each in (one, two)]
             if two.window is None or alike[0] != alike[1]:
                 continue

@@ -200,7 +200,7 @@ def program_of(at):
 
 
 def printed_by_the_program(at):
-    """What it prints; it opens the store anew."""
+    """What it prints; it opens the store again."""
     code, printed = program_of(at), io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "program", "exec"), {})

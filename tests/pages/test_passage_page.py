@@ -143,7 +143,7 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
     slide(at, "passage_heads", 75).run()
     data = shown(at)
     assert data["loss"] == old["loss"] and "previous levels" in data["note"]
-    assert data["text_key"] == old["text_key"], "the text must not be set anew"
+    assert data["text_key"] == old["text_key"], "the text must not be set again"
     assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
     gate.go_on.set()
     settled(at)
@@ -223,7 +223,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line_and_a_loaded_file_gets_i
         at.text_area(key="passage_text_pasted").set_value(text)
         next(button for button in at.button if button.label == "Use the pasted text").click().run()
         assert len(at.error) == 1 and at.error[0].value.startswith("the pasted text"), repr(text)
-        assert shown(at)["name"] == TITLE, "what was there stays"
+        assert shown(at)["name"] == TITLE, "the text stays"
     for raw, line in (("näher".encode("latin-1"), "is not UTF-8 text (byte 2)"), (b"x" * 1_000_001, "1,000,001 bytes")):
         at.file_uploader(key="passage_text_loaded").set_value(("story.txt", raw, "text/plain")).run()
         assert len(at.error) == 1 and line in at.error[0].value.replace("\\", "") and "story.txt" in at.error[0].value

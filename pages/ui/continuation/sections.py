@@ -11,7 +11,7 @@ from engine.texts.continuation import MOST_TOKENS, Continuation, How, NextTokens
 from pages.ui.continuation import charts
 from pages.ui.continuation.said import said
 from pages.ui.continuation.setting import Said
-from pages.ui.controls.controls import one_of
+from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import number_field
 from pages.ui.page.tables import probability, visible
@@ -33,7 +33,7 @@ SEED_HELP = "Seed of the sampling."
 def choose() -> tuple[str, How]:
     """Draws and returns the prompt and the settings of its continuation."""
     prompt_at, settings_at = st.columns([10, 2], gap="medium", vertical_alignment="bottom")
-    how_at = settings_at.popover("Settings", icon=":material/tune:", width="stretch")
+    how_at = settings_popover(settings_at, width="stretch")
     bound: dict[str, Any] = {"bind": "query-params"}
     prompt = prompt_at.text_area("Prompt", PROMPT, 80, key="continue_prompt", help=PROMPT_HELP, **bound)
     permille = one_of(how_at, "Each token", SAYING, "continue_by", SAYING_HELP, width="stretch")

@@ -12,7 +12,7 @@ from engine.models.masks import parse_edits
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from pages.ui.controls.drag_slider import SliderState, drag_slider, hand
-from pages.ui.page.address import flag, one_among, put_right
+from pages.ui.page.address import current_value, flag, one_among, put_right
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold
@@ -85,9 +85,14 @@ def folded(label: str, key: str, draw: Callable[[], T], icon: str | None = None,
         return draw()
 
 
+def settings_popover(where: DeltaGenerator, help: str | None = None, **look: Any) -> DeltaGenerator:
+    """Draws the popover of the controls that are seldom changed; returns its inside."""
+    return where.popover("Settings", icon=":material/tune:", help=help, **look)
+
+
 def with_own(options: Sequence[str], key: str) -> list[str]:
     """Returns the options and, last, a value that the user typed or the address holds instead."""
-    own = st.session_state.get(key) or st.query_params.get(key)
+    own = current_value(key)
     return [*options, own] if own and own not in options else list(options)
 
 

@@ -15,7 +15,6 @@ N_FIRST = 3
 # Short tasks of different kinds. One of each list is kept out of aggregates (engine.studies.study.OUT_OF_DISTRIBUTION).
 FIRST_OF_DEMO = ("demo_outfit", "demo_translation", "demo_cloze")
 FIRST_OF_HARNESS = ("copa", "piqa", "arc_easy")
-DEMO = "demo"  # the embedded model
 
 
 def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:

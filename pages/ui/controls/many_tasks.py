@@ -15,7 +15,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
 from engine.timing.observed_timings import together_s
-from pages.ui.controls.first_views import DEMO, JUDGES, first_counts, first_tasks
+from pages.ui.controls.first_views import JUDGES, first_counts, first_tasks, first_view
 from pages.ui.controls.sidebar import Setup
 from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
@@ -50,7 +50,7 @@ def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskS
     If none is chosen, the page ends here.
     """
     tasks_at, shots_at = where.columns([8, 3])
-    every, is_demo = local_tasks(setup.data_dir), setup.spec.model == DEMO
+    every, is_demo = local_tasks(setup.data_dir), setup.spec.is_demo
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
     names = several(f"{prefix}_tasks", every, box, first_tasks(every, is_demo))
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
@@ -64,21 +64,21 @@ def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskS
     return tasks
 
 
-def settings_popover(where: DeltaGenerator, help: str) -> DeltaGenerator:
-    """Draws the popover of the controls that are seldom changed; returns its inside."""
-    return where.popover("Settings", icon=":material/tune:", help=help)
+def start_first_view(
+    setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[Work[Any]], is_quick: bool = True
+) -> None:
+    """Starts the `missing` work of a screen, if `tasks` are those that it opens with and the forecast is within the
+    budget of background work.
 
-
-def start_small(missing: Sequence[Work[Any]], is_demo: bool) -> None:
-    """Starts the `missing` part of what a screen opens with, if its forecast is within the budget of background work.
-
-    Without a forecast, which takes a first measurement, only the embedded model is measured: its first views take
-    seconds.
+    Without a forecast, which takes a first measurement, only the demo model is measured, and only what `is_quick`.
     """
+    is_demo = setup.spec.is_demo
     if not missing or not all(work.is_read for work in missing):
         return  # the page runs again once the stored results are read
+    if list(tasks) != first_view(local_tasks(setup.data_dir), is_demo):
+        return
     takes_s = together_s(work.takes_s() for work in missing)
-    if budget_s() and (is_demo if takes_s is None else takes_s <= budget_s()):
+    if budget_s() and (is_demo and is_quick if takes_s is None else takes_s <= budget_s()):
         for work in missing:
             replace(work, while_seen=True).start()
 

@@ -22,7 +22,7 @@ from engine.models.session import Target, target_of
 from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import draw_against
-from pages.ui.page.address import rename_choice
+from pages.ui.page.address import current_value, rename_choice
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
@@ -139,16 +139,11 @@ def _draw_more() -> None:
 def more_label(folder: str) -> str:
     """Returns the label of the folded settings, such as "More: BOS off, data folder set"; `folder`: the default data
     folder."""
-    bos, data_dir = (_present(key) for key in ("bos", "data_dir"))
+    bos, data_dir = (current_value(key).strip() for key in ("bos", "data_dir"))
     named = [f"BOS {bos}"] if BOS.get(bos) is not None else []
     named += ["data folder set"] if data_dir not in ("", folder) else []
     named += ["fetching tasks"] if st.session_state.get(FETCH_TASKS) else []
     return f"More: {', '.join(named)}" if named else "More"
-
-
-def _present(key: str) -> str:
-    """Returns the value of a control that is drawn later: the session's, or else the address's."""
-    return str(st.session_state.get(key) or st.query_params.get(key) or "").strip()
 
 
 def draw_store() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from engine.questions.tasks import OWN
+from pages.ui.page.address import current_value
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.widget_writes import hold, write
 
@@ -46,8 +47,7 @@ def task_box(
 
 def _with_own_files(names: Sequence[str], key: str) -> list[str]:
     """Returns the names, then the user's own files, and a value set by the address or another part of the app."""
-    chosen = st.session_state.get(key) or st.query_params.get(key) or ""
-    chosen = "" if chosen == ADD else chosen
+    chosen = "" if current_value(key) == ADD else current_value(key)
     files = st.session_state.setdefault(OWN_FILES, [])
     if chosen.endswith(OWN) and chosen not in files:
         files.append(chosen)

@@ -13,6 +13,7 @@ import streamlit as st
 from engine.demo import Landmark, Passage, passages
 from engine.errors import HeadroomError
 from engine.texts import passages as kept
+from pages.ui.page.address import current_value
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
@@ -70,7 +71,7 @@ def chosen_text(prefix: str, default: str) -> Chosen:
     """Returns the present choice of `choose_text`, for a page that needs it before that is drawn; the default if there
     is no such text."""
     key = f"{prefix}_text"
-    found = _find_text(str(st.session_state.get(key) or st.query_params.get(key) or default)) or _find_text(default)
+    found = _find_text(current_value(key) or default) or _find_text(default)
     assert found is not None
     return found
 

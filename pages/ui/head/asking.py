@@ -13,9 +13,10 @@ from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.one_head import head_named
 from engine.studies.surveys import grid
-from pages.ui.controls.controls import choose_shots
+from pages.ui.controls.controls import choose_shots, settings_popover
 from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import local_tasks, several
+from pages.ui.page.address import current_value
 from pages.ui.page.runtime import session
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
@@ -35,10 +36,10 @@ class HeadControls:
 def choose(target: Target, data_dir: str | None) -> HeadControls:
     """Draws the controls."""
     shape, first = target.shape, default_head(target)
-    written = (st.session_state.get(KEY) or st.query_params.get(KEY) or "").strip()
+    written = current_value(KEY).strip()
     wraps = st.container(key="wraps head")  # in a narrow window
     steps_at, settings_at = wraps.columns([5, 13], vertical_alignment="bottom")
-    settings = settings_at.popover("Settings", icon=":material/tune:")
+    settings = settings_popover(settings_at)
     with steps_at, st.container(horizontal=True, vertical_alignment="bottom", gap="xxsmall"):
         look: dict[str, Any] = {"on_click": _step, "width": "content"}
         at = written or first

@@ -49,6 +49,11 @@ def as_written() -> dict[str, list[str]]:
     return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
+def current_value(key: str) -> str:
+    """Returns the value of a text control before it is drawn: the session's, or else the address's; "" without one."""
+    return str(st.session_state.get(key) or st.query_params.get(key) or "")
+
+
 def rename_params() -> None:
     """Gives parameters of older addresses the names that their controls have now; to be called before any is drawn."""
     for key in list(st.query_params):

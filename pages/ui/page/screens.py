@@ -118,7 +118,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Sweeps",
             "timeline",
             "How much can be pruned before answers are lost: accuracy over many tasks, levels and rankings at once.",
-            "choose another “What”, such as Transfer, to prune each task by another's ranking.",
+            "choose another “Sweep”, such as Transfer, to prune each task by another's ranking.",
         ),
     ),
 }

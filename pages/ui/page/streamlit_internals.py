@@ -15,6 +15,7 @@ from streamlit.file_util import get_static_dir
 from streamlit.runtime import Runtime
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
+from streamlit.runtime.state.query_params import QueryParams
 
 READ_IN = "1.67.0"
 SLIDE = "/* Presentation mode */"  # the line of the stylesheet below which rules apply to slides only
@@ -113,11 +114,7 @@ def rewrite_param(key: str, rewrite: Callable[[list[str]], Values | None]) -> li
         wanted = rewrite(values)
         if wanted in (initial, values):
             return values
-        if wanted is None:
-            params.remove_param(key)
-        else:
-            params.set_corrected_value(key, wanted, "string_value" if isinstance(wanted, str) else "string_array_value")
-        params.set_initial_query_params_from_current()
+        _set_param(params, key, wanted)
     return values
 
 
@@ -130,6 +127,13 @@ def rename_param(key: str, name: str) -> None:
         if value is None:
             return
         if params.get_initial_value(name) is None:
-            params.set_corrected_value(name, value, "string_value" if isinstance(value, str) else "string_array_value")
+            _set_param(params, name, value)
+        _set_param(params, key, None)
+
+
+def _set_param(params: QueryParams, key: str, values: Values | None) -> None:
+    if values is None:
         params.remove_param(key)
-        params.set_initial_query_params_from_current()
+    else:
+        params.set_corrected_value(key, values, "string_value" if isinstance(values, str) else "string_array_value")
+    params.set_initial_query_params_from_current()

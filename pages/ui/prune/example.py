@@ -28,7 +28,6 @@ from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, under_way
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
-from pages.ui.prune.jobs import EMBEDDED
 from pages.ui.prune.panels.questions import choices, shorten
 
 SLOT, PRIORITY = "example", 4
@@ -62,7 +61,7 @@ class Look:
 def copied(question: Question) -> Copied | None:
     """Returns the occurrence of the right answer in the line that has most words in common with the question itself,
     the last of equals; None if the prompt does not contain it."""
-    prompt, answer = question.contexts[question.golds[0]].rstrip(), question.continuations[question.golds[0]].strip()
+    prompt, answer = _prompt(question), question.continuations[question.golds[0]].strip()
     if not answer:
         return None
     lines = [part.span() for part in PART.finditer(prompt)]
@@ -100,12 +99,10 @@ def look(target: Target, prompt: str, at: Copied) -> Measurement[Look]:
 def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
     """Returns where an induction head looks in the example question, for a copying task of the embedded model; measured
     once nothing else is."""
-    question, at = example(x), None
-    if x.target.spec.model == EMBEDDED and task_info(x.task.name).needs in COPYING:
-        at = copied(question)
+    at = _decided_by(x) if x.target.spec.is_demo else None
     if at is None:
         return None
-    wanted = look(x.target, _prompt(question), at)
+    wanted = look(x.target, _prompt(example(x)), at)
     found = wanted.stored(session())
     is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates", "perplexity"])
     if found is None and is_idle and x.settled(measured) and in_memory(x.target.spec):
@@ -123,7 +120,7 @@ def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
     """Returns the first question with its choices, the right one bold, both models' answers, and the line that decides
     it; Markdown."""
     question = example(x)
-    prompt, at = _prompt(question), copied(question) if task_info(x.task.name).needs in COPYING else None
+    prompt, at = _prompt(question), _decided_by(x)
     own = prompt.rfind("\n") + 1
     is_within = at is not None and at.line[0] == own  # the question itself has the word
     begins = own if at is not None else max(0, len(prompt) - TAIL)
@@ -155,6 +152,11 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
         st.session_state["attention_token of"] = f"{text_digest(text)} "
         query = {"attention_heads": found.head, "attention_token": str(found.token)}
         st.switch_page("pages/attention.py", query_params=query)
+
+
+def _decided_by(x: Experiment) -> Copied | None:
+    """Returns the copied word of the example question; None for tasks whose answers are not copied."""
+    return copied(example(x)) if task_info(x.task.name).needs in COPYING else None
 
 
 def _prompt(question: Question) -> str:

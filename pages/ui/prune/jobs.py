@@ -18,7 +18,6 @@ from pages.ui.page.work import LONG_S, Action, Work
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
 
-EMBEDDED = "demo"  # the model that comes with the app
 ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
 
 
@@ -70,7 +69,7 @@ def is_short(target: Target, takes_s: float | None) -> bool:
     """Returns whether work that a setting needs starts without a click: its forecast is within the budget, or unknown
     for the embedded model."""
     if takes_s is None:
-        return target.spec.model == EMBEDDED
+        return target.spec.is_demo
     return takes_s <= max(LONG_S, budget_s())
 
 

@@ -20,7 +20,7 @@ from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import ASKED, Work
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.jobs import EMBEDDED, forecast, forecast_seconds, is_short
+from pages.ui.prune.jobs import forecast, forecast_seconds, is_short
 
 SLOT = "order of choice"
 HELD = "prune provisional"  # in the session: by the order of choice, the one used in its place
@@ -72,7 +72,7 @@ def held_back(x: Experiment) -> Provisional | None:
 
 def awaits_rows(x: Experiment, known: Evidence) -> bool:
     """Returns whether the order of `x` is missing, and nothing is known of its cost before the train questions are."""
-    return x.train is None and x.target.spec.model != EMBEDDED and bool(x.pruning.missing(known))
+    return x.train is None and not x.target.spec.is_demo and bool(x.pruning.missing(known))
 
 
 def order_seconds(x: Experiment) -> float:
@@ -83,7 +83,7 @@ def order_seconds(x: Experiment) -> float:
 def takes_long(x: Experiment) -> bool:
     """Returns whether the missing order of `x` is to be measured only at a click."""
     known_s = _order(x).seconds(session())
-    return not is_short(x.target, known_s if x.target.spec.model == EMBEDDED else order_seconds(x))
+    return not is_short(x.target, known_s if x.target.spec.is_demo else order_seconds(x))
 
 
 def order_work(x: Experiment) -> Work[Evidence]:

@@ -23,7 +23,7 @@ from pages.ui.prune.controls import PruneControls
 from pages.ui.prune.example import Look
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.found import Found
-from pages.ui.prune.jobs import EMBEDDED, accuracy_work, questions_work
+from pages.ui.prune.jobs import accuracy_work, questions_work
 from pages.ui.prune.neighbours import Idle
 from pages.ui.prune.provisional import Provisional
 from pages.ui.prune.second_model import SecondModel
@@ -109,9 +109,7 @@ class PruneScreen:
             job = asked.now()
             draw_fault("prune", None if job is None else job.details)
             end_run()
-        is_urgent = (
-            bool(heads or ffns or layers) and target.spec.model != EMBEDDED
-        )  # the cost of its order depends on it
+        is_urgent = bool(heads or ffns or layers) and not target.spec.is_demo  # the cost of its order depends on it
         rows = replace(of.task, split="train")
         train = questions_work("train questions", rows, data_dir, -1 if is_urgent else 1).value()
         x = Experiment(target, data_dir, judged, train, of.limit, pruning, of.width)

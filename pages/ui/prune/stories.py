@@ -27,7 +27,6 @@ from pages.ui.page.runtime import session, store
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Work
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, curve
-from pages.ui.prune.jobs import EMBEDDED
 from pages.ui.prune.provisional import order_seconds
 
 STORIES = {
@@ -121,7 +120,7 @@ def set_controls(setup: Setup) -> None:
 def cast_of(setup: Setup) -> Cast | None:
     """Returns the tasks that this model can be asked, the present one first; None if there are none: the demo's are
     only for the model that comes with the app."""
-    names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == (setup.spec.model == "demo")]
+    names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == setup.spec.is_demo]
     state = st.session_state
     found = cast_from({name: task_info(name).needs for name in names}, state.get("prune_task"), state.get(MAIN))
     if found is None:
@@ -168,7 +167,7 @@ def far_work(x: Experiment) -> Work[Far]:
 def _story_seconds(x: Experiment, n_runs: int) -> float | None:
     """Returns the forecast seconds of a story: of so many runs over its questions, and of the order that it needs; None
     for the embedded model, whose stories are short. What a story asks is not rendered for that."""
-    if x.target.spec.model == EMBEDDED:
+    if x.target.spec.is_demo:
         return None
     each_s = x.workload(None).seconds_by_size(store(), x.target) * min(1.0, N_ASKED / x.questions.n)
     return n_runs * each_s + (order_seconds(x) if x.pruning.by_level and x.train is not None else 0.0)

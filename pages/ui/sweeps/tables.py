@@ -172,19 +172,15 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str, shots: 
         return f"Every task is at chance{at}: there is nothing to lose."
     level = float(readable["no_loss_up_to"].min())
     tasks = f"all {len(readable)} tasks" if len(readable) > 1 else "the task"
-    words = f"**{_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
+    words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
     if level not in means:
         return f"{words}."
-    words += f": {_percent(means[level])} right instead of {_percent(means[0.0])}"
+    words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
     inner = [each for each in random.index if 0 < each < 1]
     if not inner:
         return f"{words}."
     near = min(inner, key=lambda each: (abs(each - level), each))
-    return f"{words}. In random order, {_percent(random[near])} are right at {_percent(near)}."
-
-
-def _percent(share: float) -> str:
-    return whole_percent(share)
+    return f"{words}. In random order, {whole_percent(random[near])} are right at {whole_percent(near)}."
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:

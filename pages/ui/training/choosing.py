@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from engine.errors import UsageError
-from pages.ui.controls.controls import one_listed, one_of
+from pages.ui.controls.controls import one_listed, one_of, settings_popover
 from pages.ui.controls.many_tasks import several
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import errors_shown, store
@@ -66,7 +66,7 @@ def default_folder() -> Path:
 
 def choose(runs_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
     """Draws the controls; returns the choice, one of no runs if there is nothing to choose."""
-    with more_at.popover("Settings", icon=":material/tune:", width="stretch"):
+    with settings_popover(more_at, width="stretch"):
         axis_at = st.container()
         hint = str(default_folder())
         said = st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=hint, help=FOLDER_HELP)
