@@ -60,11 +60,11 @@ def measure(view: str) -> None:
     the store."""
     import msgspec
 
+    from engine import shipped
     from engine.accuracy import evaluation
     from engine.models.session import Session
     from engine.progress import final
     from engine.records import Key, encode
-    from engine.shipped import KERNELS, MARK, VERSIONS, digest
     from pages.ui.page import runtime
 
     found, read = dict[bytes, tuple[bytes, bytes]](), Session.record
@@ -72,8 +72,9 @@ def measure(view: str) -> None:
     def noted(session: Session, key: str) -> Any:
         record = read(session, key)
         if record is not None and isinstance(key, Key) and key.kind in KINDS:
-            blob = encode(replace(record, receipt={**record.receipt, MARK: True}))
-            found[digest(key, *VERSIONS)] = digest(key, *VERSIONS, *KERNELS), blob
+            blob = encode(replace(record, receipt={**record.receipt, shipped.MARK: True}))
+            name = shipped.digest(key, *shipped.VERSIONS)
+            found[name] = shipped.digest(key, *shipped.VERSIONS, *shipped.KERNELS), blob
         return record
 
     Session.record = noted
@@ -95,13 +96,13 @@ def opened(view: str) -> Iterator[Any]:
     stays the same, as scores that are measured may lead to more."""
     import streamlit as st
     from streamlit.testing.v1 import AppTest
-    from streamlit.util import calc_hash
 
     from pages.ui.downloads import footer
     from pages.ui.page import runtime
+    from tests.pages.conftest import page_hash, worker_state
 
     screen, address = VIEWS[view]
-    page, shown, closing, known = "" if screen == "prune" else calc_hash(screen), list[Any](), footer.closing, None
+    page, shown, closing, known = page_hash(screen), list[Any](), footer.closing, None
     st.cache_resource.clear()
     footer.closing = lambda origin, sheet: shown.append(origin) or closing(origin, sheet)
     try:
@@ -124,13 +125,6 @@ def opened(view: str) -> Iterator[Any]:
             yield shown[-1]
     finally:
         footer.closing = closing
-
-
-def worker_state() -> set[tuple[str, str, float | None]]:
-    """Returns every job of the worker: its slot, its key, and when it ended."""
-    from pages.ui.page import runtime
-
-    return {(slot, job.snapshot.key, job.snapshot.finished_s) for slot, job in runtime.jobs()._slots.items()}
 
 
 def write(folders: Sequence[Path]) -> None:

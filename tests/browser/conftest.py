@@ -102,8 +102,8 @@ def page(context_of, request):
 
 @pytest.fixture
 def another_tab(chromium):
-    """Opens an address in a new tab, without anything that `page` holds, and apart from what it notes: at a page's own address
-    Streamlit looks for its files in two places, and says so as a fault."""
+    """Opens an address in a new tab, without anything that `page` holds, and apart from what it notes: at a page's own
+    address Streamlit looks for its files in two places, and says so as a fault."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(WAIT_MS)
 
