@@ -37,7 +37,7 @@ def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_
     at, slots = started
     settled(slide(at, "prune_heads", 50))
     assert "4 of 8 heads, 0 of 2 FFNs pruned  \nOrdered by weight magnitude, provisional" in under_figure(at)
-    assert provisional.SLOT not in slots and "accuracy" in slots
+    assert provisional.CHOICE not in slots and "accuracy" in slots
     provisional_figure, result = figure(at), same_on_the_command_line(at, capsys)
     assert result["cached"] and "--order weight" in at.code[0].value
     assert provisional_figure[0] == f"{100 * result['acc']:.1f} %"
@@ -45,7 +45,7 @@ def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_
 
     button(at, "Measure importance order, about 46 min here").click()
     settled(at)
-    assert slots.count(provisional.SLOT) == 1 and frame.jobs().snapshot(provisional.SLOT).state == "done"
+    assert slots.count(provisional.CHOICE) == 1 and frame.jobs().snapshot(provisional.CHOICE).state == "done"
     assert "provisional" in under_figure(at) and figure(at) == provisional_figure, "until it is asked for"
     button(at, "Use importance order").click()
     settled(at)
@@ -61,7 +61,7 @@ def test_what_is_faster_is_offered_with_its_time(started):
     assert all(label.endswith((" s here", "at once")) for label in offered)
     button(at, offered[0]).click()
     settled(at)
-    assert "Ordered by activation on 8 rows, provisional" in under_figure(at) and provisional.SLOT not in slots
+    assert "Ordered by activation on 8 rows, provisional" in under_figure(at) and provisional.CHOICE not in slots
     assert any(label.startswith("Order by weight magnitude") for label in labels(at)), "and back"
 
 
@@ -73,7 +73,7 @@ def test_layers_go_by_depth_for_the_time_being(started, monkeypatch):
     settled(at)
     settled(slide(at, "prune_layers", 50))
     assert "(1 layer dropped)  \nLayers by depth, provisional" in under_figure(at)
-    assert provisional.SLOT not in slots and "--layer-order last-first" in at.code[0].value
+    assert provisional.CHOICE not in slots and "--layer-order last-first" in at.code[0].value
 
 
 def test_an_order_that_is_stored_is_used_at_once(open_app, monkeypatch):

@@ -10,16 +10,15 @@ from pages.ui.controls.controls import hand_level
 from pages.ui.page.defaults import AXES
 from pages.ui.page.runtime import jobs, store
 from pages.ui.page.work import POLL_S, under_way
-from pages.ui.prune import neighbours, provisional
+from pages.ui.prune import neighbours
 from pages.ui.prune.controls import drawn_axis
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
+from pages.ui.prune.jobs import MEASURING, accuracy_work, estimates_work, gradients_work, ranking_work
 
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
 FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
 LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
-MEASURING = ("accuracy", "gradients", "curve", "importance", provisional.SLOT, *ORDERS.values())
 
 
 def moving() -> list[Axis]:

@@ -28,6 +28,7 @@ from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, under_way
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.prune.jobs import MEASURING
 from pages.ui.prune.panels.questions import choices, shorten
 
 SLOT, PRIORITY = "example", 4
@@ -104,7 +105,7 @@ def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
         return None
     wanted = look(x.target, _prompt(example(x)), at)
     found = wanted.stored(session())
-    is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates", "perplexity"])
+    is_idle = not dragging.moving() and not under_way([*MEASURING, "estimates", "perplexity"])
     if found is None and is_idle and x.settled(measured) and in_memory(x.target.spec):
         Work(SLOT, "Example question", wanted, PRIORITY, while_seen=True).start_ahead()
     return found if found is not None and found.share >= LEAST_LOOK else None

@@ -10,13 +10,13 @@ from engine.importance.rankings_of import Axis, Evidence
 from pages.ui.page.runtime import budget_s, in_memory, jobs, store
 from pages.ui.page.work import Work, under_way
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Curve, Experiment, curve
-from pages.ui.prune.jobs import ORDERS
+from pages.ui.prune.jobs import MEASURING
 
 SLOT = "neighbours"
 PRIORITY = 5  # after everything else
 WAIT_S = 1.5  # after the last movement, so as not to disturb the next one
-OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "order of choice", "estimates", "cost",
-          "questions", "train questions", "perplexity", "second model", "curve of the second model")  # fmt: skip
+OTHERS = (*MEASURING, "estimates", "cost", "questions", "train questions", "perplexity", "second model",
+          "curve of the second model")  # fmt: skip
 
 
 @dataclass

@@ -67,7 +67,7 @@ def draw_levels(screen: PruneScreen) -> None:
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: otherwise the figure would be queued after other drawings
-            slots = ["accuracy", "train questions", provisional.SLOT]
+            slots = ["accuracy", "train questions", provisional.CHOICE]
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)

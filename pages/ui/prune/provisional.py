@@ -20,9 +20,8 @@ from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import ASKED, Work
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.jobs import forecast, forecast_seconds, is_short
+from pages.ui.prune.jobs import CHOICE, forecast, forecast_seconds, is_short
 
-SLOT = "order of choice"
 HELD = "prune provisional"  # in the session: by the order of choice, the one used in its place
 FEW_ROWS, FEW_QUESTIONS = 8, 25
 QUICK = {
@@ -90,7 +89,7 @@ def order_work(x: Experiment) -> Work[Evidence]:
     """Returns the work that measures what the levels of `x` need of its order."""
     missing = x.pruning.missing(Evidence())
     title = f"Ranking {' and '.join(dict.fromkeys(RANKED[name] for name in missing))}"
-    return Work(SLOT, title, x.evidence(missing, x.pruning.n_layers_dropped), ASKED, takes=forecast(x))
+    return Work(CHOICE, title, x.evidence(missing, x.pruning.n_layers_dropped), ASKED, takes=forecast(x))
 
 
 def draw_provisional(of: Provisional, mask: Mask | None) -> None:
@@ -109,7 +108,7 @@ def draw_provisional(of: Provisional, mask: Mask | None) -> None:
     with st.container(horizontal=True, gap="small"):
         help = "In the background; the figure stays until you use the new order."
         label = f"Measure {plain(name)} order, {_about(takes_s)}"
-        if st.button(label, icon=":material/timer:", key=f"offer {SLOT}", help=help, on_click=work.restart):
+        if st.button(label, icon=":material/timer:", key=f"offer {CHOICE}", help=help, on_click=work.restart):
             st.rerun()
         with st.popover("Faster", type="tertiary", help=FASTER_HELP):
             _draw_faster(of, mask)

@@ -15,6 +15,7 @@ from pages.ui.page.runtime import budget_s, in_memory, jobs, session
 from pages.ui.page.tables import number, plain
 from pages.ui.page.work import Work, under_way
 from pages.ui.prune import dragging
+from pages.ui.prune.jobs import MEASURING
 from pages.ui.prune.screen import PruneResult
 
 SLOT = "perplexity"
@@ -42,7 +43,7 @@ def look_ahead(shown: PruneResult, text: Chosen) -> Both:
     """Returns the results so far; the rest is measured once nothing else is and the accuracy is measured, if its
     forecast fits the budget of background work."""
     x, found = shown.x, perplexities(shown, text).so_far(session()) or Both()
-    is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates"])
+    is_idle = not dragging.moving() and not under_way([*MEASURING, "estimates"])
     is_due = not found.complete and shown.mask is not None and x.settled(shown.stored)
     if is_due and is_idle and in_memory(x.target.spec):
         perplexity_work(shown, text).start_ahead()
