@@ -33,10 +33,11 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
 
     tab.route_web_socket(lambda url: True, watch)
     tab.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_heads=50")
+    keyed(tab, "example look").wait_for()  # measured last: the page is drawn once more
     settled_figure(tab, questions=16)
     with tab.expect_navigation():
         fail()
-    keyed(tab, "example look").wait_for()  # measured last: the page is drawn once more
+    keyed(tab, "example look").wait_for()
     settled_figure(tab, questions=16)
     assert "prune_heads=50" in tab.url and len(sockets) == 2
     fail()
