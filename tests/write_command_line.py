@@ -10,7 +10,7 @@ SHARED_BY = 3  # an option that so many commands take alike is told once, at the
 OPENING = """\
 # The command line
 
-<!-- Written by `.venv/bin/python -m tests.write_command_line` from the parser: change the parser, not this page. -->
+<!-- Generated from the parser by `.venv/bin/python -m tests.write_command_line`; do not edit by hand. -->
 
 Every measurement of the app is also a command, and both use the same store. `pip install .` installs the `headroom`
 command; in a clone, after `make run`, it is `.venv/bin/headroom`. Without a command, it opens the app.
@@ -50,15 +50,14 @@ headroom cache equal /mnt/lab/headroom
 ```
 
 - **Output.** With `--json`, standard output is exactly one JSON object. Progress and messages go to standard error.
-- **Exit codes.** 0: done; 1: failed, with a one-line error; 2: invalid usage; 130: cancelled. Finished parts are
-  stored, and the same command resumes from there.
-- **The paper's study.** `sweep --preset paper` writes a folder with tables, figures and one HTML report, which states
-  which of the paper's statements hold. To split it between workers, use `--plan` and `work`
-  ([many workers](workers.md)).
-- **Shared results.** `cache push` copies missing results to a folder or address that other machines can access, and
-  `cache pull` copies them back. Each result is verified. An interrupted copy resumes with the same command.
-  Addresses with `://` use fsspec: `s3://` needs `pip install s3fs`, `ssh://` needs `pip install paramiko`. If
-  `HEADROOM_SHARED` is set, the place is [used all the time](architecture.md#shared-results).
+- **Exit codes.** 0: success; 1: failure, with a one-line error; 2: invalid usage; 130: canceled. Finished work is
+  saved: run the same command again to resume.
+- **The paper's study.** `sweep --preset paper` writes a folder with tables, figures, and one HTML report, which says
+  which of the paper's claims hold. To split it between workers, use `--plan` and `work` ([many workers](workers.md)).
+- **Shared results.** `cache push` copies missing results to a folder or URL that other machines can access, and
+  `cache pull` copies them back. Each result is verified. An interrupted copy resumes with the same command. URLs are
+  opened with fsspec: `s3://` needs `pip install s3fs`, and `ssh://` needs `pip install paramiko`. If `HEADROOM_SHARED`
+  is set, Headroom [reads and writes that location automatically](architecture.md#shared-results).
 """
 
 

@@ -70,7 +70,7 @@ def _told(error: BaseException) -> tuple[int, str]:
 
 def parser() -> Parser:
     """The parser of all commands; each sets `request`, the class of what it asks."""
-    whole = Parser(prog="headroom", description="Command line of Headroom. Results are shared with the app.")
+    whole = Parser(prog="headroom", description="Headroom command-line interface. Results are shared with the app.")
     whole.epilog = "Without a command, headroom opens the app. `headroom COMMAND --help` lists a command's options."
     commands = whole.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", required=True, parser_class=Parser

@@ -18,7 +18,7 @@ METAVARS = {  # of a field, or of all fields of a kind; other texts have their f
     "mask": "COMPONENTS", "base_mask": "COMPONENTS", "second_mask": "COMPONENTS", "prune_heads": "PERCENT",
     "prune_ffns": "PERCENT", "prune_layers": "PERCENT", "head_levels": "LEVELS", "ffn_levels": "LEVELS",
     "from_task": "TASK", "source_task": "TASK", "aggregate_tasks": "TASKS", "against": "MODEL", "other_model": "MODEL",
-    "hub_id": "ID", "quantities": "NAMES", "where": "STORE", "place": "PLACES", "period": "A-B",
+    "hub_id": "ID", "quantities": "NAMES", "where": "STORE", "other": "OTHER_STORE", "place": "PLACES", "period": "A-B",
     "executor": "ray[:ADDRESS]",
 }  # fmt: skip
 

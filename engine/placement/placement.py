@@ -26,9 +26,9 @@ from engine.records import Record, canonical_key, decode, encode
 
 PLACE = "HEADROOM_PLACE"  # the user's choice of places
 PLACE_HELP = (
-    "devices that hold the layers, in order, with a number of layers each, such as gpu0:20,gpu1:20,cpu:4,disk; the "
-    f"last may omit its number and takes the rest (default: ${PLACE}; otherwise one device, or more if the model does "
-    "not fit)"
+    "where layers go: comma-separated devices, each with its number of layers, such as gpu0:20,gpu1:20,cpu:4,disk; "
+    f"without a number, the last device takes the remaining layers (default: ${PLACE}; otherwise one device, or more "
+    "if the model does not fit)"
 )
 TERM = re.compile(r"(gpu\d{1,3}|cpu|disk)(?::(\d{1,4}))?")
 ABOUT = 100_000_000  # two disks are taken for one where they have as much free, within this

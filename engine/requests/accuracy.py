@@ -33,7 +33,7 @@ class Evaluate(WithPruning, OfTask):
     command: ClassVar[str] = "evaluate"
     split: str = choice("validation", SPLITS, "which split the questions come from (default: validation)")
     questions_out: str | None = path(
-        None, "file to write one JSON line per question to", is_output=True, aliases=("--items",)
+        None, "write the result of each question to this file, as JSON Lines", is_output=True, aliases=("--items",)
     )
     against: str | None = string(None, AGAINST)
 

@@ -157,7 +157,7 @@ class OfModel(Request):
         "demo (the included model), a Hub id such as facebook/opt-125m, a local folder, or a snapshot of "
         "a training run such as RUN@step512",
     )
-    revision: str | None = string(None, "branch, tag or commit of a Hub model; the same as --model ID@REVISION")
+    revision: str | None = string(None, "branch, tag, or commit of a Hub model; the same as --model ID@REVISION")
     download: bool = flag(
         "download a missing model or missing task data from the Hub without asking (default: ask in a "
         "terminal, otherwise stop with an error)"
@@ -197,7 +197,7 @@ class NamesTask(WithData, OfModel):
     """A model, and one task."""
 
     task: str = string(
-        MISSING, ("task name (`headroom tasks` lists them), or a .jsonl file with context, choices and gold")
+        MISSING, ("task name (`headroom tasks` lists them), or a .jsonl file with context, choices, and gold")
     )
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
     same_examples: bool = flag(
@@ -232,24 +232,26 @@ class WithPruning(Request):
 
     mask: str = string(
         "",
-        'components to prune in addition to --prune-heads, --prune-ffns and --prune-layers, such as "L3H5 '
-        'L4H* F7 F2-5 B9 keep L1H0"',
+        "components to prune in addition to --prune-heads, --prune-ffns, and --prune-layers, such as "
+        '"L3H5 L4H* F7 F2-5 B9 keep L1H0"',
     )
-    prune_heads: str = string("0", "percentage of heads to prune, first in --order first (default: 0)")
-    prune_ffns: str = string("0", "percentage of FFNs to prune, first in --order first (default: 0)")
+    prune_heads: str = string("0", "percentage of heads to prune, in the order given by --order (default: 0)")
+    prune_ffns: str = string("0", "percentage of FFNs to prune, in the order given by --order (default: 0)")
     order: str = choice(
         "importance",
         OF_ONE_TASK,
         "pruning order: a criterion, whose lowest scores are pruned first, or another rule (default: importance)",
         aliases=("--ranking",),
     )
-    prune_layers: str = string("0", "percentage of whole layers to drop, first in --layer-order first (default: 0)")
+    prune_layers: str = string(
+        "0", "percentage of whole layers to drop, in the order given by --layer-order (default: 0)"
+    )
     layer_order: str = choice(
         "influence",
         LAYERS_BY,
         "order in which layers are dropped. influence (default): lowest block influence first; oracle: "
-        "smallest loss of accuracy first; greedy: as oracle, measured again after each step; last-first: "
-        "deepest first; random",
+        "smallest loss of accuracy first; greedy: like oracle, but measured again after each step; "
+        "last-first: deepest layers first; random: a seeded random order",
         aliases=("--layers-by",),
     )
     order_questions: int | None = training_questions(

@@ -38,7 +38,7 @@ class ForecastStudy(NamesTasks):
     model: str = string(
         "demo", "demo, facebook/opt-125m to facebook/opt-66b, a downloaded Hub model, or a folder with a config.json"
     )
-    revision: str | None = string(None, "branch, tag or commit of a Hub model; same as --model ID@REVISION")
+    revision: str | None = string(None, "branch, tag, or commit of a Hub model; the same as --model ID@REVISION")
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     gpus: str = string(
         "cpu",

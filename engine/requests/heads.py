@@ -174,7 +174,7 @@ class IdealizeHeads(OfTexts):
     command: ClassVar[str] = "idealize"
 
     heads: str = string(MISSING, "comma-separated heads whose patterns are replaced together, such as L1H0,L1H1")
-    task: str | None = string(None, "task to evaluate, in addition to the text or, if no text is given, on its own")
+    task: str | None = string(None, "also evaluate this task (no text is needed if a task is given)")
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
     same_examples: bool = flag("use the same examples for every question (faster)")
     limit: int = number(100, (1, MOST), "number of questions (default: 100)")

@@ -28,7 +28,7 @@ LONGEST_LEASE_S = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOnPlan(WithData):
-    """Run cells of a plan until none are left; any number of workers can run at the same time. The value is the
+    """Measure the cells of a plan until none are left; any number of workers can run at the same time. The value is the
     Standing of the plan."""
 
     command: ClassVar[str] = "work"
@@ -42,8 +42,8 @@ class WorkOnPlan(WithData):
         (1, LONGEST_LEASE_S),
         "number of seconds without a heartbeat after which another worker may take over a cell (default: 120)",
     )
-    retry: bool = flag("retry cells that failed before")
-    model: str | None = string(None, "where the model is on this machine (default: as in the plan)")
+    retry: bool = flag("retry failed cells")
+    model: str | None = string(None, "path of the model on this machine (default: the path in the plan)")
     download: bool = flag("download missing models and task data from the Hub")
     place: str | None = string(None, PLACE_HELP)
     threads: int | None = number(None, (1, MOST_THREADS), "number of CPU threads (default: chosen by torch)")

@@ -31,9 +31,9 @@ class PrunedModel(WithPruning, WithData, OfModel):
 
     task: str | None = string(
         None,
-        "task for which the pruning order is computed; required with --prune-heads, --prune-ffns and --prune-layers",
+        "task for which the pruning order is computed; required with --prune-heads, --prune-ffns, and --prune-layers",
     )
-    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of that task (default: 0)")
+    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of --task (default: 0)")
     same_examples: bool = flag("use the same examples for every question")
 
     @property
@@ -54,7 +54,7 @@ class ExportModel(PrunedModel):
     """Write a pruned model to a folder that transformers can load. The value is Exported."""
 
     command: ClassVar[str] = "export"
-    out: str = path("", "folder to create; it must not exist", is_required=True, metavar="DIR")
+    out: str = path("", "folder to create; it must not exist yet", is_required=True, metavar="DIR")
     form: str = choice(
         "masked",
         FORMS,
@@ -68,7 +68,7 @@ class ExportModel(PrunedModel):
         "what replaces the output of pruned components: zero (default), or its mean, folded into output biases",
     )
     task: str | None = string(None, "task to evaluate; --prune-heads and --prune-ffns use its pruning order")
-    limit: int | None = number(None, (1, MOST), "number of questions of the task (default: all)")
+    limit: int | None = number(None, (1, MOST), "number of questions of --task to evaluate (default: all)")
     sample: str = string(
         "first", "which questions --limit selects: the first, as the harness does, or a stratified sample"
     )
@@ -142,7 +142,7 @@ def _line(row: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurePerplexity(PrunedModel):
-    """Measure the perplexity of a text with the full and the pruned model, as published tables do. The value is
+    """Measure the perplexity of a text, in consecutive windows, with the full and the pruned model. The value is
     Perplexity by side."""
 
     command: ClassVar[str] = "perplexity"

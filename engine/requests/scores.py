@@ -86,8 +86,8 @@ class ScoreInduction(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLayers(OfTask):
-    """Measure the cost of dropping each layer: block influence, oracle, greedy. The value is the block influence of
-    every layer."""
+    """Measure the cost of dropping each layer, by block influence, oracle, or greedy search. The value is the block
+    influence of every layer."""
 
     command: ClassVar[str] = "layers"
     split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
@@ -146,7 +146,7 @@ def _in_words(each: dict[str, float]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareCriteria(NamesTask):
-    """Compare pruning criteria by accuracy at each level, area under the curve, and agreement of orders. The value is
+    """Compare pruning criteria by accuracy at each level, area under the curve, and rank agreement. The value is
     ComparedCriteria."""
 
     command: ClassVar[str] = "compare"

@@ -125,7 +125,8 @@ class Correlate(OfManyTasks):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(OfManyTasks):
-    """Measure accuracy over tasks, shots and pruning levels. The value is Swept, or with the preset a Study."""
+    """Measure accuracy across tasks, shot counts, and pruning levels. The value is Swept, or with the preset a
+    Study."""
 
     command: ClassVar[str] = "sweep"
     head_levels: str = string(
@@ -147,7 +148,7 @@ class Sweep(OfManyTasks):
     seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
     limit: int = number(48, (1, MOST), "number of questions per task (default: 48)")
     preset: str | None = choice(
-        None, ("paper",), "measure the paper's whole study, and write tables, figures and a report to the folder --out"
+        None, ("paper",), "measure the paper's whole study, and write tables, figures, and a report to the folder --out"
     )
     out: str | None = path(
         None, "output file: .csv or .parquet; with --preset, an output folder", is_alternative=True, is_output=True

@@ -91,7 +91,9 @@ class MeasureLosses(ScoredTexts):
 
     command: ClassVar[str] = "losses"
     base_mask: str = string("", "components to prune in both models (default: none)", aliases=("--mask-a",))
-    other_model: str | None = string(None, "apply --mask to this model instead; it must have the same tokenizer")
+    other_model: str | None = string(
+        None, ("second model, to which --mask is applied instead of to --model; both must have the same tokenizer")
+    )
     other_precision: str | None = choice(None, PRECISIONS, "precision of --other-model")
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
     stride: int = number(0, (0, MOST), "tokens between the starts of two windows (default: half a window)")

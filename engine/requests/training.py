@@ -73,8 +73,8 @@ class TrainModel(Request):
     short_context: int | None = number(
         None,
         (0, 4096),
-        "row length, in tokens, of three out of four steps; the number of tokens per step stays the same "
-        "(default: 0, always the full context)",
+        "row length, in tokens, for three of every four steps; the number of tokens per step stays the "
+        "same (default: 0, always the full context)",
         aliases=("--short",),
     )
     smeared: bool | None = switch(
@@ -104,7 +104,7 @@ class TrainModel(Request):
     repeats_until: float | None = number(
         None,
         (0, 1),
-        _help("share of training, from 0 to 1, after which rows are no longer repeats", "repeats_until"),
+        _help("share of training, from 0 to 1, after which no more repeated rows are used", "repeats_until"),
         float,
     )
     period: tuple[int, int] | None = string(
@@ -118,7 +118,9 @@ class TrainModel(Request):
         None, "file or folder to train on (default: Python source and documentation on this computer)"
     )
     snapshots: int | None = number(
-        None, (1, 10000), _help("evenly spaced snapshots, in addition to the start and a few early ones", "snapshots")
+        None,
+        (1, 10000),
+        _help("number of evenly spaced snapshots, in addition to step 0 and a few early steps", "snapshots"),
     )
     seed: int | None = number(None, (0, MOST_SEED), _help("seed of the weights and the rows", "seed"))
     threads: int | None = number(None, (1, MOST_THREADS), "number of CPU threads (default: all cores but one)")
@@ -176,8 +178,8 @@ class MeasureTrajectory(Request):
     series: str = string(
         MISSING,
         "folder of a run, RUN@step{0,512}, a published series such as "
-        "EleutherAI/pythia-70m@step{0,512,1000}, or a record file written by --record, which is shown "
-        "without measuring",
+        "EleutherAI/pythia-70m@step{0,512,1000}, or a file written by --record, which is shown without "
+        "measuring",
         is_position=True,
     )
     quantities: str | None = string(

@@ -146,7 +146,7 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     await_command(page, "--base-mask L0H3")
     ready(page)
     before, text = tints(page), page.locator(".text").inner_text()
-    for part in ("text=Privet", "heads=100", "mask=F1", "a_mask=L0H3", "ranking=random"):
+    for part in ("text=Privet", "heads=100", "mask=F1", "a_mask=L0H3", "order=random"):
         assert f"passage_{part}" in page.url
     tab = another_tab(page.url)
     await_mark(tab, "losses", "measured", heads=n_at(100), ffns=1)
