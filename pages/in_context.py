@@ -50,7 +50,7 @@ texts = Work("incontext texts", "Texts", texts_of(target, source, setup.data_dir
 x = setting.InContextControls(target, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
-asks = losses.now() is None and (losses.takes_s() or 0.0) > max(LONG_S, budget_s())
+asks = losses.now() is None and setting.is_long(x, losses.takes_s(), max(LONG_S, budget_s()))
 if not asks:
     losses.value()
 mask = pruning.known_mask(target.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)

@@ -11,15 +11,16 @@ from engine.heads.induction import SCORES, InductionScores
 from engine.measurement import Workload
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
+from engine.models.session import Session
 from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
-from pages.ui.in_context import charts, tables
+from pages.ui.in_context import charts, setting, tables
+from pages.ui.in_context.first_view import SOURCE, first_choices
 from pages.ui.in_context.first_view import TEXT as TITLE
-from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.page import runtime
 from tests.conftest import TEXT
@@ -328,3 +329,19 @@ def test_the_finding_says_what_the_intervals_allow():
     assert words == f"{gain}. Without the 4 heads the score is **−2.50**."
     chance = tables.finding(mean(0.2, 0.5), None, None, "")
     assert chance.startswith("Later tokens are predicted **0.20 nats worse**") and chance.endswith("may be chance.")
+
+
+def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
+    monkeypatch.setattr(setting, "OPERATIONS_PER_S", 1.0)  # without a forecast, the size of the model decides
+    at = open_screen(incontext_texts="2")
+    assert values(at)[0] == "…" and not frames_of(at)
+    at = press(at, "Measure the losses")
+    assert values(at)[0] != "…" and frames_of(at) and "Measure the losses" not in labels(at)
+    assert "Measure the losses" not in labels(open_screen(incontext_texts="2")), "what is stored shows at once"
+
+
+@pytest.mark.parametrize("takes_s, is_long", [(9.0, False), (11.0, True), (None, False)])
+def test_the_forecast_decides_what_takes_long(wide_opt, store, takes_s, is_long):
+    target = Session(store).target(LoadSpec(str(wide_opt), "fp32"))
+    x = setting.InContextControls(target, None, SOURCE, ("a", "b"), None)
+    assert setting.is_long(x, takes_s, 10.0) == is_long

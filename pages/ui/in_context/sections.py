@@ -57,7 +57,7 @@ SOURCE_HELP = (
     f"the other until there are {MIN_TOKENS} tokens, in a new order for each text. The embedded model learned only "
     "their answers, so its loss rises along them."
 )
-SETTINGS_HELP = "Pruning order, number of texts, and the tokens that the score is averaged over."
+SETTINGS_HELP = "The number of texts, and the tokens that the score is averaged over."
 SOLVED_HELP = (
     "The task of the solved questions and of orders by importance (measured on its train questions, with "
     f"{SHOTS} shots)."
@@ -108,12 +108,12 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
     if kind == "text":
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
-    *level_at, mask_at = wraps.columns([4, 4, 3], gap="small")
+    *level_at, mask_at, order_at = wraps.columns([4, 4, 3, 4], gap="small")
     levels = zip(AXES, level_at, strict=True)
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels)
     typed, task_at = type_mask("incontext", mask_at), at.container(width="content")
     more_at = settings_popover(at, SETTINGS_HELP)
-    ranking = choose_ranking("incontext", more_at)
+    ranking = choose_ranking("incontext", order_at)
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
     n_texts = number_field(more_at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
