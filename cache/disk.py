@@ -35,9 +35,9 @@ class BytesDisk(FileDisk):
     """Keys are str, values are bytes, framed as MAGIC + key digest + digest of both + payload; all else is refused."""
 
     def put(self, key: Any) -> tuple[str, bool]:
-        if type(key) is not str:
+        if not isinstance(key, str):
             raise TypeError(f"a key must be str, got {type(key).__name__}")
-        return key, True
+        return str(key), True  # of a subclass, the text alone
 
     def get(self, key: Any, raw: Any) -> str:
         # called when iterating; the base class would unpickle a key that is not raw
@@ -46,7 +46,7 @@ class BytesDisk(FileDisk):
         return key
 
     def store(self, value: Any, read: bool, key: Any = UNKNOWN) -> Any:
-        if type(value) is not bytes or type(key) is not str or read:
+        if type(value) is not bytes or not isinstance(key, str) or read:
             raise TypeError("the store holds bytes under str keys only")
         key_part = key_digest(key)
         return super().store(MAGIC + key_part + _value_digest(key_part, value) + value, False)

@@ -122,6 +122,7 @@ class Store:
 
     def get(self, key: str) -> bytes | None:
         """The bytes put under `key`, exactly, or None: a damaged entry is a miss like a missing one."""
+        key = str(key)  # of a subclass, such as `engine.records.Key`, the text alone
         found = self.get_here(key)
         if found is None and self._behind is not None and (found := self._behind.get(key)) is not None:
             if not self.is_readable(key, found):
@@ -141,8 +142,9 @@ class Store:
 
     def put(self, key: str, blob: bytes) -> bool:
         """True when `blob` is on disk; False when it is kept in memory only, and `notice` says why."""
-        if type(key) is not str or type(blob) is not bytes:
+        if not isinstance(key, str) or type(blob) is not bytes:
             raise TypeError(f"the store keeps bytes under str, not {type(blob).__name__} under {type(key).__name__}")
+        key = str(key)
         with self._lock:
             self._n_puts += 1
         saved = self.put_here(key, blob)

@@ -157,7 +157,9 @@ class Measurement(Generic[T]):
 
 
 # a session whose result store holds nothing
-_EMPTY = SimpleNamespace(store=SimpleNamespace(get=lambda key: None, put=lambda key, blob: True))
+_EMPTY = SimpleNamespace(
+    store=SimpleNamespace(get=lambda key: None, put=lambda key, blob: True), record=lambda key: None
+)
 
 
 def with_value(steps: Steps[T]) -> Generator[Progress[T], None, tuple[T | None, Missing]]:
@@ -200,7 +202,7 @@ def of_records(
         ends: list[float] | None = None
 
         def known(piece: Piece) -> Record | None:
-            return None if again else found(session.store, piece)
+            return None if again else found(session, piece)
 
         def placed(step: Progress[Any], is_end: bool = False) -> Progress[Any]:
             """A step of the current piece, or the one that ends it, in its place among all of them."""

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from cache import Store
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.progress import Progress, may_stop
-from engine.records import Record, decode, encode, made_of
+from engine.records import Record, encode, made_of
 from engine.timing import observed_timings as rates
 
 Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and receipt fields in addition to the target's
@@ -41,9 +40,9 @@ class Piece:
     reads: Callable[[Record], object] | None = None
 
 
-def found(store: Store, piece: Piece) -> Record | None:
+def found(session: Session, piece: Piece) -> Record | None:
     """The stored record of a piece; None where there is none, or it is not what it must be."""
-    record = decode(store.get(piece.key))
+    record = session.record(piece.key)
     if record is None or not is_sound(record, piece.shapes):
         return None
     return record if piece.reads is None or made_of(record, piece.reads) is not None else None

@@ -11,10 +11,11 @@ from engine.models.session import Session
 from engine.progress import Progress
 from engine.questions.requests import questions_in
 from engine.records import SCHEMA, Record, decode, made_of, noted, unpack_json
+from engine.shipped import MARK
 
 Measurements = Mapping[str, Measurement[Any]]  # by what they are of
 Receipt = Mapping[str, Any]
-FACTS = ("Model", "Precision", "Beginning-of-sequence token", "Matrix products", "Versions", "Machine")
+FACTS = ("Shipped", "Model", "Precision", "Beginning-of-sequence token", "Matrix products", "Versions", "Machine")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class ReceiptSummary:
     @property
     def n(self) -> int:
         return len(self.receipts)
+
+    @property
+    def n_shipped(self) -> int:
+        """Of the records, how many came with Headroom."""
+        return sum(MARK in each for each in self.receipts)
 
     @property
     def first(self) -> str:
@@ -56,12 +62,27 @@ def read_receipts(measurements: Measurements, session: Session) -> Iterator[Prog
         yield Progress(number + 1, len(measurements), tuple(parts))
 
 
+def shipped_receipt(measurements: Measurements, session: Session) -> Iterator[Progress[Receipt | None]]:
+    """Yields Progress; the last one's value is the receipt of the first shipped record that is read, or None if none
+    is. Measures nothing."""
+    for number, measurement in enumerate(measurements.values()):
+        notes: dict[bytes, Receipt] = {}
+        steps, is_read = measurement.read(session), False
+        while not is_read:
+            with noted(notes):
+                is_read = next(steps, None) is None
+            if (found := next((each for each in notes.values() if MARK in each), None)) is not None:
+                yield Progress(1, 1, found)
+                return
+            yield Progress(number, len(measurements))
+
+
 def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
     """What the receipts say of model, precision, versions and machine; more than one line where they differ."""
     found: dict[str, list[str]] = {name: [] for name in FACTS}
     for receipt in receipts:
         for name, fact in _facts(receipt).items():
-            found[name] += [] if fact in found[name] else [fact]
+            found[name] += [] if fact in found[name] or not fact else [fact]
     return found
 
 
@@ -71,6 +92,7 @@ def _facts(receipt: Receipt) -> dict[str, str]:
     versions = {**receipt["versions"], "python": receipt["python"]}
     machine = (receipt["device"], receipt.get("processor"), receipt["machine"], cores)
     return {
+        "Shipped": "with Headroom, not measured on this computer" if receipt.get(MARK) else "",
         "Model": f"{receipt['name']}, files {receipt['model'][:12]}",
         "Precision": receipt["precision"],
         "Beginning-of-sequence token": "in front" if receipt["bos"] else "none",

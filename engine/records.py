@@ -1,4 +1,4 @@
-"""Stored records: a `Record` of arrays and a JSON receipt, its codec, and its keys."""
+"""Stored records: a `Record` of arrays and a JSON receipt, its codec, and its `Key`."""
 
 import hashlib
 import importlib.metadata
@@ -30,6 +30,11 @@ def version(package: str) -> str:
     return importlib.metadata.version(package)
 
 
+def public(version: str) -> str:
+    """Returns a version without its local part, which names a build: "2.13.0" of "2.13.0+cpu"."""
+    return version.partition("+")[0]
+
+
 @dataclass(frozen=True)
 class Record:
     """Named arrays with the receipt that says what they are: key fields, versions, times, machine."""
@@ -38,11 +43,43 @@ class Record:
     receipt: Mapping[str, Any]
 
 
-def canonical_key(kind: str, fields: Mapping[str, Any]) -> str:
+class Key(str):
+    """A store key, which is the digest of `fields`, with the other keys under which the same may be stored."""
+
+    kind: str
+    fields: Mapping[str, Any]
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        """Keys of earlier versions of Headroom, which named the build of torch: the installed one, and that for CPUs.
+        Empty for keys that do not name torch."""
+        of_key = self.fields.get("versions", {}).get("torch")
+        if of_key is None:
+            return ()
+        installed = version("torch")
+        builds = dict.fromkeys([installed] if public(installed) == of_key else [])
+        builds |= {f"{of_key}+cpu": None}
+        builds.pop(of_key, None)
+        versions = self.fields["versions"]
+        return tuple(
+            canonical_key(self.kind, {**self.fields, "versions": {**versions, "torch": build}}) for build in builds
+        )
+
+    def without(self, *names: str) -> "Key":
+        """The key of the same fields without these."""
+        return canonical_key(self.kind, {name: each for name, each in self.fields.items() if name not in names})
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def canonical_key(kind: str, fields: Mapping[str, Any]) -> Key:
     """Store key of `fields`: same content in any order, same key. Floats and sets are refused (TypeError)."""
     _refuse_floats(fields)
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return f"{SCHEMA}/{kind}/{hashlib.blake2b(text.encode(), digest_size=20).hexdigest()}"
+    key = Key(f"{SCHEMA}/{kind}/{hashlib.blake2b(text.encode(), digest_size=20).hexdigest()}")
+    key.kind, key.fields = kind, fields
+    return key
 
 
 def encode(record: Record) -> bytes:
@@ -116,8 +153,10 @@ def difference(a: bytes, b: bytes) -> str:
 
 
 def _comparable(receipt: Mapping[str, Any]) -> dict[str, Any]:
-    """A receipt without TIMES and PLACES, nor the folder in which a user's own questions lay."""
+    """A receipt without TIMES and PLACES, the builds of libraries, and the folder of a user's own questions."""
     task, short = receipt.get("task"), {}
+    if isinstance(versions := receipt.get("versions"), Mapping):
+        short["versions"] = {name: public(str(version)) for name, version in versions.items()}
     if isinstance(task, Mapping) and "name" in task:
         short["task"] = {**task, "name": Path(str(task["name"])).name}
     return {name: value for name, value in {**receipt, **short}.items() if name not in TIMES | PLACES}

@@ -18,7 +18,7 @@ from tests.conftest import HANG_S, REPOSITORY
 FLOORS = [
     "cache engine.errors",
     "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes engine.statistics",
-    "engine.architecture engine.jobs",
+    "engine.architecture engine.jobs engine.shipped",
     "engine.checkpoints engine.kernels",
     "engine.placement",
     "engine.models",

@@ -156,11 +156,11 @@ def _sized_pieces(session: Session, target: Target, questions: Questions, mask: 
     piece would take long."""
     large, small = chunk_pieces(target, questions, mask), list[Piece]()
     for number, (piece, chunk) in enumerate(zip(large, questions.chunks(), strict=True)):
-        if session.store.get(piece.key) is None and len(chunk) > SMALL_CHUNK:
+        if session.record(piece.key) is None and len(chunk) > SMALL_CHUNK:
             small = small or chunk_pieces(target, questions, mask, questions.sized_chunks(SMALL_CHUNK))
             quarters = small[number * CHUNK // SMALL_CHUNK :][: CHUNK // SMALL_CHUNK]
             chunk_s = Workload({"forward": characters(questions.at(chunk))}).seconds_by_size(session.store, target)
-            if session.store.get(quarters[0].key) is not None or chunk_s > LONG_S:
+            if session.record(quarters[0].key) is not None or chunk_s > LONG_S:
                 yield from quarters
                 continue
         yield piece

@@ -161,7 +161,7 @@ def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> M
         pieces, done, cached = {mask: chunk_pieces(target, questions, mask) for mask in masks}, 0, True
         for number, chunk in enumerate(questions.chunks() if measures else ()):
             wanted = {mask: each[number] for mask, each in pieces.items()}
-            missing = {mask: piece.key for mask, piece in wanted.items() if found(session.store, piece) is None}
+            missing = {mask: piece.key for mask, piece in wanted.items() if found(session, piece) is None}
             if missing:
                 cached = False
                 yield from measured(session, chunk, missing, done)

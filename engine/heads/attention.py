@@ -24,7 +24,7 @@ from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import TokenizedText, pieces_at, read
-from engine.records import Record, canonical_key, decode, encode, made_of
+from engine.records import Key, Record, canonical_key, encode, made_of
 from engine.texts.passages import checked, text_digest
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def head_views(target: Target, text: str, mask: Mask, heads: Sequence[Head]) -> 
     expected = partial(Workload, {"patterns": float(len(text))})
 
     def steps(session: Session, measures: bool) -> Steps[dict[Head, HeadView]]:
-        read = {head: made_of(decode(session.store.get(key)), _as_view) for head, key in keys.items()}
+        read = {head: made_of(session.record(key), _as_view) for head, key in keys.items()}
         known = {head: view for head, view in read.items() if view is not None}
         missing = [head for head in keys if head not in known]
         if missing and measures:
@@ -212,6 +212,6 @@ def _as_view(record: Record) -> HeadView:
     return HeadView(whole_rows(record, "pattern"), whole_rows(record, "raised_nats"))
 
 
-def _key(target: Target, text: str, mask: Mask, what: str | Head) -> str:
+def _key(target: Target, text: str, mask: Mask, what: str | Head) -> Key:
     fields = {"attention": "own", "mask": mask.key(), "text": text_digest(text)}
     return canonical_key("attention", target.key() | fields | {"what": what if isinstance(what, str) else list(what)})

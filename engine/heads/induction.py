@@ -19,7 +19,7 @@ from engine.models.loading import Loaded
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.records import Record, canonical_key
+from engine.records import Key, Record, canonical_key
 from engine.shapes import ModelShape
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
@@ -187,6 +187,6 @@ def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> Induc
     return InductionScores(mean, error, counts, "; ".join(notes), n_tokens)
 
 
-def _key(target: Target, about: Mapping[str, Any]) -> str:
+def _key(target: Target, about: Mapping[str, Any]) -> Key:
     # probes add a beginning token themselves, so their keys do not depend on the BOS setting
     return canonical_key("induction", {**target.as_usual.key(), "attention": "own", **about})

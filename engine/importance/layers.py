@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece, is_sound
 from engine.progress import Progress
 from engine.questions.encoding import pack
 from engine.questions.requests import Questions
-from engine.records import Record, canonical_key, decode, encode
+from engine.records import Key, Record, canonical_key, encode
 from engine.shapes import ModelShape
 from engine.timing.workload import all_characters, gradient_characters
 
@@ -157,7 +157,7 @@ def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Ste
         for number in range(n if run.measures else n_layers):
             key, dropped = _key(target, questions, found), [each.layer for each in found]
             left = [layer for layer in range(n_layers) if layer not in dropped]
-            size, record = len(left) * questions.n, decode(run.session.store.get(key))
+            size, record = len(left) * questions.n, run.session.record(key)
             if record is not None and is_sound(
                 record, dict.fromkeys(("layers", "accuracy", "gold_nats"), (len(left),))
             ):
@@ -186,7 +186,7 @@ def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Ste
     return composed(target, ("greedy", questions, n), body)
 
 
-def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> str:
+def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> Key:
     asked = questions.order[: questions.n]
     golds = [list(question.golds) for question in questions.at(asked)]
     about = {"questions": questions.digest(asked), "golds": golds, "dropped": [step.layer for step in gone]}

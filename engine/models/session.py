@@ -17,8 +17,9 @@ from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device
 from engine.placement.devices import asked_device
 from engine.placement.placement import Placement, asked_places, known_rates, plan_placement
 from engine.progress import Progress
-from engine.records import version
+from engine.records import Key, Record, decode, public, version
 from engine.shapes import ModelShape
+from engine.shipped import ShippedRecords
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,12 @@ class Target:
         """The fields that change the numbers of any measurement on this model; part of every key and receipt.
 
         `gradients`: of one that passes gradients back. "products" names the ways of matrix products, where they are
-        not the library's own: results that those made are found as before, on every machine.
+        not the library's own: results that those made are found as before, on every machine. Of torch the public
+        version counts: builds for a CPU and for a GPU compute the same on a CPU.
         """
-        versions = {name: version(name) for name in ("torch", "transformers", "lm_eval")}
         is_int8 = self.spec.precision == "int8"
-        if is_int8:
-            versions["bitsandbytes"] = version("bitsandbytes")
+        versions = self.versions()
+        versions["torch"] = public(versions["torch"])
         ways = self.products.not_own(gradients)
         return {
             "model": self.identity.digest,
@@ -67,23 +68,40 @@ class Target:
             **({"products": ways} if ways else {}),
         }
 
+    def versions(self) -> dict[str, str]:
+        """The installed versions of the libraries that change numbers, by name, with their builds."""
+        names = ["torch", "transformers", "lm_eval"] + ["bitsandbytes"] * (self.spec.precision == "int8")
+        return {name: version(name) for name in names}
+
     def receipt(self, seconds: float, **more: Any) -> dict[str, Any]:
         """What travels with every stored measurement: which model, when, how long, with which versions, and `more`."""
         measured_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         how = {"python": platform.python_version(), "machine": platform.machine(), "seconds": round(seconds, 4)}
         how |= {"processor": processor(), "cores": os.cpu_count()}
         about = {"name": self.identity.name, "measured_at": measured_at, "products": asdict(self.products)}
-        return self.key() | about | how | more
+        return self.key() | {"versions": self.versions()} | about | how | more
 
 
 class Session:
-    """Where things are measured: a result store, and the one model that is held in memory. `trimming` returns the
-    memory that long work frees."""
+    """Where things are measured: a result store, and the one model that is held in memory. `shipped`: records that are
+    read where the store has none. `trimming` returns the memory that long work frees."""
 
-    def __init__(self, store: Store, models: Models | None = None) -> None:
-        self.store = store
+    def __init__(self, store: Store, models: Models | None = None, shipped: ShippedRecords | None = None) -> None:
+        self.store, self.shipped = store, shipped
         self.models = models or Models(store)
         self.trimming = Trimming()
+
+    def record(self, key: str) -> Record | None:
+        """The stored record under a key, or under one of its earlier keys, or else the shipped one; None if there is
+        none or it is malformed."""
+        for each in (key, *(key.earlier if isinstance(key, Key) else ())):
+            if (found := decode(self.store.get(each))) is not None:
+                return found
+        return self.shipped.record(key) if self.shipped is not None else None
+
+    def own(self) -> "Session":
+        """The same store and models without shipped records: what it measures replaces them."""
+        return Session(self.store, self.models)
 
     def target(self, spec: LoadSpec, bos: bool | None = None) -> Target:
         """The Target of a model, from its files alone; `bos` None = as the model's own tokenizer does."""

@@ -169,4 +169,5 @@ class _Making:
 
     @property
     def _model(self) -> list[object]:
-        return [self.target.key(), self.setting.data_dir]  # with new versions all cells are new, as all keys are
+        # with new versions all cells are new, as all keys are; builds count too, as in plans of earlier versions
+        return [self.target.key() | {"versions": self.target.versions()}, self.setting.data_dir]

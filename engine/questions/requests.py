@@ -25,6 +25,7 @@ from engine.progress import may_stop, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
+from engine.shipped import shipped_records
 
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
 MAX_SHOTS = 64
@@ -129,6 +130,8 @@ def get_requests(
     fields = {**asdict(task), "name": name, "source": source, "lm_eval": version("lm_eval")}
     key = canonical_key("requests", fields | more)
     found = made_of(decode(store.get(key)) if store is not None else None, questions_in)
+    if found is None and (shipped := shipped_records()) is not None:
+        found = made_of(shipped.record(key), questions_in)  # rendered by the same version: the key names it
     if found is None:
         if files is None and not may_fetch():
             where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"

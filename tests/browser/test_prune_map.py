@@ -53,10 +53,11 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
     for name, path in (("Passage", "passage"), ("Attention", "attention"), ("Induction", "induction")):
         page.get_by_role("link", name=name, exact=True).click()
         page.wait_for_url(f"**/{path}?*_mask=L1H3+F0*")
-        expect(field(page)).to_have_value("L1H3 F0")
+        if name != "Induction":  # which has its field in Settings
+            expect(field(page)).to_have_value("L1H3 F0")
     page.locator('[class*="st-key-heads-map"]').first.wait_for()  # the button of the screen before is gone
     page.get_by_role("button", name="Restore all").click()
-    expect(field(page)).to_have_value("")
+    expect(page.get_by_role("button", name="Restore all")).to_have_count(0)
     page.get_by_role("link", name="Prune", exact=True).click()
     settled_figure(page, heads=0, ffns=0)
     assert "prune_mask" not in page.url and "prune_heads" not in page.url

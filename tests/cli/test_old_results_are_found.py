@@ -7,6 +7,7 @@ that store fails at once. Where keys have to change, SCHEMA is raised and this s
 
 import json
 import os
+import pickle
 import shlex
 import zipfile
 from pathlib import Path
@@ -15,12 +16,15 @@ import pytest
 
 from cache import open_store
 from cache.store import Store
-from engine import demo
+from engine import demo, records
 from engine.__main__ import main
 from engine.checkpoints import identity as checkpoints
 from engine.kernels import kernel_choice as tuning
 from engine.models import loading
+from engine.models.loading import LoadSpec
+from engine.models.session import Session
 from engine.questions.tasks import embedded_tasks
+from tests.cli.conftest import VERSIONS
 
 FILLED_BY_9C61A22 = Path(__file__).parent / "store_of_9c61a22.zip"
 DEMO_OF_9C61A22 = Path(__file__).parent / "demo_of_9c61a22.zip"
@@ -140,9 +144,7 @@ def test_ablations_with_the_means_of_another_text_are_measured_anew(old_store, f
 
 def test_costs_tuning_and_remembered_texts_of_9c61a22(old_store, found, monkeypatch):
     from engine.accuracy.costs import cost
-    from engine.models.loading import LoadSpec
     from engine.models.masks import parse_mask
-    from engine.models.session import Session
     from engine.questions.requests import TaskSpec, get_requests, select
     from engine.texts import passages
 
@@ -167,3 +169,25 @@ def test_keys_of_the_tuning(monkeypatch, keys_of_then):
     monkeypatch.setattr(tuning, "measured", lambda: tuning.Tuning(1))
     tuning.tuning(type("Asked", (), {"get": lambda self, key: asked.append(key), "put": lambda *more: True})())
     assert asked == ["3/tuning/d5cb8d756beab0187f07798d6db626a3e2722462"]
+
+
+@pytest.mark.parametrize("installed", ["2.13.0+cpu", "2.13.0", "2.13.0+cu126"])
+def test_results_of_another_build_of_torch_are_found(installed, old_store, found, monkeypatch):
+    """Keys named the build of torch; they now name its public version, so that all its builds find the same results."""
+    monkeypatch.setitem(VERSIONS, "torch", installed)
+    records.version.cache_clear()
+    line, keys = COMMANDS["int8, same examples"]
+    assert main([*shlex.split(line), "--cache", str(old_store), "--json"]) == 0
+    assert set(keys) <= set(found), "stored under 2.13.0+cpu"
+
+
+def test_a_new_key_names_the_public_version_of_torch(old_store, monkeypatch):
+    store, keys = open_store(old_store), []
+    target = Session(store).target(LoadSpec("demo", "fp32"))
+    for build in ("2.13.0+cpu", "2.13.0", "2.13.0+cu126"):
+        monkeypatch.setitem(VERSIONS, "torch", build)
+        records.version.cache_clear()
+        keys.append(records.canonical_key("answers", target.key()))
+        assert target.receipt(0.0)["versions"]["torch"] == build, "a receipt says which build it was"
+    store.close()
+    assert len({*keys}) == 1 and pickle.loads(pickle.dumps(keys[0])) == keys[0]

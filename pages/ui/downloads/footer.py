@@ -8,6 +8,7 @@ import streamlit as st
 from pages.ui.downloads.exports import ScreenFiles, file_name, to_html, to_zip
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import draw_measured, permalink
+from pages.ui.downloads.shipped import draw_shipped
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
@@ -29,6 +30,7 @@ def closing(origin: Origin, sheet: Sheet) -> None:
         st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # hidden on a slide
         mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
+        draw_shipped(origin.measurements, origin.command)
         _draw_buttons(ScreenFiles(origin, sheet.tables, sheet.pictures, session(), permalink()))
 
 

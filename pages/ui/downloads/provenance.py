@@ -51,7 +51,8 @@ def table(parts: Sequence[ReceiptSummary]) -> list[str]:
     written = ["| | Measured (UTC) | Seconds | Records |", "|:--|:--|--:|--:|"]
     for part in parts:
         if part.n:
-            written.append(f"| {plain(part.name)} | {when(part)} | {part.seconds:,.1f} | {part.n:,} |")
+            moment = when(part) + (", shipped" if part.n_shipped else "")
+            written.append(f"| {plain(part.name)} | {moment} | {part.seconds:,.1f} | {part.n:,} |")
     return written
 
 

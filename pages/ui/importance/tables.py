@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.page.tables import RANK_TITLE, number, p_in_words
+from pages.ui.page.tables import RANK_TITLE, number, p_in_words, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -74,7 +74,7 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
         words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         share = rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
-        words += f". The top 30% of heads hold **{round(100 * share)}%** of the total"
+        words += f". The top 30% of heads hold **{whole_percent(share)}** of the total"
     return words + "."
 
 

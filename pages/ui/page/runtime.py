@@ -14,6 +14,7 @@ from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.receipts import is_readable
+from engine.shipped import shipped_records
 from pages.ui.page.address import as_written
 from pages.ui.page.defaults import idle_budget_s
 from pages.ui.page.streamlit_internals import (
@@ -98,7 +99,7 @@ def jobs() -> Jobs:
 @st.cache_resource(show_spinner=False)
 def session() -> Session:
     """Returns the store and the one model in memory, for all tabs; only the worker loads models."""
-    return Session(store())
+    return Session(store(), shipped=shipped_records())
 
 
 def in_memory(spec: LoadSpec) -> bool:

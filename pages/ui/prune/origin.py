@@ -3,6 +3,7 @@
 from typing import Any
 
 from engine.accuracy.evaluation import accuracy
+from engine.importance.estimates import gradients
 from engine.importance.rankings_of import Axis, Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask
@@ -21,6 +22,8 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis, orde
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
+    if not x.judged.greedy:
+        measurements["Estimates"] = gradients(x.target, x.questions)
     pruned = pruned_in_words(x, known, mask) + (f" · {order}" if order else "")
     of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
     return Origin("Prune", [request(x, found)], measurements, of, figure_in_words(x, found, pruned))

@@ -185,7 +185,7 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str, shots: 
 
 
 def _percent(share: float) -> str:
-    return f"{round(100 * share)}%"
+    return whole_percent(share)
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:

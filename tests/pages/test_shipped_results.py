@@ -1,0 +1,111 @@
+"""The records that come with the package serve the default views of the embedded model, say so, and are no measurement
+of this computer. If a test here fails because a view shows something else by default, write the file again:
+`.venv/bin/python -m tests.write_shipped`."""
+
+import shutil
+from contextlib import closing
+
+import pytest
+
+from engine import shipped
+from engine.__main__ import main
+from engine.kernels.kernel_choice import pinned_as
+from engine.models import loading
+from engine.models.session import Session
+from engine.progress import Progress, final
+from engine.receipts import read_receipts, shipped_receipt
+from engine.records import Record, encode
+from pages.ui.page import runtime
+from tests.conftest import REPOSITORY
+from tests.write_shipped import KERNELS, ONCE, VIEWS, opened
+
+MAX_BYTES = 3_200_000
+
+
+@pytest.fixture
+def empty_store(tmp_path, monkeypatch):
+    """The app's store is empty, shipped records are read, and loading a model fails."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.setenv("HEADROOM_SHIPPED", "1")
+    monkeypatch.setenv("HEADROOM_PRODUCTS", KERNELS[0])
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    monkeypatch.setattr("engine.models.session.device_class", lambda: "cpu")
+    monkeypatch.setattr("engine.models.loading.device_class", lambda: "cpu")
+    monkeypatch.setattr(loading, "load", lambda *more: pytest.fail("the model was loaded"))
+
+
+def origin_of(view):
+    """What the footer of a view names."""
+    with closing(opened(view)) as found:
+        return next(found)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch):
+    monkeypatch.setenv("HEADROOM_PRODUCTS", kernels)
+    measurements = origin_of(view).measurements
+    assert {job.snapshot.state for job in runtime.jobs()._slots.values()} == {"done"}, "nothing is measured"
+    incomplete = [name for name, each in measurements.items() if not each.look(runtime.session()).is_complete]
+    assert not incomplete, "run python -m tests.write_shipped"
+    *_, parts = (step.value for step in read_receipts(measurements, runtime.session()))
+    receipts = [each for part in parts for each in part.receipts]
+    assert receipts and all(each["shipped"] is True for each in receipts)
+    made_by = {pinned_as(each["products"]) for each in receipts if each["kind"] not in ONCE}
+    assert made_by == {kernels} or view == "story" and kernels in made_by, "a story's last records are of any kernels"
+    assert not [key for key in runtime.store().keys() if key.startswith("3/")], "nothing is stored or counted"
+
+
+def test_the_first_drag_has_an_estimate(empty_store):
+    origin_of("prune")
+    estimates = runtime.jobs().snapshot("estimates").value
+    assert estimates.has_gradients and estimates.heads.estimated and estimates.ffns.estimated
+
+
+def test_the_file_is_small():
+    assert 0 < shipped.FILE.stat().st_size < MAX_BYTES
+
+
+def test_results_of_other_versions_are_shown_and_named(empty_store, monkeypatch):
+    measurements = origin_of("prune").measurements
+    monkeypatch.setattr("engine.models.session.version", lambda name: "9.9")
+    *_, parts = (step.value for step in read_receipts(measurements, runtime.session()))
+    assert all(part.n_shipped == part.n > 0 for part in parts)
+    assert {each["versions"]["torch"] for part in parts for each in part.receipts} != {"9.9"}
+
+
+def test_results_measured_here_replace_them(empty_store, store, monkeypatch):
+    full = origin_of("prune").measurements["Full model"]
+    session = Session(store, shipped=shipped.shipped_records())
+    assert session.own().shipped is None and full.look(session).is_complete
+    assert not full.look(session.own()).is_complete, "they are no measurement of this computer"
+
+    def measured(session, target, piece, done, total):
+        record = shipped.shipped_records().record(piece.key)
+        receipt = {name: value for name, value in record.receipt.items() if name != shipped.MARK}
+        session.store.put(piece.key, encode(Record(record.arrays, receipt)))
+        yield Progress(done, total)
+        return record
+
+    monkeypatch.setattr("engine.measurement.measured", measured)
+    final(full.run(session.own()))
+    assert not any(step.value for step in shipped_receipt({"Full model": full}, session))
+
+
+def test_commands_measure(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HEADROOM_SHIPPED", "1")
+    monkeypatch.setattr(loading, "load", lambda *more: pytest.fail("the model was loaded"))
+    words = f"evaluate --task demo_outfit --shots 5 --sample stratified --limit 100 --cache {tmp_path / 'results'}"
+    with pytest.raises(pytest.fail.Exception, match="the model was loaded"):
+        main(words.split())
+
+
+def test_they_can_be_left_out(tmp_path, monkeypatch):
+    assert shipped.shipped_records() is None, "tests measure unless they name them"
+    monkeypatch.setenv("HEADROOM_SHIPPED", "1")
+    assert shipped.shipped_records() is not None
+    monkeypatch.setattr(shipped, "FILE", tmp_path / "missing")
+    assert shipped.shipped_records() is None
+    damaged = shutil.copy(REPOSITORY / "README.md", tmp_path / "damaged")
+    monkeypatch.setattr(shipped, "FILE", damaged)
+    assert shipped.shipped_records() is None

@@ -1,0 +1,168 @@
+"""Measures the default views of the embedded model and writes engine/demo/shipped.msgpack:
+
+    .venv/bin/python -m tests.write_shipped [--work FOLDER]
+
+Every one of VIEWS is opened, once for each choice of kernels. What the footer names is measured to the end, and all
+that was read is packed. With the same --work folder, an interrupted run resumes.
+"""
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+# Kernels that processors name themselves: with bf16 and int8 instructions, with int8 ones, with AVX2 alone.
+KERNELS = (
+    "bf16=own,int8=integer,gradient=own,attention=fp32",
+    "bf16=fp32,int8=integer,gradient=fp32,attention=fp32",
+    "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32",
+)
+STORY = {"prune_story": "Remove induction heads"}
+VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
+    **{name: (name, {}) for name in ("prune", "in_context", "importance", "correlations", "sweeps")},
+    "story": ("prune", STORY),
+}
+# not the speed of a machine, which is measured on each
+KINDS = set("activity answers attribution importance induction magnitudes perplexity texts tokenloss".split())
+ONCE = {"attribution"}  # large, and compared with nothing else: of the last kernels alone
+HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
+N_RUNS = 50
+
+
+def main() -> None:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.write_shipped", description=__doc__)
+    parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
+    parser.add_argument("--view", choices=VIEWS, help=argparse.SUPPRESS)  # in a process of its own
+    options = parser.parse_args()
+    if options.view:
+        measure(options.view)
+        return
+    with TemporaryDirectory() as temporary:
+        folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
+        for folder, kernels in zip(folders, KERNELS, strict=True):
+            own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": "0"}
+            for view in VIEWS:
+                command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
+                subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
+        write(folders)
+
+
+def measure(view: str) -> None:
+    """Measures what a view shows into the store of the environment, and writes all records that are read for it next to
+    the store."""
+    import msgspec
+
+    from engine.accuracy import evaluation
+    from engine.models.session import Session
+    from engine.progress import final
+    from engine.records import Key, encode
+    from engine.shipped import KERNELS, MARK, VERSIONS, digest
+    from pages.ui.page import runtime
+
+    found, read = dict[bytes, tuple[bytes, bytes]](), Session.record
+
+    def noted(session: Session, key: str) -> Any:
+        record = read(session, key)
+        if record is not None and isinstance(key, Key) and key.kind in KINDS:
+            blob = encode(replace(record, receipt={**record.receipt, MARK: True}))
+            found[digest(key, *VERSIONS)] = digest(key, *VERSIONS, *KERNELS), blob
+        return record
+
+    Session.record = noted
+    evaluation.LONG_S = math.inf  # whole chunks: what a slow machine measures in quarters is not found by others
+    for origin in opened(view):
+        for name, measurement in origin.measurements.items():
+            print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
+            final(measurement.run(runtime.session()))
+    for key in runtime.store().keys():
+        if key.split("/")[1:2] == ["requests"]:
+            name = bytes.fromhex(key.rpartition("/")[2])
+            found[name] = name, runtime.store().get(key) or b""
+    runtime.store().close()
+    Path(os.environ["HEADROOM_CACHE"], f"{view}.msgpack").write_bytes(msgspec.msgpack.encode(found))
+
+
+def opened(view: str) -> Iterator[Any]:
+    """Yields the origin of what a view shows, as the footer gets it: when the screen has settled, and again until it
+    stays the same, as scores that are measured may lead to more."""
+    import streamlit as st
+    from streamlit.testing.v1 import AppTest
+    from streamlit.util import calc_hash
+
+    from pages.ui.downloads import footer
+    from pages.ui.page import runtime
+
+    screen, address = VIEWS[view]
+    page, shown, closing, known = "" if screen == "prune" else calc_hash(screen), list[Any](), footer.closing, None
+    st.cache_resource.clear()
+    footer.closing = lambda origin, sheet: shown.append(origin) or closing(origin, sheet)
+    try:
+        for _ in range(N_RUNS):
+            at = AppTest.from_file(str(Path(__file__).parent.parent / "app.py"), default_timeout=600)
+            for name, value in address.items():
+                at.query_params[name] = value
+            for _ in range(N_RUNS):
+                before = worker_state()
+                at._page_hash, at._finished_page_script_hash = page, ""
+                at.run()
+                assert not at.exception, at.exception
+                if before == worker_state() and all(ended for *_, ended in before):
+                    break
+                for slot, *_ in worker_state():
+                    runtime.jobs().join(slot, 600)
+            if not shown or (keys := {each.key for each in shown[-1].measurements.values()}) == known:
+                return
+            known = keys
+            yield shown[-1]
+    finally:
+        footer.closing = closing
+
+
+def worker_state() -> set[tuple[str, str, float | None]]:
+    """Returns every job of the worker: its slot, its key, and when it ended."""
+    from pages.ui.page import runtime
+
+    return {(slot, job.snapshot.key, job.snapshot.finished_s) for slot, job in runtime.jobs()._slots.items()}
+
+
+def write(folders: Sequence[Path]) -> None:
+    """Packs the records that were read for all views, and says what the file holds."""
+    import msgspec
+
+    from engine.records import decode
+    from engine.shipped import FILE, ShippedRecords, pack
+
+    blobs, last = dict[bytes, bytes](), dict[bytes, bytes]()
+    for file in (folder / f"{view}.msgpack" for folder in folders for view in VIEWS):
+        found = msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, tuple[bytes, bytes]])
+        last |= {of_any_kernels: name for name, (of_any_kernels, _) in found.items()}
+        blobs |= {name: blob for name, (_, blob) in found.items()}
+    receipts = {name: record.receipt for name, blob in blobs.items() if (record := decode(blob)) is not None}
+    kinds = {name: str(receipt["kind"]) for name, receipt in receipts.items()}
+    models = frozenset(str(receipt["model"]) for receipt in receipts.values() if "model" in receipt)
+    asked = [receipt.get("task") for name, receipt in receipts.items() if kinds[name] != "requests"]
+    kinds = {name: kind for name, kind in kinds.items() if kind != "requests" or receipts[name]["task"] in asked}
+    examples = {kinds[name]: blobs[name][:HEADER_BYTES] for name in sorted(kinds)}
+    common = b"".join(examples.values())
+    once = {*last.values()}
+    shipped = [name for name in sorted(kinds) if kinds[name] not in ONCE or name in once]
+    packed = {name: pack(blobs[name], common) for name in shipped}
+    FILE.write_bytes(msgspec.msgpack.encode(ShippedRecords(models, common, packed, last)))
+    n, sizes = Counter(map(kinds.__getitem__, packed)), Counter[str]()
+    for name, each in packed.items():
+        sizes[kinds[name]] += len(each)
+    print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, {len(packed):,} records")
+    for kind in sorted(n):
+        print(f"  {kind}: {n[kind]:,} records, {sizes[kind]:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
