@@ -3,7 +3,7 @@ Correlations shows its two rankings, and a sweep goes on while another screen is
 
 import re
 
-from tests.browser.conftest import await_mark, click_in_chart, keyed, open_study, settled_figure
+from tests.browser.conftest import at_rest, await_mark, click_in_chart, keyed, open_study, settled_figure
 from tests.embedded import LAST_HEAD
 
 
@@ -99,6 +99,7 @@ def test_a_sweep_goes_on_behind_another_screen(page, address):
     keyed(page, "sweeps_level drag").wait_for()  # the page is the new one
     keyed(page, "offer sweep transfer").get_by_role("button").click()
     await_mark(page, "chart", key="sweep transfer")
+    at_rest(page)  # the chart is drawn anew when the last accuracy is measured
     cell = page.locator('path[aria-roledescription="rect mark"][aria-label*="Judged on: demo_"]')
     assert cell.first.bounding_box()["height"] >= 28
     assert "sweeps_what=Transfer" in page.url and "sweeps_limit=16" in page.url
