@@ -66,11 +66,7 @@ tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
 what = one_of(row, "Importance", TITLES, "correlations_what", WHAT_HELP)
-shown = counts[-1]
-if len(counts) > 1:
-    help = "Examples in the prompt of each question (shots), in the matrices of tasks."
-    at_one = partial(row.segmented_control, "Matrix at", default=shown, format_func=shots_in_words, required=True)
-    shown = sections.choice("correlations_shown", counts, at_one, help=help)
+shown = sections.choose_count(row, counts)
 more_at = settings_popover(row, SETTINGS_HELP)
 method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
 named = {each: f"mean of {each}" for each in AGGREGATES}

@@ -20,9 +20,9 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.page.marks import counts, mark
-from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
+from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
 from pages.ui.page.tables import mask_in_words
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import LONG_S, Work, live
 
 require_frame("pages/in_context.py")
 ABLATE_HELP = (
@@ -33,9 +33,11 @@ WHICH_HELP = (
     "Each head of the full model is ablated alone, and the score measured again on the same texts: score without the "
     "head minus score with it, in nats."
 )
-setup = chosen()
+LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
+
+setup, finding_at = chosen(), st.container()
 with errors_shown():
-    controls = sections.choose(setup.data_dir)
+    controls = sections.choose(setup.data_dir, setup.spec.is_demo)
 source = controls.source
 if source is None:
     end_run()
@@ -47,9 +49,11 @@ texts = Work("incontext texts", "Texts", texts_of(target, source, setup.data_dir
 x = setting.InContextControls(target, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
-losses.value()
+asks = losses.now() is None and setting.is_long(x, losses.takes_s(), max(LONG_S, budget_s()))
+if not asks:
+    losses.value()
 mask = pruning.known_mask(target.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
-carried.hand_on("incontext", target.shape, mask, controls.badge_at)
+carried.hand_on("incontext", target.shape, mask, controls.badge_at, controls.is_first)
 
 
 def so_far() -> setting.LossesSoFar:
@@ -65,7 +69,9 @@ def draw_scores() -> None:
     mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
     if target.shape.n_ctx < MIN_TOKENS:
         st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
-    if not losses.line() and losses.now() is None:
+    if asks and losses.now() is None:
+        losses.offer("Measure the losses", "timeline", LOSSES_HELP)
+    elif not losses.line() and losses.now() is None:
         st.caption("Another tab is using the worker. Change any control to continue here.")
     if found.full:
         sections.curves(found, sheet)
@@ -85,9 +91,11 @@ def draw_heads() -> None:
         mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)
 
 
+if len(so_far().full) == len(texts):
+    finding_at.markdown(sections.finding(so_far(), controls))
 sheet = Sheet()
 live(["incontext"], draw_scores, since_s)
-st.subheader("Which heads make it", help=WHICH_HELP)
+st.subheader("Which heads cause the score", help=WHICH_HELP)
 kind, fill = sections.choose_ablation()
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
 if target.shape.n_ctx < MIN_TOKENS:

@@ -250,10 +250,10 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
 
 def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The In context screen: the score of both models and its change."""
-    controls = seen["controls"]
     same_mask(seen, ("Attention heads pruned", "FFNs pruned"), "Task", oracle, found)
     found.same("command of the In context screen", model_of(seen["commands"][0]), model_in(seen))
-    around = int(re.sub(r"\D", "", controls["Score from"]) or 0)
+    averaged = re.search(r"--average-tokens (\d+)", seen["commands"][0])  # the control is in a closed popover
+    around = int(averaged.group(1)) if averaged else 0
     losses = read_losses(seen, oracle)
     losses = losses.assign(text=losses.get("text", 1))
 

@@ -15,13 +15,19 @@ SIGNED = re.compile(r"[+−]?\d+\.\d\d")
 
 
 def open_screen(page, address, texts):
-    page.goto(f"{address}/in_context?precision=fp32")
+    page.goto(f"{address}/in_context?precision=fp32&incontext_texts=24")  # not the first view, which prunes
     await_mark(page, "scores", heads=0, ffns=0)
+    open_settings(page)
     field = page.get_by_label("Most texts", exact=True)
     field.fill(str(texts))
     field.press("Enter")
+    page.keyboard.press("Escape")
     await_mark(page, "scores", "measured", texts=texts)
     at_rest(page)
+
+
+def open_settings(page):
+    page.get_by_role("button", name="Settings").first.click()
 
 
 def scores(page):

@@ -11,12 +11,16 @@ from engine.heads.induction import SCORES, InductionScores
 from engine.measurement import Workload
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
+from engine.models.session import Session
 from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
+from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
-from pages.ui.in_context import charts, tables
+from pages.ui.in_context import charts, setting, tables
+from pages.ui.in_context.first_view import SOURCE, TEXTS, first_choices
+from pages.ui.in_context.first_view import TEXT as TITLE
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.page import runtime
 from tests.conftest import TEXT
@@ -125,17 +129,23 @@ def test_a_task_is_hidden_where_nothing_goes_by_it_and_older_addresses_mean_what
     assert at.selectbox(key="incontext_ranked_on").value == str(questions)
 
 
-def test_the_screen_opens_on_prose_whose_loss_falls(open_app):
+def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     """The embedded model, and what the engine itself finds of the same windows."""
     at = open_app("in_context", model="demo")
     texts = runtime.jobs().snapshot("incontext texts").value
-    assert at.selectbox(key="incontext_text").value == "A letter without a name" and 5 <= len(texts) <= 8
+    assert at.selectbox(key="incontext_text").value == TITLE and len(texts) == TEXTS
     session = runtime.session()
     target = session.target(LoadSpec("demo", "fp32"))
-    found = [token_losses(target, text, Mask.full(target.shape)).stored(session).loss_nats for text in texts]
-    early, late = (np.mean([each[span].mean() for each in found]) for span in (slice(39, 60), slice(399, 460)))
-    assert late < early - 0.3 and values(at)[0] == tables.number(engine_incontext.icl_score(found, 10).value)
-    assert "Later tokens are predicted **better** by" in said(at)
+    full, pruned = Mask.full(target.shape), parse_mask("L1H1 L1H2 L1H3 L3H5", target.shape)
+    both = [[token_losses(target, text, mask).stored(session).loss_nats for text in texts] for mask in (full, pruned)]
+    before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
+    assert before.high < -0.5 and after.low > 0
+    assert values(at)[:2] == [tables.number(before.value), tables.number(after.value)]
+    assert f"Later tokens are predicted **{-before.value:.2f} nats better** than early ones (95% interval" in said(at)
+    assert "Without the 4 strongest induction heads **no gain remains**" in said(at) and "chance" not in said(at)
+    assert "prune_mask" not in at.session_state, "a mask that nobody has set is not shared with other screens"
+    settled(slide(at, "incontext_heads", 0))
+    assert at.number_input(key="incontext_heads").value == 0 and "Without the" not in said(at)
 
 
 def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, found_by_the_command):
@@ -291,3 +301,47 @@ def test_charts_are_valid_and_become_files(n_texts):
     assert "full model: " in tables.curve_in_words(curve)
     assert "pruned model: " in tables.slope_in_words(slope)
     assert "SRCC" in tables.scatter_in_words(frame, "full")
+
+
+def test_the_first_view_is_opened_once_and_older_addresses_keep_their_meaning():
+    first = first_choices([], [], is_demo=True)
+    assert first["incontext_text"] == TITLE and first["incontext_heads"] == 10
+    assert first_choices(["model", "precision"], [], is_demo=True) == first
+    assert "incontext_heads" not in first_choices([], [], is_demo=False), "its induction heads may take long to find"
+    shared = first_choices([], ["incontext_mask"], is_demo=True)
+    assert shared["incontext_text"] == TITLE and "incontext_heads" not in shared, "another screen has set the mask"
+    assert first_choices(["incontext_around"], [], is_demo=True) == {} == first_choices([], [*first], is_demo=True)
+
+
+def test_the_finding_says_what_the_intervals_allow():
+    def mean(value, reach, n=8):
+        return MeanOverTexts(value, value - reach, value + reach, n)
+
+    gain = "Later tokens are predicted **1.50 nats better** than early ones (95% interval 1.00 to 2.00)"
+    assert tables.finding(mean(-1.5, 0.5), None, None, "") == f"{gain}."
+    words = tables.finding(mean(-1.5, 0.5), mean(-0.4, 0.2), mean(1.1, 0.3), "the 4 heads")
+    assert words == f"{gain}. Without the 4 heads the gain shrinks to **0.40**."
+    words = tables.finding(mean(-1.5, 0.5), mean(0.6, 0.2), mean(2.1, 0.3), "the 4 heads")
+    assert words == f"{gain}. Without the 4 heads **no gain remains**: they are predicted 0.60 nats worse."
+    words = tables.finding(mean(-1.5, 0.5), mean(-1.4, 0.5), mean(0.1, 0.3), "the 4 heads")
+    assert words == f"{gain}. Without the 4 heads the change is not clear (+0.10 nats)."
+    words = tables.finding(mean(-1.5, 0.5), mean(-2.5, 0.5), mean(-1.0, 0.3), "the 4 heads")
+    assert words == f"{gain}. Without the 4 heads the score is **−2.50**."
+    chance = tables.finding(mean(0.2, 0.5), None, None, "")
+    assert chance.startswith("Later tokens are predicted **0.20 nats worse**") and chance.endswith("may be chance.")
+
+
+def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
+    monkeypatch.setattr(setting, "OPERATIONS_PER_S", 1.0)  # without a forecast, the size of the model decides
+    at = open_screen(incontext_texts="2")
+    assert values(at)[0] == "…" and not frames_of(at)
+    at = press(at, "Measure the losses")
+    assert values(at)[0] != "…" and frames_of(at) and "Measure the losses" not in labels(at)
+    assert "Measure the losses" not in labels(open_screen(incontext_texts="2")), "what is stored shows at once"
+
+
+@pytest.mark.parametrize("takes_s, is_long", [(9.0, False), (11.0, True), (None, False)])
+def test_the_forecast_decides_what_takes_long(wide_opt, store, takes_s, is_long):
+    target = Session(store).target(LoadSpec(str(wide_opt), "fp32"))
+    x = setting.InContextControls(target, None, SOURCE, ("a", "b"), None)
+    assert setting.is_long(x, takes_s, 10.0) == is_long

@@ -24,14 +24,16 @@ HELP = "Shared by all screens that prune: the others open with the mask set here
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
 
-def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGenerator) -> None:
+def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGenerator, is_default: bool = False) -> None:
     """Notes the mask of this screen (None: not known yet) for the others, and draws it as a badge with a button that
-    clears it. A screen's default mask is not handed on before it is changed."""
+    clears it. A screen's default mask is not handed on before it is changed; `is_default`: it is one, though the
+    address holds it."""
     if mask is None:
         return
     seen = st.session_state.setdefault("pruned on", {})
     said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "layers", "mask"))
-    if seen.get(screen) != mask and (screen in seen or said) and not presenting():  # a slide follows its address alone
+    is_set = (screen in seen or said) and not is_default
+    if seen.get(screen) != mask and is_set and not presenting():  # a slide follows its address alone
         for other in SCREENS.keys() - {screen}:
             seen[other] = mask
             set_pruned(other, mask.text())

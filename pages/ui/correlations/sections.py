@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import n_top
+from engine.studies.surveys import shots_in_words
 from pages.ui.correlations import charts, tables
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
@@ -17,6 +18,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
 
+SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 TASKS_HELP = (
     "The aggregate is over these tasks, so each agrees with it in part because it is in it. Random: one random order. "
     "A dash: undefined."
@@ -31,6 +33,16 @@ def choice(key: str, options: Sequence[Any], draw: "partial[Any]", **more: Any) 
         st.session_state.pop(key, None)
     put_right(key, draw.args[0], one_among(map(draw.keywords.get("format_func", str), options)))
     return draw(options=options, key=key, bind="query-params", **more)
+
+
+def choose_count(where: DeltaGenerator, counts: Sequence[int]) -> int:
+    """Draws the choice of the matrices' shot count, the largest by default; nothing if there is only one."""
+    key, label, largest = "correlations_shown", "Matrix at", counts[-1]
+    if len(counts) == 1:
+        put_right(key, label, one_among([shots_in_words(largest)]))
+        return largest
+    look: dict[str, Any] = {"default": largest, "format_func": shots_in_words, "required": True, "help": SHOWN_HELP}
+    return choice(key, counts, partial(where.segmented_control, label, **look))
 
 
 def draw_pair(

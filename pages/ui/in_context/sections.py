@@ -13,7 +13,15 @@ from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
 from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
-from pages.ui.controls.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
+from pages.ui.controls.controls import (
+    Levels,
+    choose_level,
+    choose_ranking,
+    one_of,
+    settings_popover,
+    type_mask,
+    with_own,
+)
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
@@ -21,15 +29,17 @@ from pages.ui.controls.texts import choose_text
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import charts, tables
+from pages.ui.in_context.first_view import AROUND, HEADS, ORDER, SEEN, first_choices
 from pages.ui.in_context.setting import Losses, LossesSoFar
-from pages.ui.page.address import number_field
+from pages.ui.page.address import number_field, one_among, unseen_field
 from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.tables import number
+from pages.ui.page.widget_writes import write
 
 SOURCES = {"text": "A long text", "task": "Solved questions"}
-TEXT = "A letter without a name"  # at first: several windows of prose
-AROUND = {0: "exact", 5: "± 5", 10: "± 10"}
+TEXT = "A letter without a name"  # of addresses that name no text; the first view has another
+SCORED_FROM = {0: "exact", 5: "± 5", 10: "± 10"}
 FROM, SOLVED, RANKED = "incontext_from", "incontext_task", "incontext_ranked_on"  # query parameters
 NOISY_NATS = 2.0  # an interval this wide leaves the effect of pruning open
 SHORT_WINDOW = (
@@ -55,6 +65,7 @@ SOURCE_HELP = (
     f"the other until there are {MIN_TOKENS} tokens, in a new order for each text. The embedded model learned only "
     "their answers, so its loss rises along them."
 )
+SETTINGS_HELP = "The number of texts, and the tokens that the score is averaged over."
 SOLVED_HELP = (
     "The task of the solved questions and of orders by importance (measured on its train questions, with "
     f"{SHOTS} shots)."
@@ -72,7 +83,7 @@ KIND_HELP = (
 CHANCE = "That may be chance."
 MAPS = {
     "full": "Orange: the score rises without the head, so the model learns less in context. Blue: it learns more.",
-    "pattern-preserving": "The same colours; what later heads look at is held still.",
+    "pattern-preserving": "The same colors; what later heads look at is held still.",
     "before_and_after": "Orange: leaving out the head alone changes losses as this pruning does. Blue: the opposite.",
 }
 
@@ -86,23 +97,35 @@ class Controls:
     levels: Levels
     badge_at: DeltaGenerator  # container of the badge with the pruned heads
 
+    @property
+    def is_first(self) -> bool:
+        """Whether the pruning is that of the first view, which other screens do not share."""
+        levels = self.levels
+        is_bare = not levels.typed and not levels.ffns_permille
+        return is_bare and (levels.ranking, levels.heads_permille) == (ORDER, 10 * HEADS)
 
-def choose(data_dir: str | None) -> Controls:
-    """Draws the source of texts, the settings of the score, and the Prune screen's sliders."""
+
+def choose(data_dir: str | None, is_demo: bool) -> Controls:
+    """Draws the source of texts, the settings of the score, and sliders of what is pruned."""
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
     text_at, wraps = st.container(), st.container(key="wraps pruning")
+    for key, value in first_choices({*st.query_params}, {str(key) for key in st.session_state}, is_demo).items():
+        write(key, value)
+    unseen_field("First view", SEEN, one_among(["seen"]))
     _read_older_address()
     kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
     if kind == "text":
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
-    *level_at, mask_at, ranking_at = wraps.columns([4, 4, 3, 4], gap="small")
+    *level_at, mask_at, order_at = wraps.columns([4, 4, 3, 4], gap="small")
     levels = zip(AXES, level_at, strict=True)
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels)
-    typed, ranking = type_mask("incontext", mask_at), choose_ranking("incontext", ranking_at)
-    name = _choose_task(at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
-    more = {"help": "More texts, narrower intervals. A long text may have fewer pieces.", "width": 130}
-    n_texts = number_field(at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
-    around = one_of(at, "Score from", AROUND, "incontext_around", AROUND_HELP, default=10)
+    typed, task_at = type_mask("incontext", mask_at), at.container(width="content")
+    more_at = settings_popover(at, SETTINGS_HELP)
+    ranking = choose_ranking("incontext", order_at)
+    name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
+    more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
+    n_texts = number_field(more_at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
+    around = one_of(more_at, "Score from", SCORED_FROM, "incontext_around", AROUND_HELP, default=AROUND)
     source = Source("task", name, n_texts=int(n_texts))
     if kind == "text":
         text = choose_text("incontext", text_at, default=TEXT, long=True)
@@ -169,6 +192,24 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     return says
 
 
+def finding(found: LossesSoFar, of: Controls) -> str:
+    """Returns the finding once both models have read all texts (the full one alone if nothing is pruned), else ""."""
+    if not found.full or found.mask is None:
+        return ""
+    full = icl_score(found.full, of.around)
+    if found.mask.is_full:
+        return tables.finding(full, None, None, "")
+    if len(found.pruned) < len(found.full):
+        return ""
+    n_heads, n_ffns = found.mask.n_heads_pruned, found.mask.n_ffns_pruned
+    what = [f"{n_heads} heads"] if n_heads else []
+    if of.levels.ranking == ORDER and not of.levels.typed:
+        what = [f"{n_heads} strongest induction heads"] if n_heads else []
+    what += [f"{n_ffns} FFNs"] if n_ffns else []
+    pruned, change = icl_score(found.pruned, of.around), icl_change(found.full, found.pruned, of.around)
+    return tables.finding(full, pruned, change, f"the {' and '.join(what)}")
+
+
 def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) -> None:
     if not losses:
         where.metric(f"{who.capitalize()}, nats", "…")
@@ -212,10 +253,10 @@ def curves(found: LossesSoFar, sheet: Sheet) -> None:
 
 def choose_ablation() -> tuple[str, str]:
     """Draws the choice of ablation; returns (kind, output of an ablated head)."""
-    at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
+    at = settings_popover(st.container(), "What is put in place of an ablated head, and the kind shown in detail.")
     fills, kinds = ({each: each for each in names} for names in (FILLS, KINDS))
     fill = one_of(at, "An ablated head gives", fills, "incontext_fill", FILL_HELP, default="zero")
-    return one_of(at, "One kind, closely", kinds, "incontext_kind", KIND_HELP, default="full"), fill
+    return one_of(at, "Ablation in detail", kinds, "incontext_kind", KIND_HELP, default="full"), fill
 
 
 def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> None:

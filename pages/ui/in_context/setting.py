@@ -20,11 +20,13 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress, driven
 from engine.requests import AttributeHeads, MeasureLosses, Request
+from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import Source
 from engine.texts.tokenloss import losses_of_texts
 from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
 from pages.ui.page.tables import mask_in_words
 
+OPERATIONS_PER_S = 1e11  # of a processor with few cores
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array per text
 
 
@@ -67,6 +69,14 @@ class InContextControls:
     def losses(self, mask: Mask, label: str = "") -> Measurement[Losses]:
         """Returns the measurement of the losses of every text under a mask."""
         return losses_of_texts(self.target, self.texts, mask, label)
+
+
+def is_long(x: InContextControls, takes_s: float | None, most_s: float) -> bool:
+    """Returns whether the losses take more than `most_s` seconds by their forecast, or if there is none yet, by the
+    model's size: two operations for each weight and token, at a slow processor's rate."""
+    if takes_s is None:
+        takes_s = 2 * x.target.identity.n_params * MIN_TOKENS * len(x.texts) / OPERATIONS_PER_S
+    return takes_s > most_s
 
 
 def losses(x: InContextControls) -> Measurement[LossesSoFar]:

@@ -72,6 +72,25 @@ def interval_in_words(found: MeanOverTexts) -> str:
     return f"95 % interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
 
 
+def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str) -> str:
+    """Returns the finding: how much better later tokens are predicted, and how much of that remains without `what` was
+    pruned. None: nothing is pruned."""
+    better, low, high = ("better", -full.high, -full.low) if full.value < 0 else ("worse", full.low, full.high)
+    interval = "one text" if full.n == 1 else f"95% interval {number(low)} to {number(high)}"
+    words = f"Later tokens are predicted **{number(abs(full.value))} nats {better}** than early ones ({interval})"
+    if full.low <= 0 <= full.high:
+        words += ", which may be chance"
+    if pruned is None or change is None:
+        return f"{words}."
+    if not change.low > 0 and not change.high < 0:
+        return f"{words}. Without {what} the change is not clear ({number(change.value, sign=True)} nats)."
+    if full.value >= 0 or pruned.value < full.value:
+        return f"{words}. Without {what} the score is **{number(pruned.value)}**."
+    if pruned.value < 0:
+        return f"{words}. Without {what} the gain shrinks to **{number(-pruned.value)}**."
+    return f"{words}. Without {what} **no gain remains**: they are predicted {number(pruned.value)} nats worse."
+
+
 def score_in_words(found: MeanOverTexts, around: int) -> str:
     """Describes the score."""
     late, early = (f"{at - around} to {at + around}" if around else f"the {at}th" for at in (LATE, EARLY))

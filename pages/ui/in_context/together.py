@@ -41,6 +41,8 @@ def draw(x: InContextControls, around: int, sheet: Sheet) -> None:
     work = Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
 
     def draw_known(losses: dict[HeadSet, Losses]) -> None:
+        if not any(each.draw for each in losses):  # other sections may have stored a set: nothing to compare it with
+            return
         sheet.tables["Heads together"] = frame = rows_of(x.target, losses, around)
         wraps = st.container(key="wraps together")  # in a narrow window
         for (column, title), at in zip(COLUMNS.items(), wraps.columns(2, gap="large"), strict=True):

@@ -171,7 +171,8 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str, shots: 
     if readable.empty:
         return f"Every task is at chance{at}: there is nothing to lose."
     level = float(readable["no_loss_up_to"].min())
-    tasks = f"all {len(readable)} tasks" if len(readable) > 1 else "the task"
+    n_tasks = len(readable)
+    tasks = "the task" if n_tasks == 1 else "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
     words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
     if level not in means:
         return f"{words}."
