@@ -54,7 +54,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Induction",
             "repeat",
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
-            "in “Induction heads”, click the heads in the top right corner (Shift: several), then “Prune these”.",
+            "click “Prune the induction heads”, and see which questions the model loses without them.",
             compares=True,
         ),
         Screen(
