@@ -8,7 +8,8 @@ import pandas as pd
 
 from pages.ui.figures import charts
 from pages.ui.training import tables
-from pages.ui.training.charts import ABLATED, TokenAxis, ablation_panel, heads_panel, heat_panel, joined, run_panel
+from pages.ui.training.charts import ABLATED, TokenAxis, ablation_panel, heads_panel, joined, run_panel
+from pages.ui.training.loss_charts import heat_panel
 from pages.ui.training.paths import path_panel
 from pages.ui.training.runs import DrawnRun
 

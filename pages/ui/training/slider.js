@@ -93,12 +93,14 @@ function build(view) {
     return [band]
   }))
   view.lines = []
-  part(".runs").replaceChildren(...data.runs.flatMap((run, k) => {
-    const name = coloured("b", k), line = document.createElement("span")
+  part(".runs").style.setProperty("--columns", Math.min(data.columns, data.runs.length)) // those of the charts below
+  part(".runs").replaceChildren(...data.runs.map((run, k) => {
+    const cell = document.createElement("div"), name = coloured("b", k), line = document.createElement("span")
     name.textContent = run.label
     name.title = run.title
     view.lines.push(line)
-    return [name, line]
+    cell.append(name, line)
+    return cell
   }))
 }
 
