@@ -21,6 +21,7 @@ from pages.ui.training.tables import KINDS
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 HEIGHT, BAND = 150, 0.13
 LABELS_PX = 38  # the labels of the axes on the left, which are of one width in all charts
+SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
 BARE_PX = 130  # a chart without an axis of tokens: the chart below it has the same
 ONE = pd.DataFrame({"one": [0]})
 
@@ -81,19 +82,16 @@ def run_panel(
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
     own = windows[windows["run"] == run]
-    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, is_bare, bool(len(own)))
+    mine = runs.loc[runs["run"] == run, column].dropna()
+    rises = bool(len(mine)) and bool(mine.tail(len(mine) // 3 + 1).mean() > mine.head(len(mine) // 3 + 1).mean())
+    named = "window" if len(own) else "left" if rises else "right"
+    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, is_bare, named)
     return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own)
 
 
 @charts.kept
 def _run_panel(
-    look: TokenAxis,
-    names: tuple[str, ...],
-    run: str,
-    column: str,
-    ends: tuple[float, float],
-    is_bare: bool,
-    has_window: bool,
+    look: TokenAxis, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float], is_bare: bool, named: str
 ) -> charts.Template:
     y = quantity(column, None if is_bare else OF_RUNS[column], domain=list(ends), nice=True)
     base = charts.named_chart("runs").encode(x=look.x(is_bare=is_bare), y=y)
@@ -107,7 +105,7 @@ def _run_panel(
         own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
     )
     return charts.template(
-        _height(is_bare), window_band(look), others, line, marker(look), dot, *_window_name(look, has_window)
+        _height(is_bare), window_band(look), others, line, marker(look), dot, *_window_name(look, named)
     )
 
 
@@ -119,17 +117,18 @@ def heads_panel(
     score: str,
     n_layers: int,
     is_bare: bool = False,
+    height_px: int | None = None,
 ) -> charts.Picture:
     """Returns one of the six scores of every head of one run: one line per head, colored by layer."""
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
-    of = _heads_panel(look, score, n_layers, layers, free, is_bare)
+    of = _heads_panel(look, score, n_layers, layers, free, is_bare, height_px or _height(is_bare))
     return panel(of, heads=rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
 def _heads_panel(
-    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, is_bare: bool
+    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, is_bare: bool, height_px: int
 ) -> charts.Template:
     title = None if is_bare else TITLES[score]
     y = quantity("value", title) if free else quantity("value", title, domain=[0, 1])
@@ -142,7 +141,7 @@ def _heads_panel(
         colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; value:Q|{TITLES[score]}|.3f")
     lines = base.mark_line(strokeWidth=1.6, opacity=0.9).encode(color=colour, tooltip=tooltip)
-    return charts.template(_height(is_bare), window_band(look), lines, marker(look))
+    return charts.template(height_px, window_band(look), lines, marker(look))
 
 
 def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, what: str) -> charts.Picture:
@@ -234,15 +233,17 @@ def window_band(look: TokenAxis) -> alt.Chart:
     return base.encode(x=look.x("start"), x2="end:Q", tooltip=alt.value(None))
 
 
-def _window_name(look: TokenAxis, has_window: bool) -> list[alt.Chart]:
-    """Returns the name of the window next to it, where there is room; without a window, that there is none."""
-    if not has_window:
-        none = charts.written(charts.named_chart("one"), 11, align="right", baseline="top", dx=-4)
-        return [none.encode(x=alt.value("width"), y=alt.value(2), text=alt.value("no phase change"))]
+def _window_name(look: TokenAxis, where: str) -> list[alt.Chart]:
+    """Returns the name of the "window" next to it, where there is room; or without one, that there is none, on the
+    "left" or "right"."""
+    if where != "window":
+        align, x, dx = ("left", 0, 4) if where == "left" else ("right", "width", -4)
+        none = charts.written(charts.named_chart("one"), 11, align=align, baseline="top", dx=dx)
+        return [none.encode(x=alt.value(x), y=alt.value(2), text=alt.value("no phase change"))]
     is_left, found = f"datum.end < {(look.low + look.high) / 2!r}", []
-    for where, end, look_of_text in ((is_left, "end", {"align": "left", "dx": 4}),
+    for side, end, look_of_text in ((is_left, "end", {"align": "left", "dx": 4}),
                                      (f"!({is_left})", "start", {"align": "right", "dx": -4})):  # fmt: skip
-        base = charts.named_chart("windows").transform_filter(where)
+        base = charts.named_chart("windows").transform_filter(side)
         name = charts.written(base, 11, baseline="top", **look_of_text)
         found.append(name.encode(x=look.x(end), y=alt.value(2), text=alt.value("phase change")))
     return found

@@ -14,6 +14,7 @@ from pages.ui.training.charts import (
     BARE_PX,
     HEIGHT,
     LABELS_PX,
+    SHARED_AXIS_PX,
     TokenAxis,
     by_run,
     extent,
@@ -25,7 +26,6 @@ from pages.ui.training.charts import (
 )
 
 NAME_SHARE, NAME_WIDTH = 0.09, 0.25  # the room of a run's name at its line, of the height and of the width
-SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
 INDICES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
 
 

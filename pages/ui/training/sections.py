@@ -19,11 +19,12 @@ from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.text_picture import text_picture
 from pages.ui.page.address import number_field
+from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, loss_charts, paths, tables
 from pages.ui.training.analysis import analysis_table
-from pages.ui.training.charts import TokenAxis, joined
+from pages.ui.training.charts import BARE_PX, SHARED_AXIS_PX, TokenAxis, joined
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.slider import IN_A_ROW
 from pages.ui.training.tint import FULL_NATS, VIEWS, draw_tint
@@ -121,10 +122,10 @@ def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, is_bare: b
     return charts.run_panel(view.every, view.windows, run.label, look, is_bare=is_bare)
 
 
-def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis, is_bare: bool = False) -> Picture:
-    """Returns one score of all heads of one run."""
+def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis, **form: Any) -> Picture:
+    """Returns one score of all heads of one run; `form` as for `charts.heads_panel`."""
     scores = tables.head_scores(run, score)
-    return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0], is_bare)
+    return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0], **form)
 
 
 def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, has_legend: bool = True) -> Picture:
@@ -136,15 +137,18 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws in-context score, prefix matching and the loss along a text, a column per run on one axis of tokens: the
     screen's point is that they change together."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
-    for key, title, words, help, panel in (
+    n_rows = 2 if presenting() else 3  # a slide has no room for the third
+    form: dict[str, Any] = {"height_px": BARE_PX + SHARED_AXIS_PX} if n_rows == 2 else {"is_bare": True}
+    rows = (
         ("score", "**In-context score**, nats: below 0, late tokens of a text are predicted better than early ones",
          "In-context score", SCORE_HELP, partial(score_panel, view, is_bare=True)),
         ("prefix", "**Prefix matching** of every head: attention to what followed an earlier copy",
          "Prefix matching of every head", HEADS_HELP["prefix_matching"],
-         partial(heads_panel, view, "prefix_matching", is_bare=True)),
+         partial(heads_panel, view, "prefix_matching", **form)),
         ("slopes", "**Loss along the text**, by token index: blue where later tokens are predicted better",
          "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, has_legend=False)),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for key, title, words, help, panel in rows[:n_rows]:
         with st.container(gap="xxsmall"):
             st.markdown(title, help=help)
             row(view, key, words, panel, sheet, named=is_named)
