@@ -33,17 +33,16 @@ def _describe_change(run: DrawnRun) -> str:
     x, where = run.trajectory, run.window
     assert where is not None
     fall = number(abs(float(x.icl[where.last] - x.icl[where.first])))
-    share = f" ({whole_percent(where.share)} of its whole change)" if where.share <= 1 else ""
+    share = f" ({whole_percent(where.share)} of its change)" if where.share <= 1 else ""
     formed = formed_at(run)
-    heads = "" if formed is None else f"Its induction heads have half their strength at {in_tokens(formed)}, and then"
+    heads = "" if formed is None else f"Its induction heads reach half strength at {in_tokens(formed)}; then"
     said = f"the in-context score falls by {fall} nats{share}."
     said = f"{heads} {said}" if heads else said[0].upper() + said[1:]
     return f"**{run.label}: phase change (Olsson et al.) at {_window(run)}.** {said}"
 
 
 def _describe_none(run: DrawnRun) -> str:
-    heads = " and no induction head" if formed_at(run) is None else ""
-    return f"{run.label}: no phase change{heads}."
+    return f"{run.label}: none{', and no induction head' if formed_at(run) is None else ''}."
 
 
 def _window(run: DrawnRun) -> str:
