@@ -78,7 +78,7 @@ with finding_at:
         measurements["Without the induction heads"] = measured
     st.markdown(" ".join(sheet.says))
     if inside:
-        live(removal.watched(), partial(draw_effect, removal, known, setup.spec.is_demo), since_s)
+        live(removal.watched(), partial(draw_effect, removal, known, task.name, setup.spec.is_demo), since_s)
 map_at, scatter_at = st.columns([6, 5], gap="large")
 with map_at:
     st.subheader(f"{charts.TITLES[score]} of every head", help=charts.HELP[score])

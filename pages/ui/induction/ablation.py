@@ -73,7 +73,7 @@ def work_of(measured: Measurement[Removal]) -> Work[Removal]:
     return Work("induction removed", "Accuracy without them", measured, 1, while_seen=True)
 
 
-def draw_effect(work: Work[Removal], known: Removal, is_demo: bool) -> None:
+def draw_effect(work: Work[Removal], known: Removal, task: str, is_demo: bool) -> None:
     """Draws the state of the measurement until it is complete. It starts by itself if it is short, else a button asks;
     to be run by `live`."""
     mark("removal", "measured" if len(known.draws) == N_DRAWS else "missing", draws=len(known.draws))
@@ -83,7 +83,7 @@ def draw_effect(work: Work[Removal], known: Removal, is_demo: bool) -> None:
     if budget_s() and (is_demo if takes_s is None else takes_s <= budget_s()):
         work.start()
         st.rerun()
-    work.offer("Measure accuracy without them", "science", MEASURE_HELP)
+    work.offer(f"Measure accuracy on {plain(task)} without them", "science", MEASURE_HELP)
 
 
 def so_far(work: Work[Removal]) -> Removal:

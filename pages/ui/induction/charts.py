@@ -33,6 +33,8 @@ NAMED_BETWEEN, NAMES_APART = (0.1, 0.75), 0.15  # levels at which lines are name
 SIGNED = ("ov_eigen", "qk_trace")
 MAP_PX, LARGEST_ROW_PX = 330, 42  # the large map, and a row of it
 NUMBER_PX, N_NUMBERED, MOST_NUMBERED = 11, 4, 16  # numbers on cells: their size, how many, and up to how many heads
+LEFT_FROM = 0.75  # prefix matching from which a head's name is on the left of its dot
+ON_LEFT = f"datum.prefix_matching > {LEFT_FROM}"
 LINE, NAME_WIDTH, MOST_NAMES = 0.05, 0.15, 12  # shares of the scatter that a name takes, and the most names
 MOST_COPYING = {True: 0.5, False: 1.0}  # Olsson's score stops at a half
 
@@ -91,7 +93,7 @@ def induction_scatter(frame: pd.DataFrame, corner: tuple[float, float]) -> chart
     heads, which are colored and have their names. Without such heads no corner is drawn."""
     matching, copying = corner
     highest = max(float(frame["copying_share"].max()), copying if frame["in_corner"].any() else 0.0)
-    most = min(_most(frame), math.ceil(10 * highest + 0.3) / 10)
+    most = min(_most(frame), math.ceil(20 * highest + 0.6) / 20)
     area = pd.DataFrame({"x": [matching], "x2": [1.0], "y": [copying], "y2": [most]})
     drawn, area = frame.assign(name_y=_name_heights(frame, most)), area[: int(frame["in_corner"].any())]
     return charts.picture(_induction_scatter(most), heads=drawn, corner=area)
@@ -111,13 +113,16 @@ def _induction_scatter(most: float) -> charts.Template:
     dots = others.mark_point(filled=True, size=80, opacity=0.7, cursor="pointer", color=GREY).add_params(_click())
     named = inside.mark_point(filled=True, size=110, opacity=1, cursor="pointer")
     names = base.encode(y=y("name_y:Q", axis=axis)).transform_filter("isValid(datum.name_y)")
-    names = charts.written(names, 12, align="right", dx=-9).encode(text="name:N")
+    names = [
+        charts.written(names.transform_filter(side), 12, align=align, dx=dx).encode(text="name:N")
+        for side, align, dx in ((ON_LEFT, "right", -9), (f"!({ON_LEFT})", "left", 9))
+    ]
     ring = at.transform_filter("datum.selected").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
     corner = charts.named_chart("corner").mark_rect(opacity=0.1, color=MARK)
     corner = corner.encode(x="x:Q", x2="x2:Q", y=y("y:Q", axis=axis), y2="y2:Q", tooltip=alt.value(None))
     words = charts.written(charts.named_chart("corner"), 12, align="right", baseline="top", dx=-5, dy=5)
     words = words.encode(x="x2:Q", y=y("y2:Q", axis=axis), text=alt.value("induction heads"))
-    return charts.template(MAP_PX + charts.AXIS_PX - 5, corner, words, dots, named, ring, names)
+    return charts.template(MAP_PX + charts.AXIS_PX - 5, corner, words, dots, named, ring, *names)
 
 
 def _name_heights(frame: pd.DataFrame, most: float) -> list[float]:
@@ -129,10 +134,11 @@ def _name_heights(frame: pd.DataFrame, most: float) -> list[float]:
     heights, placed = np.full(len(frame), np.nan), list[tuple[float, float]]()
     for head in np.flatnonzero(named)[np.argsort(at[named, 1])]:
         matching, height = at[head]
+        start = matching - NAME_WIDTH if matching > LEFT_FROM else matching
         for _ in range(len(placed)):  # each step passes one of them
-            in_the_way = [y for x, y in placed if abs(x - matching) < NAME_WIDTH and abs(y - height) < LINE * most]
+            in_the_way = [y for x, y in placed if abs(x - start) < NAME_WIDTH and abs(y - height) < LINE * most]
             height = max(in_the_way) + LINE * most if in_the_way else height
-        placed.append((matching, height))
+        placed.append((start, height))
         heights[head] = height
     return heights.tolist()
 

@@ -4,6 +4,7 @@ each, and where the two differ most.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,7 @@ def draw(of: FirstInduction, second: Target, sheet: Sheet) -> Measurements:
     words = pairs.in_words(agreed(*both), charts.TITLES[score])
     with pairs.draw_agreement(rows, names, [words], form, "induction", sheet):
         st.markdown("**Where they differ most**")
-        pairs.draw_farthest(rows, names, percent if score == "copying" else number)
+        pairs.draw_farthest(rows, names, percent if score == "copying" else partial(number, digits=3))
     return shows
 
 

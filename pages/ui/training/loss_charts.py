@@ -43,9 +43,10 @@ def end_names(runs: pd.DataFrame, column: str) -> pd.DataFrame:
     """Returns one row per run: its name, the last point of its line, and `at`, the height of the name, which is `above`
     the line if the other lines are mostly below it there. Names that would overlap are moved apart."""
     last = runs.sort_values("tokens").groupby("run", sort=False).tail(1)
-    rows = last[["run", "tokens", column]].to_dict("records")
-    for row in rows:
-        row["above"] = _is_above(runs, column, row["run"], row["tokens"], row[column])
+    rows = list[dict[str, Any]]()
+    for run, tokens, value in zip(last["run"], last["tokens"], last[column], strict=True):
+        above = _is_above(runs, column, run, tokens, value)
+        rows.append({"run": run, "tokens": tokens, column: value, "above": above})
     low, high = extent(runs[column])
     step, near = NAME_SHARE * ((high - low) or 1.0), NAME_WIDTH * float(runs["tokens"].max()) if len(runs) else 0.0
     for above, sign in ((True, 1.0), (False, -1.0)):
