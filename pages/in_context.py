@@ -72,7 +72,7 @@ def draw_scores() -> None:
     if target.shape.n_ctx < MIN_TOKENS:
         st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
     if asks and losses.now() is None:
-        losses.offer("Measure the losses", "timeline", LOSSES_HELP)
+        losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
     elif not losses.line() and losses.now() is None:
         st.caption("Another tab is using the worker. Change any control to continue here.")
     if found.full:

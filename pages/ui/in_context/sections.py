@@ -167,7 +167,7 @@ def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
     _score_figure(pruned_at, "pruned model", found.pruned, around)
     before, after = found.in_both
     if not before:
-        change_at.metric("Change, nats", "…")
+        change_at.metric("Change, nats", "–")
         change_at.markdown(pruned_in_words)
         return
     change = icl_change(before, after, around)
@@ -210,7 +210,7 @@ def finding(found: LossesSoFar, of: Controls) -> str:
 
 def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) -> None:
     if not losses:
-        where.metric(f"{who.capitalize()}, nats", "…")
+        where.metric(f"{who.capitalize()}, nats", "–")
         where.markdown("Not measured yet.")
         return
     score = icl_score(losses, around)
