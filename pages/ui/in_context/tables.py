@@ -129,8 +129,7 @@ def scatter_in_words(frame: pd.DataFrame, column: str) -> str:
     """Describes whether the heads that match prefixes are those that matter: Spearman's rank correlation."""
     found = agreement({name: frame[name].to_numpy() for name in ("prefix_matching", column)})
     srcc, p = float(found.srcc[0, 1]), float(found.p[0, 1])
-    words = f"Prefix matching and what the score loses without the head agree at SRCC {number(srcc, sign=True)}"
-    return f"{words} ({p_in_words(p)}, {len(frame):,} heads)."
+    return f"SRCC of the two: {number(srcc, sign=True)} ({p_in_words(p)}, {len(frame):,} heads)."
 
 
 def _stacked(found: Mapping[str, ByIndex]) -> pd.DataFrame:
