@@ -2,7 +2,7 @@
 on Importance and Induction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
@@ -114,12 +114,12 @@ def draw_pair(
     key: str,
     sheet: Sheet,
     draw_next: Callable[[pd.DataFrame], None],
-    lines: Sequence[str] = (),
+    more: Mapping[str, Sequence[np.ndarray]] | None = None,
     by_root: bool = False,
 ) -> None:
-    """Draws two maps on one color scale, and, if their heads can be paired, how far the `models` agree: in words, the
-    `lines` after them, as one dot per head, and what `draw_next` draws of `rows` next to the dots. `noun` names the
-    scores, `look` is their (title on the maps, format)."""
+    """Draws two maps on one color scale, and, if their heads can be paired, how far the `models` agree: in words, on
+    these scores, which `noun` names, and on `more`; as one dot per head; and what `draw_next` draws of `rows` next to
+    the dots. `look`: (title of the maps, format)."""
     (title, form), names, scale = look, [each.spec.in_words for each in models], scale_of(scores, by_root=by_root)
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
@@ -129,8 +129,9 @@ def draw_pair(
     if why := shapes_in_words(*models):
         st.caption(why)
         return
+    known = {noun: scores, **(more or {})}
     frame = sheet.tables[f"Two models, {noun}"] = rows(models[0].shape, *scores)
-    st.markdown(said := "  \n".join([in_words(agreed(*scores), noun), *lines]), help=AGREED_HELP)
+    st.markdown(said := "  \n".join(in_words(agreed(*each), name) for name, each in known.items()), help=AGREED_HELP)
     sheet.says.append(said)
     scatter_at, table_at = st.columns([5, 6], gap="large")
     sheet.draw("Two models, heads", scatter(frame, names, form), f"{key} second scatter", said, scatter_at)

@@ -13,7 +13,7 @@ from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements
-from engine.studies.surveys import StudySettings, Survey, agreed, in_words, survey, together
+from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading
 from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line
@@ -57,10 +57,10 @@ def draw(of: FirstImportance, second: Target, sheet: Sheet, since_s: float) -> M
     found = _second_scores(of, second, since_s)
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
-        ffns = [agreed(*means_of(of.setting, common["ffns"]))] if common["ffns"] else []
-        lines, look = [pairs.in_words(each, "FFNs") for each in ffns], (f"Mean of {len(heads)}", ROUGHLY)
+        ffns = {"FFNs": means_of(of.setting, common["ffns"])} if common["ffns"] else {}
+        look = f"Mean of {len(heads)}", ROUGHLY
         means, draw_next = means_of(of.setting, heads), partial(_draw_agreement, common, sheet)
-        pairs.draw_pair((of.target, second), means, "Heads", look, "importance", sheet, draw_next, lines, by_root=True)
+        pairs.draw_pair((of.target, second), means, "Heads", look, "importance", sheet, draw_next, ffns, by_root=True)
     return of.measurements(second)
 
 
