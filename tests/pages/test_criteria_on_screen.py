@@ -48,7 +48,7 @@ def test_tables_say_what_the_areas_say(found):
     frame, words = criteria_tables.area_table(ranked), criteria_tables.area_words(criteria_tables.area_table(ranked))
     assert frame["criterion"].tolist() == [each.criterion for each in ranked] and len(words) == len(ranked) == 5
     first = ranked[0]
-    assert words["Mean right"][0] == f"{100 * first.area:.1f} %" and words["Orders beaten"][0] == "2 of 2"
+    assert words["Mean right"][0] == f"{100 * first.area:.1f}%" and words["Orders beaten"][0] == "2 of 2"
     said = criteria_tables.in_words(ranked, 40, "attention heads")
     assert (
         said.startswith("Wanda keeps most") and "Clearly better than a random order of attention heads: Wanda" in said

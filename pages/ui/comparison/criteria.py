@@ -20,7 +20,7 @@ from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.many_tasks import several, show_failed
 from pages.ui.downloads.origin import of_model, of_task, percent
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.address import MOST, number_field
+from pages.ui.page.address import MOST, number_field, rename_choice
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import Work
@@ -28,7 +28,8 @@ from pages.ui.page.work import Work
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
 AT_FIRST = [name for name in CRITERIA if name != "oracle"]  # the oracle takes one pass per component
 AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
-STEPS = {"every 10 %": 100, "every 20 %": 200, "every 25 %": 250, "every 5 %": 50}
+STEPS = {"every 10%": 100, "every 20%": 200, "every 25%": 250, "every 5%": 50}
+OLDER_STEPS = {" %".join(step.split("%")): step for step in STEPS}  # labels in older addresses
 MOST_SEEDS = 20
 CRITERIA_HELP = (
     "What scores least goes first. "
@@ -40,7 +41,7 @@ SEEDS_HELP = "Seeded random orders, which every criterion has to beat: the band 
 AREA_HELP = (
     "Mean right: accuracy averaged over the levels, the area under the curve (trapezoids). Intervals: 2,000 paired "
     "bootstrap draws over the questions, the same ones for all criteria; the difference also over the random orders. "
-    "Clearly: the 95 % interval of the difference leaves 0 out. Of many verdicts at 5 % one may be wrong."
+    "Clearly: the 95% interval of the difference leaves 0 out. Of many verdicts at 5% one may be wrong."
 )
 AGREEMENT_HELP = (
     "Spearman's rank correlation of the scores over the same parts; of rankings without scores, of the places in the "
@@ -58,6 +59,7 @@ def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, tas
     chosen = several(f"{prefix}_criteria", OPTIONS, draw, AT_FIRST, named)
     axis = one_of(at, "Prune", AXES, f"{prefix}_along", AXIS_HELP)
     help = "Levels at which accuracy is measured; all of them count in the area."
+    rename_choice(f"{prefix}_step", OLDER_STEPS)
     step = STEPS[one_listed(at, "Levels", STEPS, f"{prefix}_step", width=150, help=help)]
     more = {"value": SEEDS, "step": 1, "width": 130, "help": SEEDS_HELP}
     seeds = int(number_field(at, "Random orders", (1, MOST_SEEDS), f"{prefix}_orders", **more))

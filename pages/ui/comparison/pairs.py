@@ -91,13 +91,13 @@ def _scatter(names: tuple[str, ...], form: str, n_layers: int, low: float, high:
 
 
 def in_words(found: Agreed, noun: str) -> str:
-    """Returns a sentence such as "Heads: SRCC **+0.97**, 95 % interval +0.94 to +0.99, p < 0.001; of the highest 30 % 8
+    """Returns a sentence such as "Heads: SRCC **+0.97**, 95% interval +0.94 to +0.99, p < 0.001; of the highest 30% 8
     of 9 are the same"."""
     if found.srcc != found.srcc:
         return f"{noun}: SRCC undefined, as one of the two scores all alike"
     srcc, low, high = (number(each, sign=True) for each in (found.srcc, found.low, found.high))
-    ends = "" if found.low != found.low else f", 95 % interval {low} to {high}"
-    same = f"of the highest 30 % {round(found.overlap * found.n_top)} of {found.n_top} are the same"
+    ends = "" if found.low != found.low else f", 95% interval {low} to {high}"
+    same = f"of the highest 30% {round(found.overlap * found.n_top)} of {found.n_top} are the same"
     return f"{noun}: SRCC **{srcc}**{ends}, {p_in_words(found.p)}; {same}"
 
 
@@ -152,9 +152,9 @@ def draw_farthest(names: Sequence[str], write: Any, frame: pd.DataFrame) -> None
 def draw_agreed(frame: pd.DataFrame, title: str, height: int) -> None:
     """Draws `agreed_rows` as a table; `title` says what each row is of."""
     column = st.column_config.Column
-    about = "Of the 30 % highest of one, so many are among the other's."
-    titles = {"of": title, "srcc": column("SRCC", help=AGREED_HELP), "interval": "95 % interval", "p": "p",
-              "overlap": column("Top 30 %", help=about)}  # fmt: skip
+    about = "Of the 30% highest of one, so many are among the other's."
+    titles = {"of": title, "srcc": column("SRCC", help=AGREED_HELP), "interval": "95% interval", "p": "p",
+              "overlap": column("Top 30%", help=about)}  # fmt: skip
     ends = zip(frame["low"], frame["high"], strict=True)
     signed = partial(number, sign=True)
     frame = frame.assign(interval=["–" if low != low else f"{signed(low)} to {signed(high)}" for low, high in ends])

@@ -108,10 +108,10 @@ function show(view) {
   const { part, input, box, data } = view, text = data.texts?.[input.value] ?? ""
   if (!view.typing) box.value = input.value
   markBehind(view, +input.value !== (data.hand ?? data.value))
-  part("output").textContent = `${input.value} %`
+  part("output").textContent = `${input.value}%`
   part(".note").textContent = text
   part(".track").style.setProperty("--at", input.value / 100)
-  input.ariaValueText = `${input.value} %${text ? ", " + text : ""}`
+  input.ariaValueText = `${input.value}%${text ? ", " + text : ""}`
 }
 
 // Marks the drawings that follow the slider as out of date, if that lasts (screens.css).

@@ -54,7 +54,7 @@ class Field:
 
 
 def drag_slider(where: DeltaGenerator, key: str, label: str, help: str, default: int = 0) -> int:
-    """Draws a slider for 0 to 100 %; returns the level set, in percent."""
+    """Draws a slider for 0 to 100%; returns the level set, in percent."""
     field = draw_field(where, key, label, default=default)
     draw_slider(field, help)
     return field.percent

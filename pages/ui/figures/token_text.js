@@ -201,4 +201,4 @@ function past(data, i, { same, places }) {
 
 const elsewhere = n => n ? `, ${n.toLocaleString("en")} of them in earlier parts` : ""
 const times = n => n === 0 ? "never" : n === 1 ? "once" : `${n.toLocaleString("en")} times`
-const percent = p => p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`
+const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`

@@ -49,14 +49,14 @@ SHORT_WINDOW = (
 SCORE_HELP = (
     f"Olsson et al.'s in-context-learning score: loss at the {LATE}th token minus loss at the {EARLY}th (from 1, the "
     "beginning token not counted), averaged over the texts. Below 0 = later tokens are predicted better. The interval "
-    "is Student's over texts, 95 %; the change is paired, on the same texts."
+    "is Student's over texts, 95%; the change is paired, on the same texts."
 )
 CURVE_HELP = (
-    f"Mean over texts, in bins that are even in ln(index); from {charts.BAND_TEXTS} texts on the band is its 95 % "
+    f"Mean over texts, in bins that are even in ln(index); from {charts.BAND_TEXTS} texts on the band is its 95% "
     "interval, cut off at the end of the axis. The score is the difference of the curve at the two dotted lines."
 )
 SLOPE_HELP = (
-    "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95 % intervals over "
+    "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95% intervals over "
     f"texts, from {charts.BAND_TEXTS} texts on. 0 = later tokens are no easier."
 )
 FILL_HELP = "`zero`: nothing, like a pruned head. `mean`: its mean over these texts, an output that later layers know."

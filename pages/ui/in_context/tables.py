@@ -66,10 +66,10 @@ def head_frame(
 
 
 def interval_in_words(found: MeanOverTexts) -> str:
-    """Returns text such as "95 % interval **−4.08 to −0.63**, 24 texts"."""
+    """Returns text such as "95% interval **−4.08 to −0.63**, 24 texts"."""
     if np.isnan(found.low):
         return f"{found.n} text, so no interval"
-    return f"95 % interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
+    return f"95% interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
 
 
 def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str) -> str:

@@ -86,11 +86,11 @@ def in_words(found: Both, name: str) -> list[str]:
 
 
 def change_in_words(found: Change) -> str:
-    """Returns text such as "+0.698 nats a token (95 %: +0.463 to +0.934)"."""
+    """Returns text such as "+0.698 nats a token (95%: +0.463 to +0.934)"."""
     nats, low, high = (number(each, 3, sign=True) for each in (found.nats, found.low, found.high))
     if found.low != found.low:
         return f"{nats} nats a token; too few tokens for an interval"
-    return f"{nats} nats a token (95 %: {low} to {high})"
+    return f"{nats} nats a token (95%: {low} to {high})"
 
 
 def table(found: Both) -> pd.DataFrame:
