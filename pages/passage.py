@@ -21,7 +21,7 @@ from pages.ui.page.work import live
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
 from pages.ui.passage.controls import choose_a, choose_colours, largest_tables, offer_example
-from pages.ui.passage.jobs import PassageRun, so_far
+from pages.ui.passage.reading import PassageRun, so_far
 
 require_frame("pages/passage.py")
 SAME = "A and B are the same model: prune something, or change A."

@@ -17,7 +17,7 @@ from pages.ui.prune import dragging, head_map, parts, second_model
 from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import figure_in_words, origin
-from pages.ui.prune.panels import costs, criteria, exports, perplexity, speeds
+from pages.ui.prune.panels import costs, criteria, exports, perplexity
 from pages.ui.prune.panels.questions import draw_questions
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import set_controls
@@ -55,7 +55,7 @@ if second_at.open:
 folded("The same as tables", "prune_tables", partial(component_tables, shown))
 sheet = screen.sheet
 sheet.tables["Questions and choices"] = partial(answers_csv, shown.stored, second)
-if saves and (saved := speeds.stored(shown)) is not None:
+if saves and (saved := costs.stored_speed(shown)) is not None:
     sheet.tables["What pruning saves"] = saved.frame()
 found = shown.measured
 shows = origin(shown.x, found, shown.known, controls.axis, shown.order_words)

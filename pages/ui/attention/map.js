@@ -18,7 +18,7 @@ function setHeads(view) {
     cell.append(document.createElement("canvas"))
     return cell
   })
-  const names = Array.from({ length: layers }, (_, l) => make("i", `L${l}`))
+  const names = Array.from({ length: layers }, (_, l) => labelOf(`L${l}`))
   const focused = view.map.querySelector(":focus")?.dataset.head // redrawn while the user moves through it by keyboard
   view.map.replaceChildren(...columnsOf(heads, size < 20 ? 4 : 1, "across"), ...rowsOf(view.cells, names, heads))
   view.cells.find(cell => cell.dataset.head === focused)?.focus()

@@ -77,9 +77,9 @@ def to_zip(files: ScreenFiles) -> bytes:
     archive = io.BytesIO()
     origin = files.origin
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
-        for name in files.sheet.tables:
+        for name in list(files.sheet.tables):  # a redraw may add one meanwhile
             into.writestr(file_name(name, "csv"), files.sheet.table(name))
-        for name in files.sheet.pictures:
+        for name in list(files.sheet.pictures):
             drawing = files.svg(name)
             into.writestr(file_name(name, "svg"), drawing)
             into.writestr(file_name(name, "png"), charts.rasterised(drawing))
@@ -105,9 +105,9 @@ def to_html(files: ScreenFiles) -> bytes:
     origin, theme, parts = files.origin, light_theme(), files.receipts()
     colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
     root = " ".join(f"--{name}: {colour};" for name, colour in {**colours, "quiet": QUIET}.items())
-    specs = [charts.file_spec(files.sheet.picture(name), name) for name in files.sheet.pictures]
+    specs = [charts.file_spec(files.sheet.picture(name), name) for name in list(files.sheet.pictures)]
     figures = "".join(f'<figure><div id="picture{number}"></div></figure>' for number in range(len(specs)))
-    tables = "".join(map(partial(_table, files.sheet), files.sheet.tables))
+    tables = "".join(map(partial(_table, files.sheet), list(files.sheet.tables)))
     says = "".join(f"<p>{_to_html_line(line)}</p>" for line in files.sheet.says)
     known = facts(each for part in parts for each in part.receipts)
     how = "<br>".join(html.escape(f"{name}: {'; '.join(each)}") for name, each in known.items() if each)

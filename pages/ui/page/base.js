@@ -1,12 +1,12 @@
 // What components share; each has its own script behind this. Text goes in as textContent: what it says is never markup.
-const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
+const MOUNTS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
 const ANSWER_MS = 5000
 
 // The state of a mount, which `begin` makes of the function that finds its parts, with what Python has just sent.
 function viewOf({ data, parentElement, setStateValue }, begin) {
   const part = name => parentElement.querySelector(name)
-  if (!VIEWS.has(parentElement)) VIEWS.set(parentElement, begin(part, data))
-  return Object.assign(VIEWS.get(parentElement), { part, data, tell: setStateValue })
+  if (!MOUNTS.has(parentElement)) MOUNTS.set(parentElement, begin(part, data))
+  return Object.assign(MOUNTS.get(parentElement), { part, data, tell: setStateValue })
 }
 
 // Whether Python's value answers an older report than the last.
@@ -38,10 +38,12 @@ function walk(event, cells, across) {
   return true
 }
 
+const labelOf = (text, className = "") => make("i", text, `label ${className}`)
+
 // The cells of a grid with the name of each row at its left; and the numbers of its columns, one in `every`.
 const rowsOf = (cells, names, across) => cells.flatMap((cell, at) => at % across ? [cell] : [names[at / across], cell])
 const columnsOf = (across, every, className) =>
-  [make("i", "", className), ...Array.from({ length: across }, (_, h) => make("i", h % every ? "" : `${h}`, className))]
+  [labelOf("", className), ...Array.from({ length: across }, (_, h) => labelOf(h % every ? "" : `${h}`, className))]
 
 // The token nearest to a column (its own, unless given) on the line below (1) or above (-1), of those that are open.
 function nextLine(spans, at, turn, column, isOpen = () => true) {
@@ -115,6 +117,12 @@ function tint(span, value, full, isChange) {
 // The theme's colors in a list of them, such as "--st-chart-categorical-colors".
 function colorsOf(element, name) {
   return getComputedStyle(element).getPropertyValue(name).split(/,(?![^(]*\))/)
+}
+
+// The color at a share, 0 to 1, of a ramp of them.
+function mixed(ramp, share) {
+  const at = Math.min(1, share) * (ramp.length - 1), low = Math.floor(at), high = Math.ceil(at)
+  return `color-mix(in srgb, ${ramp[high]} ${(100 * (at - low)).toFixed(0)}%, ${ramp[low]})`
 }
 
 // Such as "0.82 M".

@@ -26,7 +26,7 @@ function build(view, shape) {
   grid.classList.toggle("bars", Boolean(data.bars))
   const every = Math.ceil(data.columns / 24), down = Math.ceil(13 / data.row)
   const layers = data.layers.filter((_, at) => at % data.columns === 0)
-  view.labels = layers.map(layer => make("i", layer % down ? "" : `${layer}`))
+  view.labels = layers.map(layer => labelOf(layer % down ? "" : `${layer}`))
   view.cells = data.names.map((_, at) => {
     const cell = make("button", "")
     cell.tabIndex = at ? -1 : 0
@@ -80,9 +80,4 @@ function paint(view) {
     tick.style.left = `${100 * at}%`
     return tick
   }))
-}
-
-function mixed(ramp, share) {
-  const at = Math.min(1, share) * (ramp.length - 1), low = Math.floor(at), high = Math.ceil(at)
-  return `color-mix(in srgb, ${ramp[high]} ${(100 * (at - low)).toFixed(0)}%, ${ramp[low]})`
 }
