@@ -18,7 +18,7 @@ COMMON = ABOUT | {
     "num_attention_heads", "max_position_embeddings",
 }  # fmt: skip
 ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_parameters", "rope_scaling", "rope_theta",
-                    "partial_rotary_factor"})  # fmt: skip
+                    "partial_rotary_factor", "original_max_position_embeddings"})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
