@@ -102,8 +102,8 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
 
     first("word_embed_proj_dim", default=1)
     n_heads = first("num_attention_heads")
-    d_model = first("hidden_size")
-    if d_model % n_heads and config.get("head_dim") is None:
+    d_model, d_head = first("hidden_size"), family.defaults.get("head_dim")
+    if d_model % n_heads and config.get("head_dim") is None and d_head is None:
         raise HeadroomError(f"config.json: width {d_model} is not a multiple of {n_heads} heads; repair the folder")
     limits = [first("max_position_embeddings"), *_limits(config)]
     return ModelShape(
@@ -111,7 +111,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         n_heads=n_heads,
         n_key_value_heads=first("num_key_value_heads", default=n_heads),
         d_model=d_model,
-        d_head=first("head_dim", default=d_model // n_heads),
+        d_head=first("head_dim", default=d_head or d_model // n_heads),
         d_mlp=first("intermediate_size", default=4 * d_model),
         n_vocab=first("vocab_size"),
         n_ctx=min(limits),

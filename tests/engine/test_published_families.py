@@ -9,7 +9,7 @@ from engine.architecture.model_config import ModelConfig
 from engine.architecture.transformers_internals import causal_lm_class, model_config
 from engine.errors import HeadroomError
 from pages.ui.controls.sidebar import MODELS, TO_TRY
-from tests.engine.fixtures import refused_by
+from tests.engine.fixtures import configured, family_folder, loaded, refused_by
 
 LLAMA_3 = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": 8192}  # fmt: skip
@@ -38,6 +38,14 @@ PUBLISHED = {
         {"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944,
          "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
          "max_position_embeddings": 131072, "tie_word_embeddings": False}, 7_615_616_512),
+    "Qwen/Qwen3-0.6B-Base": (
+        {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072,
+         "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+         "max_position_embeddings": 32768, "rope_theta": 1000000, "tie_word_embeddings": True}, 596_049_920),
+    "Qwen/Qwen3-8B-Base": (
+        {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288,
+         "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+         "max_position_embeddings": 32768, "rope_theta": 1000000, "tie_word_embeddings": False}, 8_190_735_360),
     "meta-llama/Llama-3.2-1B": (
         {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -80,6 +88,34 @@ def test_every_family_has_a_published_model():
 def test_the_sidebar_offers_a_small_model_of_each_family_with_its_download():
     assert {family for _, family, _ in TO_TRY} == {family.name for family in FAMILIES.values() if family.is_stock}
     assert {name for name, _, _ in TO_TRY} <= {*MODELS} and all(0 < gigabytes < 16 for *_, gigabytes in TO_TRY)
+
+
+SCALED = {
+    "llama3": LLAMA_3 | {"original_max_position_embeddings": 64},
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
+    "longrope": {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0, 1.2, 2.0, 3.0],
+                 "long_factor": [2.0] * 4, "original_max_position_embeddings": 256},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCALED)
+def test_scaled_positions_are_those_of_transformers_bit_for_bit(kind, tiny_opt, tmp_path):
+    """As configs of transformers 4 and 5 spell them."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = family_folder("llama", tiny_opt, tmp_path / "model", rope_parameters=SCALED[kind] | {"rope_theta": 1e4},
+                           max_position_embeddings=1024)  # fmt: skip
+    found, ids = {}, torch.arange(2, 202)[None]
+    for changes in ({}, {"rope_parameters": None, "rope_scaling": SCALED[kind], "rope_theta": 1e4}):
+        configured(folder, **changes)
+        theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        with torch.inference_mode():
+            found[len(changes)] = loaded(folder).model(ids).logits
+            assert torch.equal(found[len(changes)], theirs(ids).logits)
+    assert torch.equal(*found.values())
 
 
 @pytest.mark.parametrize("spelled", ["rope_type", "type"])

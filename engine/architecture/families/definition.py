@@ -39,6 +39,7 @@ class Family:
     attention_norm: str
     ffn_norm: str
     norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
+    qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
     norm: str  # the last norm of the model
     token_embedding: str  # the last part of its name, as of the next two
     position_embedding: str = ""  # of learned positions
@@ -47,6 +48,7 @@ class Family:
     # config.json
     fields: frozenset[str]  # the fields that are used in addition to COMMON
     own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # usual name -> its name
+    defaults: Mapping[str, int] = field(default_factory=dict, hash=False)  # what transformers takes for a missing field
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
     is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
     has_biases: bool = True  # of norms and projections, unless these two fields say otherwise of projections
