@@ -112,10 +112,10 @@ def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
 
 
 def _zero_biases(stored: Mapping[str, LazyTensor], places: Mapping[str, TensorPlace]) -> dict[str, LazyTensor]:
-    """Returns a bias of zeros for each of these weights."""
+    """Returns a bias of zeros for each of these matrices."""
     found = {}
     for name, place in places.items():
-        if place.rest.endswith(".weight"):
+        if place.rest.endswith(".weight") and len(stored[name].shape) == 2:
             weight, bias = stored[name], f"{name.removesuffix('weight')}bias"
             size = weight.shape[:1]
             found[bias] = LazyTensor(bias, size, weight.dtype, partial(_zeros, size, weight.dtype))

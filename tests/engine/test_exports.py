@@ -132,6 +132,7 @@ EVEN = [
     ("llama", "L*H0-1"),
     ("llama", "L0H0 L1H1 L2H0 L*H2"),
     ("opt-350m", ""),
+    ("smollm3", "B0"),  # the layer without positions is then the first
 ]
 
 

@@ -46,6 +46,12 @@ PUBLISHED = {
         {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288,
          "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
          "max_position_embeddings": 32768, "rope_theta": 1000000, "tie_word_embeddings": False}, 8_190_735_360),
+    "HuggingFaceTB/SmolLM3-3B-Base": (
+        {"model_type": "smollm3", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 11008,
+         "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 4,
+         "max_position_embeddings": 32768, "rope_theta": 2000000.0, "no_rope_layer_interval": 4,
+         "no_rope_layers": [1, 1, 1, 0] * 9, "use_sliding_window": False, "sliding_window": None,
+         "tie_word_embeddings": True}, 3_075_098_624),
     "meta-llama/Llama-3.2-1B": (
         {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -78,6 +84,13 @@ def test_a_published_model_is_counted_as_transformers_counts_it(name, meta_model
     assert parts.layer.n_quantised == sum(each.numel() for each in matrices)
     outputs = int(family.qkv_layout == "joined")  # GPT-2's matrices hold (inputs, outputs)
     assert parts.layer.n_outputs == sum(each.shape[outputs] for each in matrices)
+
+
+def test_the_layers_without_positions_are_those_of_transformers():
+    config = {"model_type": "smollm3", "num_hidden_layers": 9}
+    for said in ({}, {"no_rope_layer_interval": 2}, {"no_rope_layers": [0, 1, 1] * 3}, {"no_rope_layers": [1] * 12}):
+        found = FAMILIES["smollm3"].by_layer(config | said)["no_rope_layers"]
+        assert found == model_config(config | said).no_rope_layers[:9] and len(found) == 9
 
 
 def test_every_family_has_a_published_model():

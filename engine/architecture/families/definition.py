@@ -58,6 +58,9 @@ class Family:
     biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
+    by_layer: Callable[[Mapping[str, Any]], Mapping[str, list[Any]]] | None = (
+        None  # fields with an entry for each layer
+    )
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it

@@ -37,6 +37,7 @@ TO_TRY = [
     ("mistralai/Mistral-7B-v0.1", "Mistral", 14.5),
     ("Qwen/Qwen2.5-0.5B", "Qwen2", 1.0),
     ("Qwen/Qwen3-0.6B-Base", "Qwen3", 1.2),
+    ("HuggingFaceTB/SmolLM3-3B-Base", "SmolLM3", 6.2),
     ("openai-community/gpt2", "GPT-2", 0.55),
     ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
 ]
