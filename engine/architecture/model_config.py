@@ -103,7 +103,7 @@ class ModelConfig:
         norm = 2 * d if family.has_biases else d
         matrices = 2 * d * (d_heads + d_kv) + (3 if family.is_gated else 2) * d * d_mlp
         qkv, inner = d_heads + 2 * d_kv, d_mlp * (2 if family.is_gated else 1)
-        rest = 2 * norm + shape.n_key_value_heads * smears_keys(config)
+        rest = 2 * norm + len(family.qk_norms) * shape.d_head + shape.n_key_value_heads * smears_keys(config)
         if config.get(family.attention_biases, family.has_biases):
             rest += qkv + d
         elif family.has_qkv_biases:

@@ -44,6 +44,8 @@ def even(
     added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the previous layer, -1 for none
     own = family.own_name("num_hidden_layers")
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
+    if family.by_layer is not None and len(stays) < shape.n_layers:
+        changed |= {name: [each[layer] for layer in stays] for name, each in family.by_layer(config).items()}
     if n_heads < shape.n_heads:
         changed |= {"num_attention_heads": n_heads, "num_key_value_heads": n_keys, "head_dim": shape.d_head}
     planned = []

@@ -26,11 +26,16 @@ def output_weights(loaded: Loaded, layer: int) -> Tensor:
 def attention_weights(loaded: Loaded, layer: int) -> tuple[Tensor, Tensor, Tensor]:
     """(W_Q, W_K, W_V) of a layer, each (H, d_model, d_head): what the normed residual stream is multiplied with.
 
-    Heads that share a key and value head (Llama's grouped queries) get that one's each. Biases are left out.
+    Heads that share a key and value head (Llama's grouped queries) get that one's each. Biases are left out. Norms of
+    queries and keys (Qwen3) are folded in without their scale, one number a position and head.
     """
-    attention = loaded.family.attention_modules(loaded.model)[layer]
-    outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in loaded.family.qkv]
-    query, key, value = (heads.transpose(0, 1) for heads in _by_head(loaded, outputs))
+    family = loaded.family
+    attention = family.attention_modules(loaded.model)[layer]
+    outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in family.qkv]
+    heads = [each.transpose(0, 1) for each in _by_head(loaded, outputs)]
+    for at, name in enumerate(family.qk_norms):
+        heads[at] = heads[at] * _gain(getattr(attention, name), heads[at])
+    query, key, value = heads
     return query, key, value
 
 

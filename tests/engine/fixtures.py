@@ -29,7 +29,8 @@ def has_anothers_modules(kind: str) -> bool:
     as their attention is their own."""
 
     def modules(family):
-        return family.is_stock, family.layers, family.attention_out, family.qkv, family.ffn_out, family.norm
+        inside = family.attention_out, family.qkv, family.qk_norms, family.ffn_out
+        return family.is_stock, family.layers, inside, family.norm
 
     earlier = takewhile(lambda each: each != kind, families.FAMILIES)
     return modules(families.FAMILIES[kind]) in [modules(families.FAMILIES[each]) for each in earlier]
@@ -70,13 +71,17 @@ def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
     register()
     torch.manual_seed(1)
     kind = TINY[family]
-    usual = {families.FAMILIES[kind].own_name(name): value for name, value in SIZES.items()}
-    config = transformers.AutoConfig.for_model(kind, **usual | families.FAMILIES[kind].tiny[family] | changes)
+    of = families.FAMILIES[kind]
+    usual = {of.own_name(name): value for name, value in SIZES.items()}
+    config = transformers.AutoConfig.for_model(kind, **usual | of.tiny[family] | changes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    gains = tuple(f"{name}.weight" for name in of.qk_norms)
     with torch.no_grad():  # biases are zero when fresh, and a mask must be seen to leave or drop them
         for name, parameter in model.named_parameters():
             if name.endswith(("bias", "smear")):
                 parameter.normal_(std=0.3)
+            if name.endswith(gains) and gains:
+                parameter.add_(0.3 * torch.randn_like(parameter))
     return saved(model, folder, tiny_opt)
 
 

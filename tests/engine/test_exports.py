@@ -132,6 +132,7 @@ EVEN = [
     ("llama", "L*H0-1"),
     ("llama", "L0H0 L1H1 L2H0 L*H2"),
     ("opt-350m", ""),
+    ("smollm3", "B0"),  # the layer without positions is then the first
 ]
 
 
@@ -225,8 +226,15 @@ def folded_by_hand(model, text):
     return logits
 
 
+def has_ffn_means(name):
+    family = families.FAMILIES[TINY[name]]
+    return family.has_biases or bool(families.FAMILIES[family.biased_type].ffn_biases)
+
+
 WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED)]
-MEANS = [(family, MASK, form) for family in WITH_MEANS for form in ("masked", "small")] + [("opt", "B1", "even")]
+WITHOUT_FFNS = "L0H1 L1H* L2H0-2"  # for families whose FFNs have no biases
+MEANS = [(family, MASK if has_ffn_means(family) else WITHOUT_FFNS, form)
+         for family in WITH_MEANS for form in ("masked", "small")] + [("opt", "B1", "even")]  # fmt: skip
 
 
 @pytest.mark.thorough
@@ -239,6 +247,13 @@ def test_means_are_folded_into_biases(session, folder_of, model_of, tmp_path, ou
         scale = float(expected.abs().max())
         torch.testing.assert_close(outcome["logits"], expected, atol=2e-5 * scale, rtol=0)
         assert (outcome["logits"] - masked_logits(model_of(family), text)).abs().max() > 1e-3 * scale
+
+
+@pytest.mark.parametrize("family", [each for each in STOCK if not has_ffn_means(each)])
+def test_means_of_ffns_without_biases_are_refused(family, session, folder_of, tmp_path):
+    refused_by(UsageError, "have no output biases for means; prune heads only, or use --fill zero",
+               lambda: exported(session, folder_of(family), tmp_path / "out", fill="mean"))  # fmt: skip
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_accuracy_is_told_before_and_after_means_are_filled_in(session, folder_of, tmp_path):

@@ -58,6 +58,9 @@ def matrices(model, layer, head):
         groups = n // (whole[1].shape[1] // d)  # of Llama several heads share keys and values
         shared = slice(head // groups * d, (head // groups + 1) * d)
         query, key, value = whole[0][:, rows], whole[1][:, shared], whole[2][:, shared]
+    if family.qk_norms:
+        query, key = (matrix * getattr(attention, name).weight.detach().double()
+                      for matrix, name in zip((query, key), family.qk_norms, strict=True))  # fmt: skip
     out = by_unit_vectors(family.layer_modules(model.model)[layer][0], n * d)[rows]
     norm = None if family.norms_come_behind(model.model) else getattr(family.layer_list(model.model)[layer],
                                                                       family.attention_norm)  # fmt: skip

@@ -18,7 +18,7 @@ COMMON = ABOUT | {
     "num_attention_heads", "max_position_embeddings",
 }  # fmt: skip
 ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_parameters", "rope_scaling", "rope_theta",
-                    "partial_rotary_factor"})  # fmt: skip
+                    "partial_rotary_factor", "original_max_position_embeddings"})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,7 @@ class Family:
     attention_norm: str
     ffn_norm: str
     norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
+    qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
     norm: str  # the last norm of the model
     token_embedding: str  # the last part of its name, as of the next two
     position_embedding: str = ""  # of learned positions
@@ -47,6 +48,7 @@ class Family:
     # config.json
     fields: frozenset[str]  # the fields that are used in addition to COMMON
     own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # usual name -> its name
+    defaults: Mapping[str, int] = field(default_factory=dict, hash=False)  # what transformers takes for a missing field
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
     is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
     has_biases: bool = True  # of norms and projections, unless these two fields say otherwise of projections
@@ -56,6 +58,9 @@ class Family:
     biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
+    by_layer: Callable[[Mapping[str, Any]], Mapping[str, list[Any]]] | None = (
+        None  # fields with an entry for each layer
+    )
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
