@@ -35,7 +35,7 @@ def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFra
     return frame.assign(difference=frame["second"] - frame["first"])
 
 
-def scale_of(scores: Sequence[np.ndarray], by_root: bool = False) -> tuple[Scale, float]:
+def scale_of(scores: Sequence[np.ndarray], by_root: bool) -> tuple[Scale, float]:
     """Returns (color scale, its end) for the scores of both: around zero if any is negative."""
     every = np.concatenate([np.ravel(each) for each in scores])
     reach = float(np.nanmax(np.abs(every), initial=0.0)) or 1.0

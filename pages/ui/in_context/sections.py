@@ -32,7 +32,7 @@ from pages.ui.in_context import charts, tables
 from pages.ui.in_context.first_view import AROUND, HEADS, ORDER, SEEN, first_choices
 from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.address import number_field, one_among, unseen_field
-from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS
+from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.tables import number
 from pages.ui.page.widget_writes import write
@@ -116,7 +116,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
     heads_at, order_at = pruning_at.columns([8, 3], gap="medium", vertical_alignment="bottom")
     task_at, more_at = at.container(width="content"), settings_popover(at, SETTINGS_HELP)
-    levels = {"heads": heads_at, "ffns": more_at}
+    levels: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels.items())
     typed = type_mask("incontext", more_at)
     ranking = choose_ranking("incontext", order_at)

@@ -131,6 +131,6 @@ def component_tables(shown: Found) -> None:
         "state": "State",
     }
     for at, frame, noun in zip(st.columns(2), (head_frame(*of), ffn_frame(*of)), ("heads", "FFNs"), strict=True):
-        shown = frame.sort_values(["score", "rank"], ascending=[False, True])
+        ordered = frame.sort_values(["score", "rank"], ascending=[False, True])
         formats = {"score": partial(magnitude, digits=4)}
-        draw_table(shown, columns, f"All {noun} with their importance", at, formats, height=300)
+        draw_table(ordered, columns, f"All {noun} with their importance", at, formats, height=300)

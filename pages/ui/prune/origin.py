@@ -28,7 +28,7 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis, orde
     return Origin("Prune", [request(x, found)], measurements, of)
 
 
-def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence, order: str = "") -> list[str]:
+def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence, order: str) -> list[str]:
     """Returns the large figure and the text under it."""
     pruned = _describe_pruned(x, known, order)
     if not found.pruned:

@@ -280,9 +280,9 @@ def _rows_on_axis(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
     return frame[frame["tokens"] >= look.low] if look.log else frame
 
 
-def _y(field: str, title: str, zero: bool = True, **scale: Any) -> alt.Y:
+def _y(field: str, title: str, **scale: Any) -> alt.Y:
     axis = alt.Axis(tickCount=4, minExtent=34, titleLimit=0)
-    return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale) if scale else alt.Scale(zero=zero))
+    return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale or {"zero": True}))
 
 
 def _band(look: TokenAxis) -> alt.Chart:

@@ -1,8 +1,6 @@
 """The Prune screen's collapsible section that compares criteria: the same task and questions, pruned by several
 rankings."""
 
-from functools import partial
-
 import streamlit as st
 
 from engine.studies.surveys import StudySettings
@@ -10,7 +8,6 @@ from pages.ui.comparison.criteria import CriteriaView, choose_comparing, draw_co
 from pages.ui.controls.sidebar import Setup
 from pages.ui.downloads.origin import command_line
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.work import live
 from pages.ui.prune.screen import PruneScreen
 
 SLOT = "prune compare"
@@ -24,13 +21,11 @@ def draw_criteria(screen: PruneScreen, setup: Setup) -> CriteriaView | None:
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
     comparing = choose_comparing("prune", row, st.container(), x.task)
     if comparing is None:
-        st.caption("Choose at least one criterion.")
         return None
     if screen.shown.mask is None or not screen.shown.mask.is_full:
         st.caption(ALONE)
     setting = StudySettings(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
     of = CriteriaView(SLOT, setting, x.target, comparing)
-    of.work.stored()
-    live(of.work.watched(), partial(draw_comparison, of, screen.sheet), screen.since_s)
+    draw_comparison(of, screen.sheet, screen.since_s)
     st.code(command_line(of.request), language="shell", wrap_lines=True)
     return of
