@@ -52,6 +52,14 @@ PUBLISHED = {
          "max_position_embeddings": 32768, "rope_theta": 2000000.0, "no_rope_layer_interval": 4,
          "no_rope_layers": [1, 1, 1, 0] * 9, "use_sliding_window": False, "sliding_window": None,
          "tie_word_embeddings": True}, 3_075_098_624),
+    "allenai/OLMo-2-0425-1B": (
+        {"model_type": "olmo2", "vocab_size": 100352, "hidden_size": 2048, "intermediate_size": 8192,
+         "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 16,
+         "max_position_embeddings": 4096, "rope_theta": 500000, "tie_word_embeddings": False}, 1_484_916_736),
+    "allenai/OLMo-2-0325-32B": (
+        {"model_type": "olmo2", "vocab_size": 100352, "hidden_size": 5120, "intermediate_size": 27648,
+         "num_hidden_layers": 64, "num_attention_heads": 40, "num_key_value_heads": 8,
+         "max_position_embeddings": 4096, "rope_theta": 500000, "tie_word_embeddings": False}, 32_234_279_936),
     "meta-llama/Llama-3.2-1B": (
         {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -88,8 +96,10 @@ def test_a_published_model_is_counted_as_transformers_counts_it(name, meta_model
 
 def test_the_layers_without_positions_are_those_of_transformers():
     config = {"model_type": "smollm3", "num_hidden_layers": 9}
+    by_layer = FAMILIES["smollm3"].by_layer
+    assert by_layer is not None
     for said in ({}, {"no_rope_layer_interval": 2}, {"no_rope_layers": [0, 1, 1] * 3}, {"no_rope_layers": [1] * 12}):
-        found = FAMILIES["smollm3"].by_layer(config | said)["no_rope_layers"]
+        found = by_layer(config | said)["no_rope_layers"]
         assert found == model_config(config | said).no_rope_layers[:9] and len(found) == 9
 
 

@@ -36,10 +36,13 @@ class Family:
     ffn_in: str = ""  # the first, where the FFN is not a module by itself
     ffn_read: tuple[str, ...]  # its matrices that read the residual stream; two: the first is a gate
     ffn_write: str  # its matrix that writes into the stream
-    attention_norm: str
-    ffn_norm: str
+    attention_norm: str = ""  # in front of attention
+    ffn_norm: str = ""
+    attention_norm_after: str = ""  # of what attention gives, before the residual sum
+    ffn_norm_after: str = ""  # the same of the FFN, of whose branch it is the last module
     norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
     qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
+    norms_all_heads: bool = False  # each of these is of all heads of a layer at once, so that none can be cut out
     norm: str  # the last norm of the model
     token_embedding: str  # the last part of its name, as of the next two
     position_embedding: str = ""  # of learned positions
@@ -71,6 +74,12 @@ class Family:
     def is_gated(self) -> bool:
         """Whether FFNs have a third matrix, a gate."""
         return len(self.ffn_read) > 1
+
+    @property
+    def n_layer_norms(self) -> int:
+        """How many norms of the residual stream's width a layer has."""
+        names = self.attention_norm, self.ffn_norm, self.attention_norm_after, self.ffn_norm_after
+        return sum(map(bool, names))
 
     @property
     def attention(self) -> str:

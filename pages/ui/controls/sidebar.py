@@ -38,6 +38,7 @@ TO_TRY = [
     ("Qwen/Qwen2.5-0.5B", "Qwen2", 1.0),
     ("Qwen/Qwen3-0.6B-Base", "Qwen3", 1.2),
     ("HuggingFaceTB/SmolLM3-3B-Base", "SmolLM3", 6.2),
+    ("allenai/OLMo-2-0425-1B", "OLMo 2", 5.9),
     ("openai-community/gpt2", "GPT-2", 0.55),
     ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
 ]
