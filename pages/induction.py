@@ -104,5 +104,5 @@ if not presenting():  # a slide is one screen, and these are below it
 request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
 n = f"{found.n['prefix_matching']} examples"
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
-origin = Origin("Induction", [request], measurements, of, sheet.says)
+origin = Origin("Induction", [request], measurements, of)
 closing(with_second(origin, None if second is None else second.as_usual, compared), sheet)

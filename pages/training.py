@@ -35,7 +35,8 @@ if waiting:
 if not choice.runs:
     draw_live(choice.folder)
     end_run()
-finding_at.markdown(finding(choice.runs))
+sheet.says = [finding(choice.runs)]
+finding_at.markdown(sheet.says[0])
 at = moment(tokens_at, choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)

@@ -121,12 +121,12 @@ def test_the_effect_in_words():
     draws = (none, AccuracyWithout(0.95, 0.9, Paired(100, 1, 6, 0.13)))
     assert ablation.effect_in_words(Removal((1, 2)), task) == ""
     assert ablation.effect_in_words(Removal((1, 2), removed=loss, draws=draws), task) == (
-        "Without them, accuracy on demo_copy (5 shots) falls from 95 % to **34 %**; without 2 other heads at random, "
-        "it is 90 to 94 %."
+        "Without them, accuracy on demo_copy (5 shots) falls from 95% to **34%**; without 2 other heads at random, "
+        "it is 90 to 94%."
     )
     assert ablation.effect_in_words(Removal((1,), removed=none, draws=draws[:1]), task) == (
-        "Without it, no loss is detected: accuracy on demo_copy (5 shots) is 95 % before and 94 % after (p = 1.000); "
-        "without 1 other head at random, it is 94 %."
+        "Without it, no loss is detected: accuracy on demo_copy (5 shots) is 95% before and 94% after (p = 1.000); "
+        "without 1 other head at random, it is 94%."
     )
 
 
@@ -227,8 +227,8 @@ def test_sets_in_words_and_as_a_chart():
     values |= {HeadSet((3,), 1): 0.86, HeadSet((4,), 2): 0.84, HeadSet((3, 5), 1): 0.8, HeadSet((4, 6), 2): 0.9}
     shown = head_sets.by_size(head_sets.rows(SHAPE, {each: {"acc": acc} for each, acc in values.items()}), "acc")
     assert head_sets.in_words(shown, whole_percent) == (
-        "The full model: **85 %**. Without the **2 heads** that match prefixes best: **33 %**; without the same number "
-        "of others **85 %** (80 % to 90 % in 2 draws). Without the best one alone: 84 %."
+        "The full model: **85%**. Without the **2 heads** that match prefixes best: **33%**; without the same number "
+        "of others **85%** (80% to 90% in 2 draws). Without the best one alone: 84%."
     )
     assert head_sets.in_words(shown[shown["size"] == 0], whole_percent) == "Not measured yet."
     assert b"<svg" in to_svg(head_sets.chart(shown, "Questions right", "%", (0, 1)), "sets")

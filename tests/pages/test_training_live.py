@@ -70,7 +70,7 @@ def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
     spec = charts_of(at)[0]
     assert spec["title"]["text"] == live_charts.HEADS["prefix_matching"] and "25% repeats" in run.recipe.in_words
     [words] = [each.value for each in at.markdown if "best prefix matching" in each.value]
-    assert words.startswith("1 layer, attention only, smeared keys, 25 % repeats, after ")
+    assert words.startswith("1 layer, attention only, smeared keys, 25% repeats, after ")
     button(at, "Open it on the other screens").click().run()
     assert at.session_state["model"] == f"{runs / 'own'}@step{run.recipe.n_steps}"
     assert open_run(runs / "own").steps()[-1] == run.recipe.n_steps

@@ -24,11 +24,11 @@ from pages.ui.page.work import live
 
 LEFT_HELP = (
     "Share of the total over all heads, the least important pruned first. Copying counts as a share, from 0 to 1. The "
-    "band holds 95 % of random orders."
+    "band holds 95% of random orders."
 )
 MEASURE_HELP = "Head importance by gradient, in the background; finished work is kept."
 SRCC_HELP = "Spearman's rank correlation over all heads."
-KEPT_HELP = "How many of the best by prefix matching are among the 30 % most important."
+KEPT_HELP = "How many of the best by prefix matching are among the 30% most important."
 MOST_ROWS = 10  # of a table that does not scroll
 BOTH = ("prefix_matching", "copying")
 

@@ -165,7 +165,7 @@ def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> chart
     faint = alt.condition(alt.datum.kind == KINDS[2], alt.value(0.4), alt.value(1))
     lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18))
     lines = lines.encode(color=colour, opacity=faint, tooltip=tooltip)
-    return charts.template(HEIGHT + charts.AXIS_PX, window_band(look), _zero(look), lines, marker(look))
+    return charts.template(HEIGHT + charts.AXIS_PX, window_band(look), _zero(), lines, marker(look))
 
 
 def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str] = ()) -> charts.Picture:
@@ -221,10 +221,10 @@ def _height(is_bare: bool) -> int:
     return BARE_PX if is_bare else HEIGHT + charts.AXIS_PX
 
 
-def quantity(field: str, title: str | None, zero: bool = True, **scale: Any) -> alt.Y:
+def quantity(field: str, title: str | None, **scale: Any) -> alt.Y:
     """Returns the axis of a quantity over training."""
     axis = alt.Axis(tickCount=4, minExtent=LABELS_PX, titleLimit=0)
-    return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale) if scale else alt.Scale(zero=zero))
+    return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale or {"zero": True}))
 
 
 def window_band(look: TokenAxis) -> alt.Chart:
@@ -249,7 +249,7 @@ def _window_name(look: TokenAxis, where: str) -> list[alt.Chart]:
     return found
 
 
-def _zero(look: TokenAxis) -> alt.Chart:
+def _zero() -> alt.Chart:
     return charts.named_chart("one").mark_rule(color=GREY, opacity=0.6, aria=False).encode(y=alt.datum(0))
 
 

@@ -23,7 +23,6 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, loss_charts, paths, tables
-from pages.ui.training.analysis import analysis_table
 from pages.ui.training.charts import BARE_PX, SHARED_AXIS_PX, TokenAxis, joined
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.slider import IN_A_ROW
@@ -297,7 +296,7 @@ def analysis(view: TrainingFrames, sheet: Sheet) -> None:
     st.caption("One column per run. The window is shaded; A and B are its ends.", help=ANALYSIS_HELP)
     of = alike(view.runs)
     found = path_work(of).awaited() if len(of) == len(view.runs) else None
-    drawn = analysis_table(view.runs, view.look, found)
+    drawn = paths.analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
     draw_chart(drawn, "training analysis", words, width="content")
-    sheet.pictures["Model analysis table"] = partial(analysis_table, view.runs, view.still, found)
+    sheet.pictures["Model analysis table"] = partial(paths.analysis_table, view.runs, view.still, found)
