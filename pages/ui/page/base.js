@@ -23,6 +23,12 @@ function colorsOf(element, name) {
   return getComputedStyle(element).getPropertyValue(name).split(/,(?![^(]*\))/)
 }
 
+// The color at a share, 0 to 1, of a ramp of them.
+function mixed(ramp, share) {
+  const at = Math.min(1, share) * (ramp.length - 1), low = Math.floor(at), high = Math.ceil(at)
+  return `color-mix(in srgb, ${ramp[high]} ${(100 * (at - low)).toFixed(0)}%, ${ramp[low]})`
+}
+
 // Such as "0.82 M".
 function inTokens(tokens) {
   for (const [size, letter] of [[1e9, " G"], [1e6, " M"], [1e3, " k"]]) if (tokens >= size) return `${+(tokens / size).toPrecision(3)}${letter}`

@@ -105,8 +105,3 @@ function paint(view) {
     return tick
   }))
 }
-
-function mixed(ramp, share) {
-  const at = Math.min(1, share) * (ramp.length - 1), low = Math.floor(at), high = Math.ceil(at)
-  return `color-mix(in srgb, ${ramp[high]} ${(100 * (at - low)).toFixed(0)}%, ${ramp[low]})`
-}
