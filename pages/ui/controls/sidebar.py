@@ -157,7 +157,7 @@ def _draw_opening_switch() -> None:
     asks = partial(state.__setitem__, ASKED, True)
     if st.button("Play it now", key="play_opening", type="tertiary", icon=":material/replay:", on_click=asks):
         if urlsplit(st.context.url or "").path.strip("/"):  # not on Prune
-            st.switch_page("pages/prune.py")
+            st.switch_page("pages/prune.py", query_params={})
 
 
 def more_label(folder: str) -> str:

@@ -2,6 +2,7 @@
 const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends the same story again
 const CROSS_MS = 750, DRAW_MS = 950, FIRST_COPY_MS = 16, SECOND_COPY_MS = 42
 const FOLLOW_MS = 200, LETTER_AREA = 0.96 // of a letter with its share of the line, in squares of the font's size
+const CLICK_MS = 800 // at most, from pressing to releasing
 const INPUTS = ["pointerdown", "keydown", "wheel", "touchstart"]
 const MODIFIERS = ["Shift", "Control", "Alt", "Meta"]
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches
@@ -26,10 +27,13 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
 function begin(parent) {
   const root = parent.querySelector(".opening"), part = name => root.querySelector(name)
-  const view = { root, part, timers: [], colors: "" }
+  const view = { root, part, timers: [], skippedAt: -CLICK_MS }
   view.input = event => {
-    if (event.type !== "keydown" || !MODIFIERS.includes(event.key)) end(view, "stopped")
+    if (event.type === "keydown" && MODIFIERS.includes(event.key)) return
+    if (event.composedPath().includes(part(".again"))) view.skippedAt = event.timeStamp
+    end(view, "stopped")
   }
+  view.changed = event => { if (!event.composedPath().includes(root)) close(view) }
   view.resizes = new ResizeObserver(() => view.data && place(view))
   view.resizes.observe(root)
   part(".prune").onclick = () => focusOn(document.querySelector('[class*="st-key-prune_"][class*="-drag"]'))
@@ -38,8 +42,10 @@ function begin(parent) {
     window.headroomShowSidebar()
     setTimeout(() => focusOn(document.querySelector(".st-key-model")), 50)
   }
-  part(".again").onclick = () => play(view)
-  part(".close").onclick = () => { window.headroomOpening.isClosed = true; end(view, "closed") }
+  part(".again").onclick = event => { // the same click has just stopped it where the button said so
+    if (event.timeStamp > view.skippedAt + CLICK_MS) play(view)
+  }
+  part(".close").onclick = () => close(view)
   return view
 }
 
@@ -85,6 +91,7 @@ function play(view) {
   halt(view)
   const { data, root } = view, steps = stepsOf(view)
   root.dataset.state = "playing"
+  view.part(".again").textContent = "Skip (Esc)"
   root.dataset.step = "0"
   follow(view)
   reset(view)
@@ -164,13 +171,29 @@ function later(view, ms, run) {
 function halt(view) {
   for (const timer of view.timers) clearTimeout(timer)
   view.timers = []
+  window.removeEventListener("input", view.changed, true)
   for (const kind of INPUTS) window.removeEventListener(kind, view.input, { capture: true })
 }
 
 function end(view, state) {
   halt(view)
   view.root.dataset.state = state
+  view.part(".again").textContent = "Play again"
   place(view)
+  if (state === "closed") return
+  window.addEventListener("input", view.changed, true)
+  watch(view, location.search)
+}
+
+function close(view) {
+  window.headroomOpening.isClosed = true
+  end(view, "closed")
+}
+
+// The entrances leave when a control is changed: a field reports that at once, any other control in the address.
+function watch(view, before) {
+  if (location.search !== before) close(view)
+  else later(view, FOLLOW_MS, () => watch(view, before))
 }
 
 // The stage reaches to the lower end of the window, the text fills its part of it, and the entrances are in the middle of

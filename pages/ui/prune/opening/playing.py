@@ -23,9 +23,7 @@ from pages.ui.prune.opening.records import OpeningStory, component_data, read_st
 HTML = """
 <div class="opening" data-state="idle">
   <section class="stage" aria-label="Opening story">
-    <header>
-      <b>Opening story</b><span class="title"></span><button class="skip" type="button">Skip (Esc)</button>
-    </header>
+    <header><b>Opening story</b><span class="title"></span></header>
     <div class="scene">
       <div class="picture">
         <figure class="map"><div class="grid"></div><figcaption></figcaption></figure>
@@ -43,9 +41,9 @@ HTML = """
   </section>
   <div class="entrances" role="group" aria-label="Where to begin">
     <button class="prune" type="button">Prune it yourself</button>
-    <button class="learn" type="button">Watch one learn (30 s)</button>
+    <button class="learn" type="button">Watch one learn (1 min)</button>
     <button class="model" type="button">Open my model</button>
-    <button class="again" type="button">Play again</button>
+    <button class="again" type="button"></button>
     <button class="close" type="button" aria-label="Dismiss">×</button>
   </div>
   <div class="said" role="status" aria-live="polite"></div>
@@ -53,28 +51,28 @@ HTML = """
 """
 _COMPONENT = component_of("opening", HTML, Path(__file__).parent, "playing")
 DEMO = LoadSpec("demo", "int8")
-SHOWN = "opening shown"  # in the session: None if it does not play, else its number, its data, and the address then
+SHOWN = "opening shown"  # in the session: what the component plays, None if it does not
 MISSING = "The opening story needs results of the demo model that are not on this computer."
 
 
 def draw_opening(setup: Setup) -> None:
-    """Draws the component of the story, if this session plays it, until a control is changed: that changes the
-    address."""
+    """Draws the component of the story, if this session plays it: on a first visit until a control is changed, as that
+    changes the address."""
     state = st.session_state
     is_asked = state.pop(first_visit.ASKED, False)
     if presenting():
         return
     if is_asked or SHOWN not in state:
         _decide(setup, is_asked)
-    shown = state.get(SHOWN)
-    if shown is None or shown["address"] != as_written():
-        return
-    with st.container(key="opening_place"):
-        _COMPONENT(key="opening", data=shown["data"], on_learn_change=_learn)
-    mark("opening", "shown", number=shown["data"]["number"])
     if state.get(first_visit.LEARNING):
         state["training_live"] = True  # its section
-        st.switch_page("pages/training.py")
+        st.switch_page("pages/training.py", query_params={})
+    data = state.get(SHOWN)
+    if data is None or (not data["asked"] and as_written()):
+        return
+    with st.container(key="opening_place"):
+        _COMPONENT(key="opening", data=data, on_learn_change=_learn)
+    mark("opening", "shown", number=data["number"])
 
 
 def _decide(setup: Setup, is_asked: bool) -> None:
@@ -93,8 +91,7 @@ def _decide(setup: Setup, is_asked: bool) -> None:
         return
     first_visit.set_plays_next(False, store())
     state[first_visit.PLAYED] = state.get(first_visit.PLAYED, 0) + 1
-    data = component_data(story) | {"number": state[first_visit.PLAYED], "asked": is_asked}
-    state[SHOWN] = {"data": data, "address": as_written()}
+    state[SHOWN] = component_data(story) | {"number": state[first_visit.PLAYED], "asked": is_asked}
 
 
 def _is_first_visit(setup: Setup) -> bool:
