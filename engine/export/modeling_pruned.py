@@ -81,7 +81,7 @@ class Pruned:
         if "attention" in gone:
             has_bias = getattr(attention, self.OUT).bias is not None
             setattr(layer, self.ATTENTION, NoAttention(width, has_bias, number == 0))
-            if norms_before:
+            if norms_before and self.NORMS[0]:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:
             shared = config.num_attention_heads // (getattr(config, "num_key_value_heads", None) or
@@ -105,7 +105,7 @@ class Pruned:
             setattr(layer, self.FFN, NoFFN(width, has_bias))
             if self.FFN_BEGINS:
                 setattr(layer, self.FFN_BEGINS, nn.Identity())
-            if norms_before:
+            if norms_before and self.NORMS[1]:
                 setattr(layer, self.NORMS[1], nn.Identity())
 
 
@@ -120,7 +120,7 @@ def pruned_classes(kind, layers, attention, out, projections, ffn, ffn_begins, n
 
     `layers` is the list of layers in the model, `attention` a layer's attention module, `projections` its queries, keys
     and values (three, or one for all), `out` its output projection. `ffn` is the last module of the FFN, and
-    `ffn_begins` the first if it has several. `norms` precede attention and FFN."""
+    `ffn_begins` the first if it has several. `norms` precede attention and FFN, "" for none."""
     stock: Any = CONFIG_MAPPING[kind]
     model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[stock]
     names = {"LAYERS": layers, "ATTENTION": attention, "PROJECTIONS": projections, "OUT": out, "FFN": ffn,

@@ -33,7 +33,7 @@ def plain_norm(rows, norm):
     if norm is None:
         return rows
     rows = rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
-    return rows * norm.weight.double()
+    return rows * norm.weight.detach().double()
 
 
 def by_unit_vectors(module, width):
@@ -58,9 +58,16 @@ def matrices(model, layer, head):
         groups = n // (whole[1].shape[1] // d)  # of Llama several heads share keys and values
         shared = slice(head // groups * d, (head // groups + 1) * d)
         query, key, value = whole[0][:, rows], whole[1][:, shared], whole[2][:, shared]
+    if family.norms_all_heads:  # OLMo 2: the gains of all heads one behind the other
+        query, key = query * attention.q_norm.weight[rows], key * attention.k_norm.weight[shared]
+    elif family.qk_norms:
+        query, key = query * attention.q_norm.weight, key * attention.k_norm.weight
     out = by_unit_vectors(family.layer_modules(model.model)[layer][0], n * d)[rows]
-    norm = None if family.norms_come_behind(model.model) else getattr(family.layer_list(model.model)[layer],
-                                                                      family.attention_norm)  # fmt: skip
+    module = family.layer_list(model.model)[layer]
+    if family.attention_norm_after:
+        out = plain_norm(out, getattr(module, family.attention_norm_after))
+    before = family.attention_norm and not family.norms_come_behind(model.model)
+    norm = getattr(module, family.attention_norm) if before else None
     return norm, query, key, value, out
 
 

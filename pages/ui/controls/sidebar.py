@@ -33,10 +33,24 @@ from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import FETCH_TASKS, Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
+# a small model of each family: its id on the Hub, the family, and the size of its weights on the Hub in GB
+TO_TRY = [
+    ("facebook/opt-125m", "OPT", 0.25),
+    ("HuggingFaceTB/SmolLM2-135M", "Llama", 0.27),
+    ("mistralai/Mistral-7B-v0.1", "Mistral", 14.5),
+    ("Qwen/Qwen2.5-0.5B", "Qwen2", 1.0),
+    ("Qwen/Qwen3-0.6B-Base", "Qwen3", 1.2),
+    ("HuggingFaceTB/SmolLM3-3B-Base", "SmolLM3", 6.2),
+    ("allenai/OLMo-2-0425-1B", "OLMo 2", 5.9),
+    ("openai-community/gpt2", "GPT-2", 0.55),
+    ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
+]
+MODELS += [name for name, *_ in TO_TRY if name not in MODELS]
 MODEL_HELP = (
     f"`demo` is included. Or type the Hugging Face id of an {supported_families()} model, optionally with a revision "
     "(`org/model@revision`): nothing is downloaded until you agree. Or type the path of a folder with config.json, "
-    "tokenizer and weights, or of a snapshot of a training run (`RUN@step512`; `RUN` alone is the last one)."
+    "tokenizer and weights, or of a snapshot of a training run (`RUN@step512`; `RUN` alone is the last one). A small "
+    f"model of each family: {', '.join(f'`{name}` ({size:g} GB)' for name, _, size in TO_TRY)}."
 )
 PRECISION_HELP = (
     "`int8` needs half the memory of bf16 (bitsandbytes, outlier threshold 6.0). On a CPU with 8-bit instructions "

@@ -20,6 +20,7 @@ from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
+MOST_ROWS = 10  # of the table, without scrolling
 NOTHING = "Nothing is measured here yet."
 NO_OUTSIDE = f"Choose a task that is not in the aggregate: {', '.join(OUT_OF_DISTRIBUTION)}."
 
@@ -71,7 +72,7 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
     st.subheader("How much can be pruned", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
-    height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
+    height, words = 420 if len(table) > MOST_ROWS else "content", "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
     sheet.tables["Break points"] = table
 
@@ -119,9 +120,9 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
 CURVES_HELP = "Thin: one task each. The band: three random rankings, each a mean of tasks."
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
-    "The first level that is significantly below the full model (exact McNemar on the same questions, 5 % for all "
+    "The first level that is significantly below the full model (exact McNemar on the same questions, 5% for all "
     "levels together by Holm's correction), the measured level before it, and the cliff: the two neighboring levels "
-    "between which accuracy falls most. At chance: the 95 % interval of the full model contains the accuracy of "
+    "between which accuracy falls most. At chance: the 95% interval of the full model contains the accuracy of "
     "guessing, so there is nothing to lose. Not measured: it takes two levels."
 )
 _RIGHT = partial(st.column_config.TextColumn, alignment="right")

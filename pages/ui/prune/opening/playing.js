@@ -61,7 +61,7 @@ function build({ data, part, root }) {
   const grid = part(".grid"), ramp = colorsOf(root, "--st-chart-sequential-colors"), shown = []
   grid.style.setProperty("--columns", data.columns)
   data.scores.forEach((score, at) => {
-    if (at % data.columns === 0) shown.push(make("span", `${at / data.columns}`))
+    if (at % data.columns === 0) shown.push(make("span", `${at / data.columns}`, "label"))
     const cell = make("i", "")
     cell.style.background = mixed(ramp, Math.max(score, 0))
     shown.push(cell)
@@ -71,9 +71,8 @@ function build({ data, part, root }) {
   part("figcaption i").style.background = `linear-gradient(to right, ${ramp.join(",")})`
   part(".title").textContent = data.title
   part(".text").replaceChildren(...data.pieces.map((piece, at) => {
-    const span = make("span", piece), nats = data.added[at]
-    span.className = nats > 0 ? "worse" : "better"
-    span.style.setProperty("--tint", (Math.min(1, Math.abs(nats) / data.full_nats) * 62).toFixed(1))
+    const span = make("span", tame(piece), "token")
+    tint(span, data.added[at], data.full_nats, true)
     span.style.setProperty("--after", `${lightsAt(data, at)}ms`)
     return span
   }))
