@@ -51,7 +51,6 @@ def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address
     settled_figure(page, questions=32, heads=0)
     page.get_by_role("link", name="Induction").click()
     await_mark(page, "corner")
-    await_mark(page, "removal", "measured")
     at_rest(page)
 
     def cell(head):  # of the first map, prefix matching

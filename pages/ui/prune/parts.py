@@ -25,6 +25,7 @@ from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
+from pages.ui.prune.opening.playing import draw_opening
 from pages.ui.prune.panels import perplexity
 from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
@@ -56,8 +57,9 @@ def draw_levels(screen: PruneScreen) -> None:
         head_map.apply_edits()
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # a control is set: the whole page needs it
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(width="content")
+        draw_opening(screen.setup)
     story_at = st.container()
     figure_at, curve_at = st.columns([4, 7], gap="large")
     shown = screen.shown

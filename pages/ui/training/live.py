@@ -23,11 +23,12 @@ from engine.training.locking import trainer
 from engine.training.recipe import RECIPES, Recipe, law_tokens
 from engine.training.running import best
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.first_visit import LEARNING
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error
 from pages.ui.page.tables import number, plain, typeset, whole_percent
 from pages.ui.page.widget_writes import write
-from pages.ui.page.work import draw_restart, in_words, live, mark_job
+from pages.ui.page.work import draw_restart, in_words, live, mark_job, under_way
 from pages.ui.training import live_charts, own_recipe
 
 N_LEFT = 3  # unfinished runs that are offered
@@ -43,7 +44,8 @@ export default function ({ data, parentElement }) {
 """
 _SCROLL = component("headroom_scroll_to", html="<span></span>\n<!-- the charts follow -->", js=SCROLL)
 BEGUN = "trainings begun"  # in the session: the number of runs its buttons have begun
-FIRST, SECONDS_PER_MILLION = "repeats", 30.0  # the recipe of the button, and tokens' time with all measurements
+FIRST = "repeats"  # the recipe of the main button and of the opening story
+SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
 ONE_CORE = "It runs next to the app and leaves one core to it."
 
 
@@ -76,6 +78,8 @@ def shown_last() -> dict[Path, LiveRun]:
 def draw_live(folder: Path) -> None:
     """Draws the section, for the runs in `folder`."""
     since_s = time.monotonic()
+    if st.session_state.pop(LEARNING, False) and not under_way(_slots(folder), trainings()):
+        begin(folder, FIRST, RECIPES[FIRST].recipe)
     with st.container(horizontal=True, vertical_alignment="center"):
         first = RECIPES[FIRST].recipe
         label = f"Train a tiny model live, about {in_time(seconds(first))}"
@@ -83,8 +87,11 @@ def draw_live(folder: Path) -> None:
         with st.popover("Other recipes", icon=":material/tune:", help="Other models and texts, or your own."):
             _draw_recipes(folder)
     _SCROLL(key="scroll to live charts", data={"begun": st.session_state.get(BEGUN, 0)})
-    slots = [each.slot for each in _all(shown_last().get(folder))]
-    live(slots, partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
+    live(_slots(folder), partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
+
+
+def _slots(folder: Path) -> list[str]:
+    return [each.slot for each in _all(shown_last().get(folder))]
 
 
 def seconds(recipe: Recipe) -> float:
