@@ -122,12 +122,22 @@ def _limits(config: Mapping[str, Any]) -> list[int]:
     """Numbers of tokens beyond which the model computes differently: a window of attention, and the length from which
     longrope turns every token by other angles, those before it too."""
     family = family_of(config)
-    window, rope = family.window and family.window(config), config.get("rope_parameters") or config.get("rope_scaling")
+    window, name = family.window and family.window(config), "original_max_position_embeddings"
     found = [] if window is None else [_positive("sliding_window", window)]
-    if isinstance(rope, Mapping) and rope.get("rope_type", rope.get("type")) in LONG_ROPE:
-        name = "original_max_position_embeddings"
-        found += [_positive(name, each) for each in (rope.get(name), config.get(name)) if each is not None]
+    if has_long_rope(config):
+        said = (_rope(config).get(name), config.get(name))
+        found += [_positive(name, each) for each in said if each is not None]
     return found
+
+
+def has_long_rope(config: Mapping[str, Any]) -> bool:
+    """Whether positions turn queries and keys by angles that depend on the length of the input."""
+    return _rope(config).get("rope_type", _rope(config).get("type")) in LONG_ROPE
+
+
+def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = config.get("rope_parameters") or config.get("rope_scaling")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _positive(name: str, value: Any) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.family import family_of, is_tied
+from engine.architecture.family import family_of, has_long_rope, is_tied
 from engine.architecture.layer_tensors import head_numbers, key_heads, place_of
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor
@@ -100,6 +100,9 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
     if not family.states_head_width:
         raise UsageError(f"{family.name} models fix a head's width as {shape.d_model} / heads, so that layers cannot "
                          f"keep {usual} of {shape.n_heads}; prune whole layers only, {INSTEAD}")  # fmt: skip
+    if has_long_rope(config):
+        raise UsageError(f"{identity.name} has longrope positions, whose angles transformers counts by width / heads; "
+                         f"keep all heads of the layers that stay, {INSTEAD}")  # fmt: skip
     if family.heads_divide_width and shape.d_model % usual:  # whatever `head_dim` says
         fits = max(n for n in range(1, usual + 1) if shape.d_model % n == 0)
         raise UsageError(f"transformers needs a width that is a multiple of the number of heads, and {shape.d_model} "

@@ -62,10 +62,13 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
 def filled(
     identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, found: Means
 ) -> tuple[Identity, dict[str, LazyTensor]]:
-    """Returns the model, not yet pruned, with the means of the components to prune in its output biases."""
+    """Returns the model, not yet pruned, with the means of the components to prune in its output biases. UsageError: it
+    cannot have such biases."""
     family = family_of(identity.config)
     places = {name: place for name in stored if (place := place_of(name)) is not None}
     changed, config = dict(stored), identity.config
+    if not (family.has_biases or family.biased_type):
+        raise UsageError(f"{family.name} models have no output biases for means; use --fill zero")
     if family.biased_type:
         config = _biased(identity, mask)
         biased = FAMILIES[family.biased_type]

@@ -7,6 +7,7 @@ in the full model.
 """
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -92,11 +93,16 @@ class Pruned:
             if shared > 1 and reads != [n // groups for n in range(len(kept))]:
                 attention.register_forward_pre_hook(partial(_read_by_head, reads), with_kwargs=True)
                 groups = 1
-            sizes = [len(kept), len(keys), len(keys)] if len(self.PROJECTIONS) == 3 else [3 * len(kept)]
+            sizes = [len(kept), len(keys), len(keys)]
+            sizes = sizes if len(self.PROJECTIONS) == 3 else [sum(sizes)]
             for name, size in zip(self.PROJECTIONS, sizes, strict=True):
                 setattr(attention, name, _sized(getattr(attention, name), width, size * d_head))
             setattr(attention, self.OUT, _sized(getattr(attention, self.OUT), len(kept) * d_head, width))
             counts = {"num_heads": len(kept), "split_size": len(kept) * d_head, "num_key_value_groups": groups}
+            if hasattr(attention, "num_key_value_heads"):  # Phi-3 counts queries and keys by these two
+                attention.config = copy(config)
+                attention.config.num_attention_heads = len(kept)
+                counts["num_key_value_heads"] = len(keys)
             for name, count in counts.items():
                 if hasattr(attention, name):
                     setattr(attention, name, count)

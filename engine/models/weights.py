@@ -54,7 +54,9 @@ def _by_head(loaded: Loaded, outputs: list[Tensor]) -> list[Tensor]:
     if loaded.family.qkv_layout == "by head":
         heads = outputs[0].unflatten(-1, (shape.n_heads, 3, shape.d_head))
         return list(heads.unbind(-2))
-    outputs = list(outputs[0].chunk(3, dim=-1)) if len(outputs) == 1 else outputs
+    if len(outputs) == 1:
+        counts = shape.n_heads, shape.n_key_value_heads, shape.n_key_value_heads
+        outputs = list(outputs[0].split([count * shape.d_head for count in counts], dim=-1))
     heads = [output.unflatten(-1, (-1, shape.d_head)) for output in outputs]
     return [head.repeat_interleave(shape.n_heads // head.shape[-2], dim=-2) for head in heads]
 

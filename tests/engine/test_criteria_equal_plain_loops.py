@@ -86,6 +86,12 @@ class Plain:
         return (values, at.o_proj.weight.T, [mlp.gate_proj.weight.T, mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
             at.o_proj, mlp.down_proj, ffn  # fmt: skip
 
+    def phi3(self, layer):
+        at, mlp = layer.self_attn, layer.mlp  # 4 queries of 8, then 2 keys and 2 values that two heads share each
+        values = at.qkv_proj.weight.T[:, 48:].unflatten(1, (2, 8)).repeat_interleave(2, dim=1).flatten(1)
+        return (values, at.o_proj.weight.T, [mlp.gate_up_proj.weight.T], mlp.down_proj.weight.T), at.o_proj, \
+            mlp.down_proj, mlp  # fmt: skip
+
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp
         return (at.c_attn.weight[:, 64:], at.c_proj.weight, [mlp.c_fc.weight], mlp.c_proj.weight), at.c_proj, \

@@ -52,6 +52,10 @@ def matrices(model, layer, head):
     if family.qkv_layout == "by head":  # GPT-NeoX: query, key and value of a head side by side
         three = whole[0][:, 3 * head * d : 3 * (head + 1) * d]
         query, key, value = three[:, :d], three[:, d : 2 * d], three[:, 2 * d :]
+    elif family.qkv_layout == "stacked":  # Phi-3: all queries, then fewer keys and values
+        n_keys = (whole[0].shape[1] // d - n) // 2
+        at = [n + head // (n // n_keys), n + n_keys + head // (n // n_keys)]
+        query, key, value = whole[0][:, rows], *(whole[0][:, each * d : (each + 1) * d] for each in at)
     elif len(whole) == 1:  # GPT-2: all queries, all keys, all values
         query, key, value = (whole[0][:, at * n * d : (at + 1) * n * d][:, rows] for at in range(3))
     else:

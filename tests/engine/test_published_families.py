@@ -60,6 +60,17 @@ PUBLISHED = {
         {"model_type": "olmo2", "vocab_size": 100352, "hidden_size": 5120, "intermediate_size": 27648,
          "num_hidden_layers": 64, "num_attention_heads": 40, "num_key_value_heads": 8,
          "max_position_embeddings": 4096, "rope_theta": 500000, "tie_word_embeddings": False}, 32_234_279_936),
+    "microsoft/Phi-3-mini-4k-instruct": (
+        {"model_type": "phi3", "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "pad_token_id": 32000,
+         "max_position_embeddings": 4096, "original_max_position_embeddings": 4096, "sliding_window": 2047,
+         "rope_scaling": None, "tie_word_embeddings": False}, 3_821_079_552),
+    "microsoft/Phi-4-mini-instruct": (
+        {"model_type": "phi3", "vocab_size": 200064, "hidden_size": 3072, "intermediate_size": 8192,
+         "num_hidden_layers": 32, "num_attention_heads": 24, "num_key_value_heads": 8, "pad_token_id": 199999,
+         "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "sliding_window": 262144,
+         "partial_rotary_factor": 0.75, "tie_word_embeddings": True,
+         "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3_836_021_760),
     "meta-llama/Llama-3.2-1B": (
         {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -139,6 +150,12 @@ def test_scaled_positions_are_those_of_transformers_bit_for_bit(kind, tiny_opt, 
             found[len(changes)] = loaded(folder).model(ids).logits
             assert torch.equal(found[len(changes)], theirs(ids).logits)
     assert torch.equal(*found.values())
+
+
+@pytest.mark.parametrize("name, n_ctx", [("microsoft/Phi-3-mini-4k-instruct", 2047),
+                                         ("microsoft/Phi-4-mini-instruct", 4096)])  # fmt: skip
+def test_the_context_ends_where_a_window_or_longrope_does(name, n_ctx):
+    assert shape_of(PUBLISHED[name][0]).n_ctx == n_ctx
 
 
 @pytest.mark.parametrize("spelled", ["rope_type", "type"])

@@ -31,10 +31,12 @@ class Family:
     layers: str  # the list of layers
     attention_out: str  # the attention output projection
     qkv: tuple[str, ...]  # inside the attention module: three projections, or one that holds all three
-    qkv_layout: Literal["apart", "joined", "by head"] = "apart"  # how one holds them: one after the other, or by head
+    # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by head
+    qkv_layout: Literal["apart", "stacked", "joined", "by head"] = "apart"
     ffn_out: str  # the last module of the FFN's branch
     ffn_in: str = ""  # the first, where the FFN is not a module by itself
     ffn_read: tuple[str, ...]  # its matrices that read the residual stream; two: the first is a gate
+    has_joint_gate: bool = False  # or one that holds both
     ffn_write: str  # its matrix that writes into the stream
     attention_norm: str = ""  # in front of attention
     ffn_norm: str = ""
@@ -73,7 +75,7 @@ class Family:
     @property
     def is_gated(self) -> bool:
         """Whether FFNs have a third matrix, a gate."""
-        return len(self.ffn_read) > 1
+        return self.has_joint_gate or len(self.ffn_read) > 1
 
     @property
     def n_layer_norms(self) -> int:

@@ -42,6 +42,7 @@ TO_TRY = [
     ("Qwen/Qwen3-0.6B-Base", "Qwen3", 1.2),
     ("HuggingFaceTB/SmolLM3-3B-Base", "SmolLM3", 6.2),
     ("allenai/OLMo-2-0425-1B", "OLMo 2", 5.9),
+    ("microsoft/Phi-3-mini-4k-instruct", "Phi-3", 7.6),
     ("openai-community/gpt2", "GPT-2", 0.55),
     ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
 ]
