@@ -14,6 +14,7 @@ from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.controls.many_tasks import (
     FirstMeasured,
     choose_tasks,
+    demo_view,
     importance_work,
     setting_of,
     show_failed,
@@ -92,7 +93,8 @@ of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions 
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of, [])
 if not found.scores:
     show_failed(found.failed)
-    with empty_state(setup.spec, "matrix", SHOWS), st.container(width="stretch" if work.under_way else "content"):
+    demo = demo_view("correlations", setup)
+    with empty_state("matrix", SHOWS, demo=demo), st.container(width="stretch" if work.under_way else "content"):
         live(work.watched(), line, since_s)
     closing(origin, Sheet())
     end_run()

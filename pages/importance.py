@@ -15,6 +15,7 @@ from pages.ui.controls.controls import one_listed, one_of, settings_popover
 from pages.ui.controls.many_tasks import (
     FirstMeasured,
     choose_tasks,
+    demo_view,
     importance_work,
     setting_of,
     show_failed,
@@ -90,7 +91,8 @@ def draw_work() -> None:
 
 
 is_empty = not any(each.n_known for each in found.values())
-with empty_state(setup.spec, "maps", SHOWS, NOTHING) if is_empty else st.container(horizontal=True):
+demo = demo_view("importance", setup)
+with empty_state("maps", SHOWS, NOTHING, demo) if is_empty else st.container(horizontal=True):
     draw_work()
 show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()

@@ -9,7 +9,7 @@ from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.controls.controls import choose_level, one_listed, settings_popover
 from pages.ui.controls.first_views import JUDGES
-from pages.ui.controls.many_tasks import choose_tasks, setting_of, show_failed, start_first_view
+from pages.ui.controls.many_tasks import choose_tasks, demo_view, setting_of, show_failed, start_first_view
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
@@ -84,7 +84,9 @@ def draw() -> None:
     possible = {point for point in points if point.task not in found.failed}
     missing = len(possible - {row.point for row in found.rows})
     if not found.rows and missing:
-        with empty_state(setup.spec, "curves", f"You will see {SHOWS[section]}."):
+        demo = demo_view("sweeps", setup) if section == "heads" else {}  # whose results come with the app
+        demo |= {"sweeps_limit": JUDGES} if demo else {}
+        with empty_state("curves", f"You will see {SHOWS[section]}.", demo=demo):
             _draw_work(missing)
         show_failed(found.failed)
         mark("sweep", "missing", section=section, known=0)

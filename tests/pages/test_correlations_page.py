@@ -409,5 +409,6 @@ def test_an_empty_screen_leads_to_the_demo_model(open_screen, monkeypatch):
     assert at.button(key="measure correlations").proto.type == "primary"
     at.button(key="see demo").click()
     at.run()
-    assert at.session_state["model"] == "demo" and not at.exception
+    assert at.session_state["model"] == "demo" and at.session_state["precision"] == "int8" and not at.exception
+    assert at.session_state["correlations_shots"] == ["5"], "those of the results that come with the app"
     assert "See it on the demo model" not in labels(at)

@@ -83,6 +83,15 @@ def start_first_view(
             replace(work, while_seen=True).start()
 
 
+def demo_view(prefix: str, setup: Setup) -> dict[str, Any]:
+    """Returns the controls of what a screen opens with on the demo model; {} if that is the model already."""
+    if setup.spec.is_demo:
+        return {}
+    counts = [str(count) for count in first_counts(True)]
+    tasks = first_tasks(local_tasks(setup.data_dir), True)
+    return {"model": "demo", "precision": "int8", f"{prefix}_tasks": tasks, f"{prefix}_shots": counts}
+
+
 def importance_work(
     setting: StudySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:

@@ -76,25 +76,26 @@ def _effects(n: int) -> charts.Template:
 def places(frame: pd.DataFrame) -> charts.Picture:
     """Returns `tables.place_rows`: the head's rank by each criterion, one dot per task."""
     n_heads = int(frame["heads"].iloc[0]) if len(frame) else 1
-    n_tasks = frame["task"].nunique()
-    return charts.picture(_places(n_heads, frame["criterion"].nunique(), n_tasks), places=frame)
+    criteria, tasks = (tuple(frame[name].unique()) for name in ("criterion", "task"))
+    return charts.picture(_places(n_heads, criteria, tasks), places=frame)
 
 
 @charts.kept
-def _places(n_heads: int, n: int, n_tasks: int) -> charts.Template:
+def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True)
-    y = alt.Y("criterion:N", sort=None, axis=axis)
+    y = alt.Y("criterion:N", sort=list(criteria), axis=axis)
     scale = alt.Scale(domain=[1, n_heads], nice=False, padding=22)  # room for the last number
     title = f"Rank among {n_heads:,} heads (1 = most important)"
     x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
-    legend = alt.Legend(title=None, orient="top", labelLimit=260) if n_tasks > 1 else None
+    legend = alt.Legend(title=None, orient="top", labelLimit=260) if len(tasks) > 1 else None
     tooltip = charts.tips(
         f"criterion:N|Criterion; task:N|Task; rank:Q|Rank; heads:Q|of; score:Q|Score|{charts.MAGNITUDE}"
     )
-    base = charts.named_chart("places").encode(y=y, yOffset=alt.YOffset("task:N"), x=x, tooltip=tooltip)
+    offset = alt.YOffset("task:N", sort=list(tasks))
+    base = charts.named_chart("places").encode(y=y, yOffset=offset, x=x, tooltip=tooltip)
     points = base.mark_point(filled=True, size=110, opacity=0.9).encode(color=alt.Color("task:N", legend=legend))
     ranks = charts.written(base, 12, align="left", dx=9).encode(text="rank:Q")
-    return charts.template(30 * n + charts.AXIS_PX, points, ranks)
+    return charts.template(30 * len(criteria) + charts.AXIS_PX, points, ranks)
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:

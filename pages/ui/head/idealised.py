@@ -89,18 +89,18 @@ def recovered(frame: pd.DataFrame) -> charts.Picture:
         words=[whole_percent(share) for share in frame["share"]],
     )  # fmt: skip
     ends = pd.DataFrame({"at": [0, 1], "words": ["as without it", "all it needs"]})
-    return charts.picture(_recovered(frame["where"].nunique()), rows=shown, ends=ends)
+    return charts.picture(_recovered(tuple(frame["where"].unique())), rows=shown, ends=ends)
 
 
 @charts.kept
-def _recovered(n_places: int) -> charts.Template:
+def _recovered(places: tuple[str, ...]) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False)
     y = alt.Y("pattern:N", sort=list(TITLES.values()), axis=axis)
-    offset = alt.YOffset("where:N", sort=None)
+    offset = alt.YOffset("where:N", sort=list(places))
     x = alt.X("at:Q", title="Of its effect recovered (95%)", scale=alt.Scale(domain=list(ENDS), nice=False),
               axis=alt.Axis(format="%", values=[-0.5, 0, 0.5, 1]))  # fmt: skip
-    legend = alt.Legend(title=None, orient="top") if n_places > 1 else None
-    colour = alt.Color("where:N", sort=None, legend=legend)
+    legend = alt.Legend(title=None, orient="top") if len(places) > 1 else None
+    colour = alt.Color("where:N", sort=list(places), legend=legend)
     tooltip = charts.tips(
         "where:N|Where; pattern:N|Pattern; share:Q|Recovered|.1%; effect_nats:Q|Effect, nats|+.3f",
         "acc_full:Q|Right|.1%; acc_ablated:Q|without it|.1%; acc_ideal:Q|with the pattern|.1%",
@@ -112,4 +112,4 @@ def _recovered(n_places: int) -> charts.Template:
     bar = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", color=colour)
     point = base.mark_point(filled=True, size=100, opacity=1).encode(x=x, color=colour)
     shares = charts.written(base, 12, baseline="bottom", dy=-7).encode(x=x, text="words:N")
-    return charts.template(3 * (26 + 20 * n_places) + charts.AXIS_PX + 30, lines, named, bar, point, shares)
+    return charts.template(3 * (26 + 20 * len(places)) + charts.AXIS_PX + 30, lines, named, bar, point, shares)
