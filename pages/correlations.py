@@ -1,7 +1,6 @@
 """The Correlations screen: how much the importance rankings of tasks and shot counts agree."""
 
 import time
-from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -90,7 +89,7 @@ request = Correlate(
     **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=how, out="correlations.csv"
 )
 of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
-origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of, [])
+origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 if not found.scores:
     show_failed(found.failed)
     demo = demo_view("correlations", setup)
@@ -111,12 +110,12 @@ names = tables.names_in_order(of_tasks, ordered)
 if method != "srcc":
     places[0].warning(tables.PUBLISHED, icon=":material/history_edu:")
 noun = "FFN" if what == "ffns" else "Head"
-says = tables.takeaway(of_tasks, method, n, noun) if names else tables.few_in_words(of_counts, method)
-finding_at.markdown(says)
+said = tables.takeaway(of_tasks, method, n, noun) if names else tables.few_in_words(of_counts, method)
+finding_at.markdown(said)
 tasks_at, pair_at, overlap_at, counts_at = places
 if len(names) <= BESIDE:
     tasks_at, overlap_at = tasks_at.columns(2, gap="large")
-sheet = Sheet(tables={"Pairs of rankings": rows})
+sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
 pair = ("", "")
 if len(found.scores) > 1:
     pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
@@ -132,4 +131,4 @@ with counts_at:
         words = "Every two rankings with SRCC, interval, p and overlap"
         shown = written(rows, **tables.FORMATS)
         table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
-closing(replace(origin, says=[says]), sheet)
+closing(origin, sheet)

@@ -2,7 +2,6 @@
 and which heads cause it."""
 
 import time
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -31,7 +30,9 @@ ABLATE_HELP = (
 )
 WHICH_HELP = (
     "Each head of the full model is ablated alone, and the score measured again on the same texts: score without the "
-    "head minus score with it, in nats."
+    "head minus score with it, in nats. A cross marks a head that is pruned now. Full: all that follows is computed "
+    "again. Pattern-preserving: later heads look where they looked. Before-and-after vector: how much leaving out the "
+    "head alone changes losses as this pruning does (orange), or the opposite (blue)."
 )
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 
@@ -70,7 +71,7 @@ def draw_scores() -> None:
     if target.shape.n_ctx < MIN_TOKENS:
         st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
     if asks and losses.now() is None:
-        losses.offer("Measure the losses", "timeline", LOSSES_HELP)
+        losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
     elif not losses.line() and losses.now() is None:
         st.caption("Another tab is using the worker. Change any control to continue here.")
     if found.full:
@@ -95,8 +96,9 @@ if len(so_far().full) == len(texts):
     finding_at.markdown(sections.finding(so_far(), controls))
 sheet = Sheet()
 live(["incontext"], draw_scores, since_s)
-st.subheader("Which heads cause the score", help=WHICH_HELP)
-kind, fill = sections.choose_ablation()
+title_at = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
+title_at.subheader("Which heads cause the score", help=WHICH_HELP, width="content")
+kind, fill = sections.choose_ablation(title_at)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
 if target.shape.n_ctx < MIN_TOKENS:
     short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
@@ -107,6 +109,7 @@ else:
 together.draw(x, controls.around, sheet)
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
-closing(replace(origin, says=sections.figures_in_words(so_far(), controls.around)), sheet)
+sheet.says = sections.figures_in_words(so_far(), controls.around)
+closing(origin, sheet)
 if x.source.kind == "text":
     st.caption(OWN_FILE)

@@ -10,6 +10,8 @@ from engine.errors import HeadroomError
 from engine.shapes import ModelShape
 
 SMALL = "headroom_small"  # models trained here whose keys are smeared, or whose positions are shortformer's
+LONG_ROPE = ("longrope", "su")  # names of the rotation whose angles depend on how long the input is
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # fields of mixtures of experts
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
@@ -18,9 +20,20 @@ def family_of(config: Mapping[str, Any]) -> Family:
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise HeadroomError(
-            f"model architecture {str(model_type)[:60]!r} is not supported; use a model of type {known}"
+            f"model architecture {str(model_type)[:60]!r} {_why_not(config)}; use a model of type {known}"
         )
     return FAMILIES[model_type]
+
+
+def _why_not(config: Mapping[str, Any]) -> str:
+    """Why an architecture that is not in the table is not supported."""
+    if any(config.get(name) for name in EXPERTS):
+        return "is a mixture of experts, whose FFNs Headroom cannot score or prune"
+    if config.get("is_encoder_decoder"):
+        return "has an encoder and a decoder, and Headroom reads decoders only"
+    if isinstance(config.get("text_config"), Mapping):
+        return "also reads images or sound, and Headroom reads models of text only"
+    return "is not supported"
 
 
 def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,20 +102,42 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
 
     first("word_embed_proj_dim", default=1)
     n_heads = first("num_attention_heads")
-    d_model = first("hidden_size")
-    if d_model % n_heads and config.get("head_dim") is None:
+    d_model, d_head = first("hidden_size"), family.defaults.get("head_dim")
+    if d_model % n_heads and config.get("head_dim") is None and d_head is None:
         raise HeadroomError(f"config.json: width {d_model} is not a multiple of {n_heads} heads; repair the folder")
-    n_ctx, window = first("max_position_embeddings"), family.window and family.window(config)
+    limits = [first("max_position_embeddings"), *_limits(config)]
     return ModelShape(
         n_layers=first("num_hidden_layers"),
         n_heads=n_heads,
         n_key_value_heads=first("num_key_value_heads", default=n_heads),
         d_model=d_model,
-        d_head=first("head_dim", default=d_model // n_heads),
+        d_head=first("head_dim", default=d_head or d_model // n_heads),
         d_mlp=first("intermediate_size", default=4 * d_model),
         n_vocab=first("vocab_size"),
-        n_ctx=n_ctx if window is None else min(n_ctx, _positive("sliding_window", window)),
+        n_ctx=min(limits),
     )
+
+
+def _limits(config: Mapping[str, Any]) -> list[int]:
+    """Numbers of tokens beyond which the model computes differently: a window of attention, and the length from which
+    longrope turns every token by other angles, those before it too."""
+    family = family_of(config)
+    window, name = family.window and family.window(config), "original_max_position_embeddings"
+    found = [] if window is None else [_positive("sliding_window", window)]
+    if has_long_rope(config):
+        said = (_rope(config).get(name), config.get(name))
+        found += [_positive(name, each) for each in said if each is not None]
+    return found
+
+
+def has_long_rope(config: Mapping[str, Any]) -> bool:
+    """Whether positions turn queries and keys by angles that depend on the length of the input."""
+    return _rope(config).get("rope_type", _rope(config).get("type")) in LONG_ROPE
+
+
+def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = config.get("rope_parameters") or config.get("rope_scaling")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _positive(name: str, value: Any) -> int:

@@ -54,10 +54,10 @@ def head_numbers(family: Family, shape: ModelShape, rest: str, kept: Sequence[in
         return None
     if family.qkv_layout == "by head":  # each head's query, key and value one behind the other
         return 0, positions(kept, 3 * shape.d_head)
-    if family.qkv_layout == "joined":
-        one = positions(kept, shape.d_head)
-        width = shape.n_heads * shape.d_head
-        return int(transposed), np.concatenate([one, width + one, 2 * width + one])
+    if family.qkv_layout != "apart":  # all queries, all keys, all values
+        width, d_kv = shape.n_heads * shape.d_head, shape.n_key_value_heads * shape.d_head
+        queries, keys = positions(kept, shape.d_head), positions(key_heads(shape, kept), shape.d_head)
+        return int(transposed), np.concatenate([queries, width + keys, width + d_kv + keys])
     return 0, positions(kept if name == family.qkv[0] else key_heads(shape, kept), shape.d_head)
 
 

@@ -103,7 +103,9 @@ class ModelConfig:
         norm = 2 * d if family.has_biases else d
         matrices = 2 * d * (d_heads + d_kv) + (3 if family.is_gated else 2) * d * d_mlp
         qkv, inner = d_heads + 2 * d_kv, d_mlp * (2 if family.is_gated else 1)
-        rest = 2 * norm + shape.n_key_value_heads * smears_keys(config)
+        rest = family.n_layer_norms * norm + shape.n_key_value_heads * smears_keys(config)
+        if family.qk_norms:
+            rest += d_heads + d_kv if family.norms_all_heads else 2 * shape.d_head
         if config.get(family.attention_biases, family.has_biases):
             rest += qkv + d
         elif family.has_qkv_biases:

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.family import family_of, is_tied
+from engine.architecture.family import family_of, has_long_rope, is_tied
 from engine.architecture.layer_tensors import head_numbers, key_heads, place_of
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor
 from engine.errors import UsageError
 from engine.export.folders import PlannedTensor
-from engine.export.forms import ExportForm, made, taken_at
+from engine.export.forms import ExportForm, made, refuse_some_heads, taken_at
 from engine.models.masks import Mask
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def even(
     added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the previous layer, -1 for none
     own = family.own_name("num_hidden_layers")
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
+    if family.by_layer is not None and len(stays) < shape.n_layers:
+        changed |= {name: [each[layer] for layer in stays] for name, each in family.by_layer(config).items()}
     if n_heads < shape.n_heads:
         changed |= {"num_attention_heads": n_heads, "num_key_value_heads": n_keys, "head_dim": shape.d_head}
     planned = []
@@ -69,6 +71,7 @@ def even(
 def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]) -> None:
     """Raises UsageError if the pruned model is not a stock model of this family."""
     config, shape, family = identity.config, identity.shape, family_of(identity.config)
+    refuse_some_heads(family, mask)
     if not kept:
         raise UsageError(f"every layer is pruned, and a model needs one; keep a layer, {INSTEAD}")
     for layer, heads in kept.items():
@@ -97,6 +100,9 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
     if not family.states_head_width:
         raise UsageError(f"{family.name} models fix a head's width as {shape.d_model} / heads, so that layers cannot "
                          f"keep {usual} of {shape.n_heads}; prune whole layers only, {INSTEAD}")  # fmt: skip
+    if has_long_rope(config):
+        raise UsageError(f"{identity.name} has longrope positions, whose angles transformers counts by width / heads; "
+                         f"keep all heads of the layers that stay, {INSTEAD}")  # fmt: skip
     if family.heads_divide_width and shape.d_model % usual:  # whatever `head_dim` says
         fits = max(n for n in range(1, usual + 1) if shape.d_model % n == 0)
         raise UsageError(f"transformers needs a width that is a multiple of the number of heads, and {shape.d_model} "
@@ -124,6 +130,8 @@ def _biases(
         bias = sum(made(stored[name], None).float() for name in names)
         if isinstance(bias, int) or not bias.any():
             continue
+        if family.attention_norm_after:
+            raise UsageError(_nowhere(layer, "it goes through the layer's norm"))
         before = max((each for each in stays if each < layer), default=-1)
         if before >= 0 and (before, f"{family.ffn_write}.bias") not in by_place:
             raise UsageError(_nowhere(layer, f"the FFN of layer {before} has no output bias"))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.architecture.families import FAMILIES
+from engine.architecture.families.definition import Family
 from engine.architecture.family import family_of, is_tied
 from engine.architecture.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
 from engine.architecture.model_config import UNEMBEDDINGS, n_parameters
@@ -23,6 +24,7 @@ from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor, finite
 from engine.checkpoints.validation import refuse_unless_loaded
 from engine.checkpoints.weight_files import read_json
+from engine.errors import UsageError
 from engine.export.folders import PlannedTensor
 from engine.models.masks import Mask
 
@@ -74,8 +76,9 @@ def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_
 
 
 def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
-    """Returns the plan of the form `small`; `is_filled` as for `masked`."""
+    """Returns the plan of the form `small`; `is_filled` as for `masked`. UsageError: heads cannot be cut out."""
     family, shape, stock = family_of(identity.config), identity.shape, identity.config
+    refuse_some_heads(family, mask)
     kept = [[head for head, keeps in enumerate(row) if keeps] for row in mask.heads]
     layers: dict[str, dict[str, Any]] = {}
     for layer, heads in enumerate(kept):
@@ -91,7 +94,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
         if own:
             layers[str(layer)] = own
     norms_before = not family.norms_behind or stock.get("do_layer_norm_before") is not False
-    norms = {family.attention_norm: 0, family.ffn_norm: 1} if norms_before else {}
+    norms = {name: at for at, name in enumerate((family.attention_norm, family.ffn_norm)) if norms_before and name}
     planned = []
     for name, tensor in stored.items():
         size, change, place = list(tensor.shape), None, place_of(name)
@@ -122,6 +125,15 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
     parts = "".join(f"    {name}={value!r},\n" for name, value in _parts(kind).items())
     code += f"\n\nPrunedConfig, PrunedForCausalLM = pruned_classes(\n{parts})\n"
     return ExportForm(config, tuple(planned), is_tied(stock), {f"{MODELING}.py": code})
+
+
+def refuse_some_heads(family: Family, mask: Mask) -> None:
+    """Raises UsageError if a layer loses some of its heads and what the others compute depends on those."""
+    for layer, row in enumerate(mask.heads):
+        if family.norms_all_heads and any(row) and not all(row):
+            raise UsageError(f"{family.name} norms the queries of all heads of a layer together, so that no part of "
+                             f"them can be cut out of layer {layer}; prune all of its heads (L{layer}H*), or use "
+                             "--form masked")  # fmt: skip
 
 
 def _parts(kind: str) -> dict[str, Any]:

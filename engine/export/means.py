@@ -62,10 +62,13 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
 def filled(
     identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, found: Means
 ) -> tuple[Identity, dict[str, LazyTensor]]:
-    """Returns the model, not yet pruned, with the means of the components to prune in its output biases."""
+    """Returns the model, not yet pruned, with the means of the components to prune in its output biases. UsageError: it
+    cannot have such biases."""
     family = family_of(identity.config)
     places = {name: place for name in stored if (place := place_of(name)) is not None}
     changed, config = dict(stored), identity.config
+    if not (family.has_biases or family.biased_type):
+        raise UsageError(f"{family.name} models have no output biases for means; use --fill zero")
     if family.biased_type:
         config = _biased(identity, mask)
         biased = FAMILIES[family.biased_type]
@@ -90,9 +93,12 @@ def filled(
 
 def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
     """Returns the config of a model that computes the same and has the biases needed for means. UsageError: there is no
-    such model, because the width is not a multiple of the number of heads."""
+    such model, because no FFN has biases, or the width is not a multiple of the number of heads."""
     config, family, shape = dict(identity.config), family_of(identity.config), identity.shape
     biased = FAMILIES[family.biased_type]
+    if mask.n_ffns_pruned and not biased.ffn_biases:
+        raise UsageError(f"the FFNs of {family.name} models have no output biases for means; prune heads only, or use "
+                         "--fill zero")  # fmt: skip
     if biased is not family:
         if biased.heads_divide_width and shape.d_model % shape.n_heads:
             raise UsageError(f"{family.name} has no output biases for means, and {biased.name}, which may have them, "
@@ -109,10 +115,10 @@ def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
 
 
 def _zero_biases(stored: Mapping[str, LazyTensor], places: Mapping[str, TensorPlace]) -> dict[str, LazyTensor]:
-    """Returns a bias of zeros for each of these weights."""
+    """Returns a bias of zeros for each of these matrices."""
     found = {}
     for name, place in places.items():
-        if place.rest.endswith(".weight"):
+        if place.rest.endswith(".weight") and len(stored[name].shape) == 2:
             weight, bias = stored[name], f"{name.removesuffix('weight')}bias"
             size = weight.shape[:1]
             found[bias] = LazyTensor(bias, size, weight.dtype, partial(_zeros, size, weight.dtype))

@@ -7,6 +7,7 @@ in the full model.
 """
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -81,7 +82,7 @@ class Pruned:
         if "attention" in gone:
             has_bias = getattr(attention, self.OUT).bias is not None
             setattr(layer, self.ATTENTION, NoAttention(width, has_bias, number == 0))
-            if norms_before:
+            if norms_before and self.NORMS[0]:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:
             shared = config.num_attention_heads // (getattr(config, "num_key_value_heads", None) or
@@ -92,11 +93,16 @@ class Pruned:
             if shared > 1 and reads != [n // groups for n in range(len(kept))]:
                 attention.register_forward_pre_hook(partial(_read_by_head, reads), with_kwargs=True)
                 groups = 1
-            sizes = [len(kept), len(keys), len(keys)] if len(self.PROJECTIONS) == 3 else [3 * len(kept)]
+            sizes = [len(kept), len(keys), len(keys)]
+            sizes = sizes if len(self.PROJECTIONS) == 3 else [sum(sizes)]
             for name, size in zip(self.PROJECTIONS, sizes, strict=True):
                 setattr(attention, name, _sized(getattr(attention, name), width, size * d_head))
             setattr(attention, self.OUT, _sized(getattr(attention, self.OUT), len(kept) * d_head, width))
             counts = {"num_heads": len(kept), "split_size": len(kept) * d_head, "num_key_value_groups": groups}
+            if hasattr(attention, "num_key_value_heads"):  # Phi-3 counts queries and keys by these two
+                attention.config = copy(config)
+                attention.config.num_attention_heads = len(kept)
+                counts["num_key_value_heads"] = len(keys)
             for name, count in counts.items():
                 if hasattr(attention, name):
                     setattr(attention, name, count)
@@ -105,7 +111,7 @@ class Pruned:
             setattr(layer, self.FFN, NoFFN(width, has_bias))
             if self.FFN_BEGINS:
                 setattr(layer, self.FFN_BEGINS, nn.Identity())
-            if norms_before:
+            if norms_before and self.NORMS[1]:
                 setattr(layer, self.NORMS[1], nn.Identity())
 
 
@@ -120,7 +126,7 @@ def pruned_classes(kind, layers, attention, out, projections, ffn, ffn_begins, n
 
     `layers` is the list of layers in the model, `attention` a layer's attention module, `projections` its queries, keys
     and values (three, or one for all), `out` its output projection. `ffn` is the last module of the FFN, and
-    `ffn_begins` the first if it has several. `norms` precede attention and FFN."""
+    `ffn_begins` the first if it has several. `norms` precede attention and FFN, "" for none."""
     stock: Any = CONFIG_MAPPING[kind]
     model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[stock]
     names = {"LAYERS": layers, "ATTENTION": attention, "PROJECTIONS": projections, "OUT": out, "FFN": ffn,

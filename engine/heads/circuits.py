@@ -24,8 +24,8 @@ from engine.models.weights import (
     embedding,
     folded,
     normed,
-    output_weights,
     unembedding,
+    written_weights,
 )
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
@@ -59,7 +59,7 @@ def ov_copying_eigenvalues(loaded: Loaded) -> np.ndarray:
         for layer in range(shape.n_layers):
             _, _, value = attention_weights(loaded, layer)
             read = normed(attention_norm(loaded, layer), tokens)
-            small = output_weights(loaded, layer) @ read.to(value.device) @ value  # (H, d_head, d_head)
+            small = written_weights(loaded, layer) @ read.to(value.device) @ value  # (H, d_head, d_head)
             found = torch.linalg.eigvals(small.cpu().double()).numpy()
             scores[layer] = found.real.sum(1) / np.maximum(np.abs(found).sum(1), 1e-30)
     return scores
@@ -87,7 +87,7 @@ def qk_trace(loaded: Loaded, previous_token: np.ndarray) -> np.ndarray:
                 from_tokens = written.T @ tokens @ query.to(tokens.device)  # (H, d_model, d_head)
                 scores[layer] = (from_tokens * key.to(tokens.device)).sum((1, 2)).cpu().numpy()
             weight = torch.from_numpy(previous_token[layer]).to(value)
-            through = value @ output_weights(loaded, layer).to(value.device)  # (H, d_model, d_model)
+            through = value @ written_weights(loaded, layer).to(value.device)  # (H, d_model, d_model)
             written += (weight[:, None, None] * through).sum(0).to(written.device)
     return scores
 
@@ -140,7 +140,7 @@ def _fed(loaded: Loaded, head: Head) -> Measuring:
         for earlier in range(layer):
             _, _, value = attention_weights(loaded, earlier)
             value = folded(attention_norm(loaded, earlier), value.mT).mT.to(tokens.device)  # (H, d_model, d_head)
-            output = output_weights(loaded, earlier).to(tokens.device).mT  # (H, d_model, d_head)
+            output = written_weights(loaded, earlier).to(tokens.device).mT  # (H, d_model, d_head)
             trace[earlier] = ((value.mT @ sought) * (output.mT @ key)).sum((1, 2)).cpu().numpy()
             composed[earlier] = _composition(query, key, value, output).cpu().numpy()
             yield Progress(earlier + 1, layer, message="weights")
@@ -208,7 +208,7 @@ def circuit_rows(loaded: Loaded, head: Head, token_ids: Tensor) -> Tensor:
     layer, number = head
     _, _, value = attention_weights(loaded, layer)
     read = normed(attention_norm(loaded, layer), embedding(loaded, token_ids)).to(value.device)
-    rows = read @ value[number] @ output_weights(loaded, layer)[number].to(value.device)
+    rows = read @ value[number] @ written_weights(loaded, layer)[number].to(value.device)
     rows = rows @ unembedding(loaded).to(value.device).T
     rows = rows - rows.mean(-1, keepdim=True)
     return rows / rows.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-30)

@@ -19,7 +19,16 @@ from engine.accuracy.scoring import hidden_of, log_probabilities
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
-from engine.models.weights import folded, norm_scale, normed, norms_behind, output_bias, output_weights, unembedding
+from engine.models.weights import (
+    attention_norm_after,
+    folded,
+    norm_scale,
+    normed,
+    norms_behind,
+    output_bias,
+    output_weights,
+    unembedding,
+)
 from engine.placement.accelerate_internals import onloaded
 
 if TYPE_CHECKING:
@@ -60,6 +69,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
 
     model, shape = loaded.model, loaded.identity.shape
     final, norms = loaded.family.final_norm(model), [norms_behind(loaded, layer) for layer in range(shape.n_layers)]
+    branches = [attention_norm_after(loaded, layer) for layer in range(shape.n_layers)]
     z, ffn, embedded, scale = {}, {}, {}, {}
 
     def keep_z(layer: int) -> Any:
@@ -81,7 +91,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
             hooks.enter_context(attention_out.register_forward_pre_hook(keep_z(layer)))
             hooks.enter_context(ffn_out.register_forward_hook(keep_ffn(layer)))
         hooks.enter_context(layers[0].register_forward_pre_hook(keep_embedded, with_kwargs=True))
-        for norm in [final, *chain.from_iterable(norms)]:
+        for norm in [final, *branches, *chain.from_iterable(norms)]:
             if norm is not None:
                 hooks.enter_context(norm.register_forward_pre_hook(keep_scale(norm)))
         with visited(loaded, visit):
@@ -107,7 +117,9 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         through(after_ffn)
         for_ffn[layer] = reader
         through(after_attention)
-        for_attention[layer] = reader
+        branch = branches[layer]
+        of_branch = reader if branch is None else folded(branch, reader) / scale[branch].to(reader.device)
+        for_attention[layer] = of_branch
     return Pass(z, ffn, embedded[0], for_attention, for_ffn, reader, constant, torch.cat(parts), scale)
 
 
@@ -132,7 +144,8 @@ def read_by_all(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> Tenso
     """Returns (T - 1, d_model): the output of a layer's attention as the unembedding reads it, after every later norm
     with its frozen scale."""
     n_layers = loaded.identity.shape.n_layers
-    norms = [*chain.from_iterable(norms_behind(loaded, each) for each in range(layer, n_layers))]
+    norms = [attention_norm_after(loaded, layer)]
+    norms += [*chain.from_iterable(norms_behind(loaded, each) for each in range(layer, n_layers))]
     for norm in [*norms, loaded.family.final_norm(loaded.model)]:
         written = written if norm is None else normed(norm, written) / ran.scale[norm].to(written.device)
     return written

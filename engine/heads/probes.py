@@ -19,7 +19,7 @@ from engine.demo import story
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded
 from engine.models.patterns import Visit, visited
-from engine.models.weights import output_bias, output_weights, unembedding
+from engine.models.weights import output_bias, output_weights, unembedding, written_weights
 from engine.questions.encoding import beginning
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
 def copying(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
     """Returns the copying score, -1 to 1 (Olsson et al.).
 
-    The input is random tokens, once, without BOS. A head's output alone, through W_O, the final norm's weights and the
-    unembedding, raises or lowers the sample's tokens relative to their mean. r is the share of everything raised that
-    goes to the tokens attended to (weighted by attention), averaged over positions; the score is 4 r - 1, at most 1.
-    The residual stream is the real one.
+    The input is random tokens, once, without BOS. A head's output alone, through W_O, the weights of a norm behind
+    attention and of the final norm, and the unembedding, raises or lowers the sample's tokens relative to their mean. r
+    is the share of everything raised that goes to the tokens attended to (weighted by attention), averaged over
+    positions; the score is 4 r - 1, at most 1. The residual stream is the real one.
     """
     import torch
 
@@ -126,7 +126,7 @@ def copying(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, 
     scores = _zeros(loaded, len(inputs))
 
     def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
-        weights = output_weights(loaded, layer)
+        weights = written_weights(loaded, layer)
         for head in range(pattern.shape[1]):
             logits = (z[:, head].float() @ weights[head]) @ readers.to(z.device).transpose(1, 2)
             raised = (logits - logits.mean(-1, keepdim=True)).relu()  # (example, position, token)

@@ -26,7 +26,15 @@ from engine.accuracy.scoring import hidden_of
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Target
-from engine.models.weights import attention_weights, linear, output_weights
+from engine.models.weights import (
+    attention_norm_after,
+    attention_weights,
+    linear,
+    norm_scale,
+    output_bias,
+    output_weights,
+    written_weights,
+)
 from engine.pieces import Measuring, Piece
 from engine.placement.placement import refuse_gradients
 from engine.progress import Progress, may_stop
@@ -45,7 +53,7 @@ Sums = dict[str, np.ndarray]
 def activity_pieces(target: Target, questions: Questions) -> list[Piece]:
     """Returns one piece per chunk of these questions. Each stores sums over all positions of all inputs:
 
-    head_norms, ffn_norms: (L, H), (L,) the length of the component's output, before any norm
+    head_norms, ffn_norms: (L, H), (L,) the length of what the component adds to the residual stream
     head_squares, ffn_squares: (L, H * d_head), (L, d_mlp) the square of each input of W_O and the FFN's output matrix
     first_token: (L, H) attention to position 0, from the positions after it
     n: (2,) the number of positions, and of those after the first
@@ -108,9 +116,9 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
     def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         here = real.to(z.device)
         by_head = z.transpose(1, 2)[here].float()  # (n, H, d_head)
-        weights = output_weights(loaded, layer)
+        weights, scale = written_weights(loaded, layer), 1.0 / _divided_by(loaded, layer, by_head)
         for head in range(by_head.shape[1]):
-            found["head_norms"][layer, head] = _sum((by_head[:, head] @ weights[head]).norm(dim=-1))
+            found["head_norms"][layer, head] = _sum((by_head[:, head] @ weights[head]).norm(dim=-1) * scale)
         found["head_squares"][layer] = by_head.flatten(1).double().square().sum(0).cpu().numpy()
         first = pattern[:, :, 1:, 0].masked_fill(~here[:, None, 1:], 0.0)
         found["first_token"][layer] = first.sum((0, 2), dtype=torch.float64).cpu().numpy()
@@ -118,6 +126,15 @@ def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
     with torch.inference_mode(), visited(loaded, visit), _ffns_watched(loaded, real.flatten(), found):
         hidden_of(loaded, inputs)
     return found
+
+
+def _divided_by(loaded: Loaded, layer: int, z: Tensor) -> Tensor | float:
+    """Returns (n,): what a norm behind attention divides the output of the heads `z` (n, H, d_head) by, if any."""
+    norm = attention_norm_after(loaded, layer)
+    if norm is None:
+        return 1.0
+    given = z.flatten(1) @ output_weights(loaded, layer).flatten(0, 1) + output_bias(loaded, layer)
+    return norm_scale(norm, given)[:, 0]
 
 
 @contextmanager

@@ -4,7 +4,8 @@ And a pass whose last layer is computed only where something is read from it.
 A layer that loses all its heads and its FFN is not run: of it the attention output bias is added, and the norms behind
 (OPT-350m), which the stream itself goes through, stay. One that keeps at most three quarters of its heads gets
 projections without the pruned ones; with all of them gone its attention is the output bias alone. A pruned FFN is
-skipped. Everything else, and families whose queries, keys and values come from one projection, is masked as before.
+skipped. Everything else is masked as before, as are families whose queries, keys and values come from one projection,
+and OLMo 2, where the queries of all heads go through one norm.
 int8 weights are sliced with their scales. The numbers are those of the mask up to the rounding of another order of
 sums. Weights that are not on the device that runs them are sliced in each pass, since their slices do not fit.
 """
@@ -68,7 +69,7 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
         # smeared keys: accelerate would move the complete mixing weights into a module that has a slice of them
         n_most = shape.n_heads - 1 if as_exported else SLICE_BELOW * shape.n_heads
-        if len(family.qkv) < 3 or len(kept) > n_most or (kept and is_offloaded(attention)):
+        if len(family.qkv) < 3 or len(kept) > n_most or (kept and (family.norms_all_heads or is_offloaded(attention))):
             still[index] = mask.heads[index]
         elif kept:
             found, read = _attention(loaded, attention, kept, index in loaded.placing.moved, as_exported)
@@ -177,7 +178,8 @@ def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     norms = family.norms_behind if family.norms_come_behind(loaded.model) else ()
     out = attrgetter(family.attention_out)(layer)
     with onloaded(out):
-        return _modules()[2](out.bias, [getattr(layer, name) for name in norms], index == 0)
+        after = getattr(layer, family.attention_norm_after) if family.attention_norm_after else None
+        return _modules()[2](out.bias, after, [getattr(layer, name) for name in norms], index == 0)
 
 
 @once
@@ -202,15 +204,17 @@ def _modules() -> tuple[Any, Any, Any, Any]:
     class Dropped(torch.nn.Module):
         is_dropped = True  # for who looks for the parts of a layer
 
-        def __init__(self, bias: Tensor | None, norms: Sequence[Any], is_first: bool) -> None:
+        def __init__(self, bias: Tensor | None, after: Any, norms: Sequence[Any], is_first: bool) -> None:
             super().__init__()
-            self.bias, self.norms, self.is_first = bias, torch.nn.ModuleList(norms), is_first
+            self.bias, self.after, self.is_first = bias, None if bias is None else after, is_first
+            self.norms = torch.nn.ModuleList(norms)
 
         def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             if self.is_first:
                 count_tokens(hidden_states, (*args, *kwargs.values()))
             if self.bias is not None:
-                hidden_states = hidden_states + self.bias.to(hidden_states)
+                bias = self.bias.to(hidden_states)
+                hidden_states = hidden_states + (bias if self.after is None else self.after(bias))
             for norm in self.norms:
                 hidden_states = norm(hidden_states)
             return hidden_states

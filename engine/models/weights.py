@@ -23,14 +23,28 @@ def output_weights(loaded: Loaded, layer: int) -> Tensor:
     return weight.view(shape.n_heads, shape.d_head, -1)
 
 
+def written_weights(loaded: Loaded, layer: int) -> Tensor:
+    """W_O of a layer, (H, d_head, d_model), as it reaches the residual stream: a norm behind attention (OLMo 2) is
+    folded in without its scale, one number a position."""
+    weights, norm = output_weights(loaded, layer), attention_norm_after(loaded, layer)
+    return weights if norm is None else weights * _gain(norm, weights)
+
+
 def attention_weights(loaded: Loaded, layer: int) -> tuple[Tensor, Tensor, Tensor]:
     """(W_Q, W_K, W_V) of a layer, each (H, d_model, d_head): what the normed residual stream is multiplied with.
 
-    Heads that share a key and value head (Llama's grouped queries) get that one's each. Biases are left out.
+    Heads that share a key and value head (Llama's grouped queries) get that one's each. Biases are left out. Norms of
+    queries and keys (Qwen3) are folded in without their scale, one number a position and head, or a position (OLMo 2).
     """
-    attention = loaded.family.attention_modules(loaded.model)[layer]
-    outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in loaded.family.qkv]
-    query, key, value = (heads.transpose(0, 1) for heads in _by_head(loaded, outputs))
+    family = loaded.family
+    attention = family.attention_modules(loaded.model)[layer]
+    outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in family.qkv]
+    heads = [each.transpose(0, 1) for each in _by_head(loaded, outputs)]
+    for at, name in enumerate(family.qk_norms):
+        gains = _gain(getattr(attention, name), heads[at]).view(-1, 1, loaded.identity.shape.d_head)
+        each = len(heads[at]) // len(gains) if family.norms_all_heads else 1
+        heads[at] = heads[at] * gains.repeat_interleave(each, 0)
+    query, key, value = heads
     return query, key, value
 
 
@@ -40,7 +54,9 @@ def _by_head(loaded: Loaded, outputs: list[Tensor]) -> list[Tensor]:
     if loaded.family.qkv_layout == "by head":
         heads = outputs[0].unflatten(-1, (shape.n_heads, 3, shape.d_head))
         return list(heads.unbind(-2))
-    outputs = list(outputs[0].chunk(3, dim=-1)) if len(outputs) == 1 else outputs
+    if len(outputs) == 1:
+        counts = shape.n_heads, shape.n_key_value_heads, shape.n_key_value_heads
+        outputs = list(outputs[0].split([count * shape.d_head for count in counts], dim=-1))
     heads = [output.unflatten(-1, (-1, shape.d_head)) for output in outputs]
     return [head.repeat_interleave(shape.n_heads // head.shape[-2], dim=-2) for head in heads]
 
@@ -89,10 +105,16 @@ def _gain(norm: Any, like: Tensor) -> Tensor:
 
 
 def attention_norm(loaded: Loaded, layer: int) -> Any:
-    """The norm in front of a layer's attention; None in OPT-350m, where it comes after."""
-    if loaded.family.norms_come_behind(loaded.model):
+    """The norm in front of a layer's attention; None in OPT-350m and OLMo 2, where it comes after."""
+    if loaded.family.norms_come_behind(loaded.model) or not loaded.family.attention_norm:
         return None
     return getattr(loaded.family.layer_list(loaded.model)[layer], loaded.family.attention_norm)
+
+
+def attention_norm_after(loaded: Loaded, layer: int) -> Any:
+    """The norm that what attention gives goes through before the residual sum; None where there is none."""
+    name = loaded.family.attention_norm_after
+    return getattr(loaded.family.layer_list(loaded.model)[layer], name) if name else None
 
 
 def embedding(loaded: Loaded, token_ids: Tensor | slice = slice(None)) -> Tensor:

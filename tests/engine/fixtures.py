@@ -29,7 +29,8 @@ def has_anothers_modules(kind: str) -> bool:
     as their attention is their own."""
 
     def modules(family):
-        return family.is_stock, family.layers, family.attention_out, family.qkv, family.ffn_out, family.norm
+        inside = family.attention_out, family.qkv, family.qk_norms, family.norms_all_heads, family.ffn_out
+        return family.is_stock, family.layers, inside, family.norm
 
     earlier = takewhile(lambda each: each != kind, families.FAMILIES)
     return modules(families.FAMILIES[kind]) in [modules(families.FAMILIES[each]) for each in earlier]
@@ -70,13 +71,18 @@ def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
     register()
     torch.manual_seed(1)
     kind = TINY[family]
-    usual = {families.FAMILIES[kind].own_name(name): value for name, value in SIZES.items()}
-    config = transformers.AutoConfig.for_model(kind, **usual | families.FAMILIES[kind].tiny[family] | changes)
+    of = families.FAMILIES[kind]
+    usual = {of.own_name(name): value for name, value in SIZES.items()}
+    config = transformers.AutoConfig.for_model(kind, **usual | dict(of.tiny[family]) | changes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    norms = (*of.qk_norms, of.attention_norm_after, of.ffn_norm_after)
+    gains = tuple(f"{name}.weight" for name in norms if name)
     with torch.no_grad():  # biases are zero when fresh, and a mask must be seen to leave or drop them
         for name, parameter in model.named_parameters():
             if name.endswith(("bias", "smear")):
                 parameter.normal_(std=0.3)
+            if name.endswith(gains):  # ones or zeros when fresh
+                parameter.add_(0.3 * torch.randn_like(parameter))
     return saved(model, folder, tiny_opt)
 
 
@@ -99,7 +105,7 @@ def zeroed(model, mask):
     changed = copy.deepcopy(model.model)
     d_head = model.identity.shape.d_head
     with torch.no_grad():
-        for layer, (attention_out, ffn_out) in enumerate(model.family.layer_modules(changed)):
+        for layer, (attention_out, _) in enumerate(model.family.layer_modules(changed)):
             for head, kept in enumerate(mask.heads[layer]):
                 span = slice(head * d_head, (head + 1) * d_head)
                 if not kept and type(attention_out).__name__ == "Conv1D":  # GPT-2 stores the transpose
@@ -107,7 +113,7 @@ def zeroed(model, mask):
                 elif not kept:
                     attention_out.weight[:, span] = 0
             if not mask.ffns[layer]:
-                last = [m for m in ffn_out.modules() if hasattr(m, "weight")][-1]
+                last = model.family.ffn_writers(changed)[layer]
                 last.weight.zero_()
                 if getattr(last, "bias", None) is not None:
                     last.bias.zero_()

@@ -82,8 +82,15 @@ class Plain:
         at, mlp = layer.self_attn, layer.mlp
         values = at.v_proj.weight.T.unflatten(1, (-1, 8))
         values = values.repeat_interleave(4 // values.shape[1], dim=1).flatten(1)  # of Llama's two heads share one
+        ffn = getattr(layer, "post_feedforward_layernorm", mlp)  # a norm behind it, before the residual sum
         return (values, at.o_proj.weight.T, [mlp.gate_proj.weight.T, mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
-            at.o_proj, mlp.down_proj, mlp  # fmt: skip
+            at.o_proj, mlp.down_proj, ffn  # fmt: skip
+
+    def phi3(self, layer):
+        at, mlp = layer.self_attn, layer.mlp  # 4 queries of 8, then 2 keys and 2 values that two heads share each
+        values = at.qkv_proj.weight.T[:, 48:].unflatten(1, (2, 8)).repeat_interleave(2, dim=1).flatten(1)
+        return (values, at.o_proj.weight.T, [mlp.gate_up_proj.weight.T], mlp.down_proj.weight.T), at.o_proj, \
+            mlp.down_proj, mlp  # fmt: skip
 
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp
@@ -95,6 +102,13 @@ class Plain:
         values = at.query_key_value.weight.T.reshape(32, 4, 3, 8)[:, :, 2].reshape(32, 32)
         reads, writes = mlp.dense_h_to_4h, mlp.dense_4h_to_h
         return (values, at.dense.weight.T, [reads.weight.T], writes.weight.T), at.dense, writes, mlp
+
+    def behind_attention(self, at, given):
+        """What the norm behind attention, if any, multiplies each head's part of what is `given` with."""
+        if not hasattr(self.layers[at], "post_feedforward_layernorm"):
+            return 1.0
+        norm = self.layers[at].post_attention_layernorm
+        return norm.weight / (given.square().mean(1, keepdim=True) + norm.variance_epsilon).sqrt()
 
     def scores(self, inputs):
         """Every score of this file by its name."""
@@ -119,10 +133,12 @@ class Plain:
         for at, (values, outputs, readers, writer) in enumerate(self.weights):
             ffn_weight[at] = float(torch.cat(readers, dim=1).norm() * writer.norm())
             features, hidden = torch.cat(z[at]).double(), torch.cat(inner[at]).double()
+            after = self.behind_attention(at, features @ outputs.double())
             for head in heads:
                 mine = slice(8 * head, 8 * head + 8)
                 weight[at, head] = float((values[:, mine] @ outputs[mine]).norm())
-                found["activation"][at, head] = float((features[:, mine] @ outputs[mine].double()).norm(dim=1).mean())
+                added = features[:, mine] @ outputs[mine].double() * after
+                found["activation"][at, head] = float(added.norm(dim=1).mean())
                 for column in range(8 * head, 8 * head + 8):
                     size = features[:, column].square().mean().sqrt()
                     found["wanda"][at, head] += float((outputs[column].double().abs() * size).sum())

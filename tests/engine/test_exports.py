@@ -93,10 +93,15 @@ def masked_logits(model, text):
         return model.model(torch.tensor([IDS])).logits[0].float()
 
 
+def small_mask(name):
+    """Of OLMo 2, whose heads cannot be cut out one by one, whole layers of heads."""
+    return "L0H* B2 F1" if families.FAMILIES[TINY[name]].norms_all_heads else MASK
+
+
 # of Llama, heads 0-1 and 2-3 share a key and value head: whole groups, uneven groups, one head of each
-SMALL = [(family, MASK) for family in FAMILIES] + [
+SMALL = [(family, small_mask(family)) for family in FAMILIES] + [
     ("llama", "L0H0 L1H2-3 L2H0 L2H2"), ("llama", "B0 F2"), ("gpt_neox", "B1 L0H*"), ("gpt2", "L*H* F0"), ("opt", "B*"),
-    ("opt-350m", "B0 L1H*"),
+    ("opt-350m", "B0 L1H*"), ("phi3", "L0H0 L1H2-3 L2H0 L2H2"),
 ]  # fmt: skip
 
 
@@ -119,7 +124,8 @@ def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(session, fo
 
 
 # whole layers of each family (their attention biases are folded away), and Llama's heads, whole groups and one of each
-LLAMA_SHAPED = [name for name in STOCK if families.FAMILIES[TINY[name]].states_head_width]
+LLAMA_SHAPED = [name for name in STOCK
+                if (of := families.FAMILIES[TINY[name]]).states_head_width and not of.norms_all_heads]  # fmt: skip
 EVEN = [
     *((family, "B2 L*H1 L*H3") for family in LLAMA_SHAPED),
     ("opt", "B1"),
@@ -132,6 +138,9 @@ EVEN = [
     ("llama", "L*H0-1"),
     ("llama", "L0H0 L1H1 L2H0 L*H2"),
     ("opt-350m", ""),
+    ("olmo2", "B1"),
+    ("phi3", "B1"),
+    ("smollm3", "B0"),  # the layer without positions is then the first
 ]
 
 
@@ -189,11 +198,12 @@ def test_heads_that_do_not_divide_the_width_can_stay_where_a_config_may_say_so(s
     ("llama", "L*H0", "transformers needs a width that is a multiple"),
     ("llama", "L0H0 L0H2 L1H0-1 L2H0-1", "is uneven: keep equally many heads of each group"),
     ("llama", "L*H*", "keep no heads"),
+    ("olmo2", "L*H0-1", "norms the queries of all heads of a layer together"),
 ])  # fmt: skip
 def test_what_is_not_even_is_refused_with_what_to_do(family, text, said, session, folder_of, tmp_path):
     with pytest.raises(UsageError, match=said) as refused:
         exported(session, folder_of(family), tmp_path / "out", text, form="even")
-    assert "--form small" in str(refused.value) and not list(tmp_path.glob("out*"))
+    assert "--form" in str(refused.value) and not list(tmp_path.glob("out*"))
 
 
 def folded_by_hand(model, text):
@@ -225,8 +235,20 @@ def folded_by_hand(model, text):
     return logits
 
 
-WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED)]
-MEANS = [(family, MASK, form) for family in WITH_MEANS for form in ("masked", "small")] + [("opt", "B1", "even")]
+def has_ffn_means(name):
+    family = families.FAMILIES[TINY[name]]
+    return family.has_biases or bool(family.biased_type and families.FAMILIES[family.biased_type].ffn_biases)
+
+
+def means_mask(name, form):
+    if has_ffn_means(name):
+        return MASK
+    return "L0H* L2H*" if form == "small" and small_mask(name) != MASK else "L0H1 L1H* L2H0-2"
+
+
+WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED) and family != "phi3"]
+MEANS = [(family, means_mask(family, form), form)
+         for family in WITH_MEANS for form in ("masked", "small")] + [("opt", "B1", "even")]  # fmt: skip
 
 
 @pytest.mark.thorough
@@ -239,6 +261,34 @@ def test_means_are_folded_into_biases(session, folder_of, model_of, tmp_path, ou
         scale = float(expected.abs().max())
         torch.testing.assert_close(outcome["logits"], expected, atol=2e-5 * scale, rtol=0)
         assert (outcome["logits"] - masked_logits(model_of(family), text)).abs().max() > 1e-3 * scale
+
+
+@pytest.mark.parametrize("family", [each for each in STOCK if not has_ffn_means(each)])
+def test_means_of_ffns_without_biases_are_refused(family, session, folder_of, tmp_path):
+    refused_by(UsageError, "have no output biases for means; .*use --fill zero",
+               lambda: exported(session, folder_of(family), tmp_path / "out", fill="mean"))  # fmt: skip
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_bias_that_goes_through_the_norm_of_its_layer_cannot_move(session, folder_of, tmp_path):
+    filled = exported(session, folder_of("olmo2"), tmp_path / "filled", "L1H*", fill="mean")
+    refused_by(UsageError, "nothing to add it to .it goes through the layer's norm",
+               lambda: exported(session, filled.folder, tmp_path / "out", "B1", form="even"))  # fmt: skip
+
+
+def test_heads_of_longrope_models_stay_in_even_layers(session, tiny_opt, tmp_path):
+    rope = {"rope_type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 3.0], "rope_theta": 1e4,
+            "partial_rotary_factor": 0.5}  # fmt: skip
+    folder = family_folder("phi3", tiny_opt, tmp_path / "model", rope_parameters=rope, max_position_embeddings=512,
+                           original_max_position_embeddings=256)  # fmt: skip
+    refused_by(UsageError, "has longrope positions, whose angles transformers counts by width / heads",
+               lambda: exported(session, folder, tmp_path / "out", "L*H0-1", form="even"))  # fmt: skip
+    assert exported(session, folder, tmp_path / "layers", "B1", form="even").checked.difference < 1e-5
+
+
+def test_some_heads_of_a_norm_of_all_cannot_be_left_out(session, folder_of, tmp_path):
+    refused_by(UsageError, "can be cut out of layer 0; prune all of its heads .L0H.., or use --form masked",
+               lambda: exported(session, folder_of("olmo2"), tmp_path / "out", form="small"))  # fmt: skip
 
 
 def test_accuracy_is_told_before_and_after_means_are_filled_in(session, folder_of, tmp_path):

@@ -81,7 +81,9 @@ def head_output(model, layer, head, z):
     weight = module.weight.detach().double()
     weight = weight if type(module).__name__ == "Conv1D" else weight.T
     d_head = model.identity.shape.d_head
-    return z.double() @ weight[head * d_head : (head + 1) * d_head]
+    written = z.double() @ weight[head * d_head : (head + 1) * d_head]
+    after = model.family.attention_norm_after
+    return written * getattr(model.family.layer_list(model.model)[layer], after).weight if after else written
 
 
 def z_of_layers(model, tokens):

@@ -33,7 +33,7 @@ def plain_norm(rows, norm):
     if norm is None:
         return rows
     rows = rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
-    return rows * norm.weight.double()
+    return rows * norm.weight.detach().double()
 
 
 def by_unit_vectors(module, width):
@@ -52,15 +52,26 @@ def matrices(model, layer, head):
     if family.qkv_layout == "by head":  # GPT-NeoX: query, key and value of a head side by side
         three = whole[0][:, 3 * head * d : 3 * (head + 1) * d]
         query, key, value = three[:, :d], three[:, d : 2 * d], three[:, 2 * d :]
+    elif family.qkv_layout == "stacked":  # Phi-3: all queries, then fewer keys and values
+        n_keys = (whole[0].shape[1] // d - n) // 2
+        at = [n + head // (n // n_keys), n + n_keys + head // (n // n_keys)]
+        query, key, value = whole[0][:, rows], *(whole[0][:, each * d : (each + 1) * d] for each in at)
     elif len(whole) == 1:  # GPT-2: all queries, all keys, all values
         query, key, value = (whole[0][:, at * n * d : (at + 1) * n * d][:, rows] for at in range(3))
     else:
         groups = n // (whole[1].shape[1] // d)  # of Llama several heads share keys and values
         shared = slice(head // groups * d, (head // groups + 1) * d)
         query, key, value = whole[0][:, rows], whole[1][:, shared], whole[2][:, shared]
+    if family.norms_all_heads:  # OLMo 2: the gains of all heads one behind the other
+        query, key = query * attention.q_norm.weight[rows], key * attention.k_norm.weight[shared]
+    elif family.qk_norms:
+        query, key = query * attention.q_norm.weight, key * attention.k_norm.weight
     out = by_unit_vectors(family.layer_modules(model.model)[layer][0], n * d)[rows]
-    norm = None if family.norms_come_behind(model.model) else getattr(family.layer_list(model.model)[layer],
-                                                                      family.attention_norm)  # fmt: skip
+    module = family.layer_list(model.model)[layer]
+    if family.attention_norm_after:
+        out = plain_norm(out, getattr(module, family.attention_norm_after))
+    before = family.attention_norm and not family.norms_come_behind(model.model)
+    norm = getattr(module, family.attention_norm) if before else None
     return norm, query, key, value, out
 
 

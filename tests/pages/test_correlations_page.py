@@ -386,7 +386,7 @@ def test_the_download_holds_every_pair():
     assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap", "as_published"} == set(table)
 
 
-def test_colours_are_full_and_legends_say_every_layer_and_two_decimals():
+def test_colours_are_full_and_legends_say_the_layers_and_two_decimals():
     cells = pd.DataFrame([{"at": "x", "a": "p", "b": "q", "first": "p", "second": "q", "value": 0.9, "number": "0.90"}])
     rect = charts.matrix(cells, ["p", "q"], [], charts.MEASURES["srcc"]).spec["layer"][0]
     legend = (
@@ -399,8 +399,8 @@ def test_colours_are_full_and_legends_say_every_layer_and_two_decimals():
         scores = np.arange(2.0 * n_layers).reshape(n_layers, 2)
         points = charts.rank_scatter(tables.rank_rows(scores, scores), "a", "b", "Head").spec["layer"][-1]
         shown = points["encoding"]["color"]["legend"]
-        assert shown["values"] == [*range(n_layers)] and points["mark"]["opacity"] == 1
-        assert n_layers / shown["columns"] <= charts.LEGEND_ROWS
+        assert points["mark"]["opacity"] == 1
+        assert shown["values"] == ([*range(n_layers)] if n_layers == 8 else [0, 13, 25, 38, 50, 63])
 
 
 def test_an_empty_screen_leads_to_the_demo_model(open_screen, monkeypatch):

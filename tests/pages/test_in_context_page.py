@@ -334,9 +334,9 @@ def test_the_finding_says_what_the_intervals_allow():
 def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
     monkeypatch.setattr(setting, "OPERATIONS_PER_S", 1.0)  # without a forecast, the size of the model decides
     at = open_screen(incontext_texts="2")
-    assert values(at)[0] == "…" and not frames_of(at)
+    assert values(at)[0] == "–" and not frames_of(at)
     at = press(at, "Measure the losses")
-    assert values(at)[0] != "…" and frames_of(at) and "Measure the losses" not in labels(at)
+    assert values(at)[0] != "–" and frames_of(at) and "Measure the losses" not in labels(at)
     assert "Measure the losses" not in labels(open_screen(incontext_texts="2")), "what is stored shows at once"
 
 

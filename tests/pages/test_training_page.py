@@ -17,7 +17,7 @@ from engine.training.trajectory import encode
 from pages.ui.controls import sidebar
 from pages.ui.figures import charts as shared_charts
 from pages.ui.training import charts, measuring, paths, runs, sections, tables
-from pages.ui.training.analysis import ROWS, analysis_table
+from pages.ui.training.paths import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
 from tests.pages.conftest import charts_of

@@ -10,6 +10,10 @@ What Headroom knows of a family is one `Family` value, and NAMES is the one list
 `gpt_neox`: GPT-NeoX and Pythia
 `mistral`: Mistral
 `qwen2`: Qwen2 and Qwen2.5
+`qwen3`: Qwen3
+`smollm3`: SmolLM3
+`olmo2`: OLMo 2
+`phi3`: Phi-3, Phi-3.5 and Phi-4 mini
 """
 
 from importlib import import_module
@@ -17,5 +21,5 @@ from importlib import import_module
 from engine.architecture.families.definition import Family
 
 # each is a module here, and what a config.json says as its `model_type`
-NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "gpt2", "gpt_neox")
+NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "phi3", "gpt2", "gpt_neox")
 FAMILIES: dict[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}

@@ -18,7 +18,7 @@ COMMON = ABOUT | {
     "num_attention_heads", "max_position_embeddings",
 }  # fmt: skip
 ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_parameters", "rope_scaling", "rope_theta",
-                    "partial_rotary_factor"})  # fmt: skip
+                    "partial_rotary_factor", "original_max_position_embeddings"})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,20 @@ class Family:
     layers: str  # the list of layers
     attention_out: str  # the attention output projection
     qkv: tuple[str, ...]  # inside the attention module: three projections, or one that holds all three
-    qkv_layout: Literal["apart", "joined", "by head"] = "apart"  # how one holds them: one after the other, or by head
+    # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by head
+    qkv_layout: Literal["apart", "stacked", "joined", "by head"] = "apart"
     ffn_out: str  # the last module of the FFN's branch
     ffn_in: str = ""  # the first, where the FFN is not a module by itself
     ffn_read: tuple[str, ...]  # its matrices that read the residual stream; two: the first is a gate
+    has_joint_gate: bool = False  # or one that holds both
     ffn_write: str  # its matrix that writes into the stream
-    attention_norm: str
-    ffn_norm: str
+    attention_norm: str = ""  # in front of attention
+    ffn_norm: str = ""
+    attention_norm_after: str = ""  # of what attention gives, before the residual sum
+    ffn_norm_after: str = ""  # the same of the FFN, of whose branch it is the last module
     norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
+    qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
+    norms_all_heads: bool = False  # each of these is of all heads of a layer at once, so that none can be cut out
     norm: str  # the last norm of the model
     token_embedding: str  # the last part of its name, as of the next two
     position_embedding: str = ""  # of learned positions
@@ -47,6 +53,7 @@ class Family:
     # config.json
     fields: frozenset[str]  # the fields that are used in addition to COMMON
     own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # usual name -> its name
+    defaults: Mapping[str, int] = field(default_factory=dict, hash=False)  # what transformers takes for a missing field
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
     is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
     has_biases: bool = True  # of norms and projections, unless these two fields say otherwise of projections
@@ -56,6 +63,9 @@ class Family:
     biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
+    by_layer: Callable[[Mapping[str, Any]], Mapping[str, list[Any]]] | None = (
+        None  # fields with an entry for each layer
+    )
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
@@ -65,7 +75,13 @@ class Family:
     @property
     def is_gated(self) -> bool:
         """Whether FFNs have a third matrix, a gate."""
-        return len(self.ffn_read) > 1
+        return self.has_joint_gate or len(self.ffn_read) > 1
+
+    @property
+    def n_layer_norms(self) -> int:
+        """How many norms of the residual stream's width a layer has."""
+        names = self.attention_norm, self.ffn_norm, self.attention_norm_after, self.ffn_norm_after
+        return sum(map(bool, names))
 
     @property
     def attention(self) -> str:

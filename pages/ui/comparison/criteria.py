@@ -23,7 +23,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import MOST, number_field, rename_choice
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.work import Work
+from pages.ui.page.work import Work, live
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
 AT_FIRST = [name for name in CRITERIA if name != "oracle"]  # the oracle takes one pass per component
@@ -52,7 +52,7 @@ MEASURE_HELP = "In the background. Finished work is stored, even if you leave th
 
 def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, task: TaskSpec) -> Comparing | None:
     """Draws the choice of what to compare, kept in the address: the criteria at `where`, the rest in a row; None if no
-    criterion is chosen."""
+    criterion is chosen, which is said there."""
     named = {name: criteria_tables.label(name) for name in OPTIONS}
     more = {"format_func": named.__getitem__, "help": CRITERIA_HELP}
     draw = partial(where.multiselect, "Criteria", OPTIONS, **more)
@@ -64,6 +64,7 @@ def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, tas
     more = {"value": SEEDS, "step": 1, "width": 130, "help": SEEDS_HELP}
     seeds = int(number_field(at, "Random orders", (1, MOST_SEEDS), f"{prefix}_orders", **more))
     if not chosen:
+        where.info("Choose at least one criterion.", icon=":material/checklist:")
         return None
     return Comparing(task, tuple(chosen), axis, tuple(range(0, 1001, step)), seeds)
 
@@ -97,8 +98,13 @@ class CriteriaView:
         )  # fmt: skip
 
 
-def draw_comparison(of: CriteriaView, sheet: Sheet) -> None:
-    """Draws the results so far and the progress; to be run by `live`."""
+def draw_comparison(of: CriteriaView, sheet: Sheet, since_s: float) -> None:
+    """Draws the results so far and the progress, again while it is measured."""
+    of.work.stored()
+    live(of.work.watched(), partial(_draw_so_far, of, sheet), since_s)
+
+
+def _draw_so_far(of: CriteriaView, sheet: Sheet) -> None:
     work, comparing = of.work, of.comparing
     found = max((ComparedCriteria(comparing), *work.stored()), key=lambda each: len(each.curves))
     n = len(comparing.criteria) + comparing.n_seeds - len(found.failed)

@@ -26,7 +26,6 @@ ROWS_PX, NAMES_PX = (
 )  # a row of the matrix at least, at most, and all rows of a small one; slanted names
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, the title above, the space below
-LEGEND_ROWS = 16  # layers in a column of the legend: this many fit next to the points
 KINDS = ("task", "row", "column")  # of words in the small matrices
 LEGEND_PX = 105  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
@@ -140,11 +139,11 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     axis = alt.Axis(tickMinStep=1, format="d", grid=False)
     x = alt.X("rank_a:Q", title=f"{RANK_TITLE}, {a}", scale=scale, axis=axis)
-    y = alt.Y("rank_b:Q", title=f"{RANK_TITLE}, {b}", scale=scale, axis=axis)
+    y = alt.Y("rank_b:Q", title=f"Rank in {b}", scale=scale, axis=axis)
     size = 70 if n <= 500 else 12
     points = charts.named_chart("ranks").mark_point(filled=True, size=size, opacity=1, stroke=GREY, strokeWidth=0.7)
     n_layers = int(ranks["layer"].max()) + 1
-    colour = charts.by_layer(n_layers, every=True, columns=-(-n_layers // LEGEND_ROWS))
+    colour = charts.by_layer(n_layers)
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
     edge = n_top(n) + 0.5

@@ -32,6 +32,7 @@ TOKENS = (  # on an axis, such as "10 M"
     "datum.value >= 1e6 ? format(datum.value / 1e6, '~r') + ' M' : "
     "datum.value >= 1e3 ? format(datum.value / 1e3, '~r') + ' k' : datum.label"
 )
+MOST_NAMED = 12  # layers in a legend
 Template = Mapping[str, Any]
 kept = lru_cache(64)  # around functions that make a template: keeps the last 64 of each
 
@@ -133,11 +134,11 @@ def around_zero(reach: float, **more: Any) -> alt.Scale:
     return alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb", **more)
 
 
-def by_layer(n_layers: int, layers: Collection[int] | None = None, every: bool = False, **legend: Any) -> alt.Color:
-    """Returns the color of a head or FFN by its `layer`, the same on every screen; the legend names up to six of the
-    `layers` that are drawn (None: all), or `every` one."""
+def by_layer(n_layers: int, layers: Collection[int] | None = None, **legend: Any) -> alt.Color:
+    """Returns the color of a head or FFN by its `layer`, the same on every screen. The legend names the `layers` that
+    are drawn (None: all), or six of all if the model has more than `MOST_NAMED`."""
     last, drawn = max(1, n_layers - 1), set(range(n_layers) if layers is None else layers)
-    named = sorted(drawn if every else drawn & {round(last * at / 5) for at in range(6)})
+    named = sorted(drawn if n_layers <= MOST_NAMED else drawn & {round(last * at / 5) for at in range(6)})
     scale = alt.Scale(domain=[0, last], range=list(LAYERS), interpolate="lab")
     look: dict[str, Any] = {"type": "symbol", "values": named, "format": "d", "symbolOpacity": 1, **legend}
     return alt.Color("layer:Q", title="Layer", scale=scale, legend=alt.Legend(**look) if named else None)

@@ -32,7 +32,7 @@ from pages.ui.in_context import charts, tables
 from pages.ui.in_context.first_view import AROUND, HEADS, ORDER, SEEN, first_choices
 from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.address import number_field, one_among, unseen_field
-from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS
+from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.tables import number
 from pages.ui.page.widget_writes import write
@@ -65,7 +65,7 @@ SOURCE_HELP = (
     f"the other until there are {MIN_TOKENS} tokens, in a new order for each text. The embedded model learned only "
     "their answers, so its loss rises along them."
 )
-SETTINGS_HELP = "The number of texts, and the tokens that the score is averaged over."
+SETTINGS_HELP = "FFNs and further heads to prune, the number of texts, and the tokens that the score is averaged over."
 SOLVED_HELP = (
     "The task of the solved questions and of orders by importance (measured on its train questions, with "
     f"{SHOTS} shots)."
@@ -81,11 +81,9 @@ KIND_HELP = (
     "looked and only find something else there. For the table and the two charts next to it."
 )
 CHANCE = "That may be chance."
-MAPS = {
-    "full": "Orange: the score rises without the head, so the model learns less in context. Blue: it learns more.",
-    "pattern-preserving": "The same colors; what later heads look at is held still.",
-    "before_and_after": "Orange: leaving out the head alone changes losses as this pruning does. Blue: the opposite.",
-}
+N_TOP = 8  # heads in the table
+MAPS = (*KINDS, "before_and_after")
+COLORS = "Orange: the model learns less in context without the head. Blue: it learns more."
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class Controls:
 def choose(data_dir: str | None, is_demo: bool) -> Controls:
     """Draws the source of texts, the settings of the score, and sliders of what is pruned."""
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-    text_at, wraps = st.container(), st.container(key="wraps pruning")
+    text_at, pruning_at = st.container(), st.container(key="wraps pruning")
     for key, value in first_choices({*st.query_params}, {str(key) for key in st.session_state}, is_demo).items():
         write(key, value)
     unseen_field("First view", SEEN, one_among(["seen"]))
@@ -116,11 +114,11 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
     if kind == "text":
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
-    *level_at, mask_at, order_at = wraps.columns([4, 4, 3, 4], gap="small")
-    levels = zip(AXES, level_at, strict=True)
-    heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels)
-    typed, task_at = type_mask("incontext", mask_at), at.container(width="content")
-    more_at = settings_popover(at, SETTINGS_HELP)
+    heads_at, order_at = pruning_at.columns([8, 3], gap="medium", vertical_alignment="bottom")
+    task_at, more_at = at.container(width="content"), settings_popover(at, SETTINGS_HELP)
+    levels: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
+    heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels.items())
+    typed = type_mask("incontext", more_at)
     ranking = choose_ranking("incontext", order_at)
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
@@ -169,7 +167,7 @@ def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
     _score_figure(pruned_at, "pruned model", found.pruned, around)
     before, after = found.in_both
     if not before:
-        change_at.metric("Change, nats", "…")
+        change_at.metric("Change, nats", "–")
         change_at.markdown(pruned_in_words)
         return
     change = icl_change(before, after, around)
@@ -212,7 +210,7 @@ def finding(found: LossesSoFar, of: Controls) -> str:
 
 def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) -> None:
     if not losses:
-        where.metric(f"{who.capitalize()}, nats", "…")
+        where.metric(f"{who.capitalize()}, nats", "–")
         where.markdown("Not measured yet.")
         return
     score = icl_score(losses, around)
@@ -251,18 +249,19 @@ def curves(found: LossesSoFar, sheet: Sheet) -> None:
     sheet.tables |= {"Loss by index": every, "Slope": slope}
 
 
-def choose_ablation() -> tuple[str, str]:
+def choose_ablation(where: DeltaGenerator) -> tuple[str, str]:
     """Draws the choice of ablation; returns (kind, output of an ablated head)."""
-    at = settings_popover(st.container(), "What is put in place of an ablated head, and the kind shown in detail.")
+    at = settings_popover(where, "What is put in place of an ablated head, and the kind shown in detail.")
     fills, kinds = ({each: each for each in names} for names in (FILLS, KINDS))
     fill = one_of(at, "An ablated head gives", fills, "incontext_fill", FILL_HELP, default="zero")
     return one_of(at, "Ablation in detail", kinds, "incontext_kind", KIND_HELP, default="full"), fill
 
 
 def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> None:
-    """Draws the maps, the table of the ten heads that matter most and the scatter."""
+    """Draws the maps, the table of the heads that matter most and the scatter."""
     sheet.tables["Heads"] = frame
-    st.caption(f"Over {frame['n'].iloc[0]} of {n_texts} texts. A cross marks a head that is pruned now.")
+    n = frame["n"].iloc[0]
+    st.caption(COLORS if n == n_texts else f"{COLORS} {n} of {n_texts} texts.")
     reach = float(np.nanmax(np.abs(frame[list(KINDS)].to_numpy()))) or 1.0
     shown = [column for column in MAPS if column in frame]
     for column, at in zip(shown, st.columns(3, gap="medium"), strict=False):
@@ -271,12 +270,12 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
         with at:
             st.markdown(f"**{title}**")
             words = tables.map_in_words(frame, column)
-            drawn, about = charts.attribution_map(frame, column, own), f"{title}. {words} {MAPS[column]}"
-            sheet.draw(title, drawn, f"incontext_map {column}", about)
-            st.caption(f"{words} {MAPS[column]}")
+            drawn = charts.attribution_map(frame, column, own)
+            sheet.draw(title, drawn, f"incontext_map {column}", f"{title}. {words}")
+            st.caption(words)
     table_at, scatter_at = st.columns(2, gap="large")
     with table_at:
-        st.markdown(f"**The ten that matter most, {kind} ablation**")
+        st.markdown(f"**The heads that matter most, {kind} ablation**")
         _top_table(frame, kind)
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
@@ -289,21 +288,18 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
 
 
 def _top_table(frame: pd.DataFrame, kind: str) -> None:
-    other = next(each for each in KINDS if each != kind)
-    order = frame[kind].abs().sort_values(ascending=False).index[:10]
-    nats = partial(st.column_config.NumberColumn, width=64)
-    columns: dict[str, Any] = {
-        "name": st.column_config.TextColumn("Head", width=56),
-        kind: nats("Nats", help=f"Score without the head minus score with it, {kind} ablation."),
-        f"{kind} low": nats("from", help="95% interval over texts."),
-        f"{kind} high": nats("to", help="95% interval over texts."),
-        other: nats("Full" if other == "full" else "Pattern", help=f"The same by {other} ablation."),
-        "before_and_after": nats("Bef.-after", help="Before-and-after vector, nats."),
-        "prefix_matching": nats("Prefix", width=60, help="Prefix matching, 0 to 1."),
+    shown = frame.loc[frame[kind].abs().sort_values(ascending=False).index[:N_TOP]]
+    signed = partial(number, sign=True)
+    ends = zip(shown[f"{kind} low"], shown[f"{kind} high"], strict=True)
+    shown = shown.assign(interval=[f"{signed(low)} to {signed(high)}" for low, high in ends])
+    right = partial(st.column_config.TextColumn, alignment="right")
+    titles: dict[str, Any] = {
+        "name": "Head",
+        kind: right("Change, nats", help=f"Score without the head minus score with it, {kind} ablation."),
+        "interval": right("95% interval", help="Student's, over texts."),
+        "prefix_matching": right("Prefix matching", help="0 to 1."),
     }
-    known = [column for column in columns if column in frame and frame[column].notna().any()]
-    words = f"The ten heads of largest {kind} attribution to the in-context-learning score"
-    formats = {name: number if name == "prefix_matching" else partial(number, sign=True) for name in known[1:]}
-    titles = {name: columns[name] for name in known}
-    draw_table(frame.loc[order], titles, words, formats=formats, height="content")
-    open_heads(frame.loc[order, "name"].tolist())
+    titles = {name: title for name, title in titles.items() if name in shown and shown[name].notna().any()}
+    words = f"The heads of largest {kind} attribution to the in-context-learning score"
+    draw_table(shown, titles, words, formats={kind: signed, "prefix_matching": number}, height="content")
+    open_heads(shown["name"].tolist())

@@ -118,9 +118,9 @@ def slope_in_words(frame: pd.DataFrame) -> str:
     return "How fast loss falls. " + "; ".join(lines) + "."
 
 
-def map_in_words(frame: pd.DataFrame, column: str, count: int = 3) -> str:
+def map_in_words(frame: pd.DataFrame, column: str) -> str:
     """Describes the heads with the largest values of a column, with their signs."""
-    largest = frame.reindex(frame[column].abs().sort_values(ascending=False).index).head(count)
+    largest = frame.reindex(frame[column].abs().sort_values(ascending=False).index).head(3)
     named = [f"{name} {number(value, sign=True)}" for name, value in zip(largest["name"], largest[column], strict=True)]
     return f"Largest: {', '.join(named)} nats."
 
@@ -129,8 +129,7 @@ def scatter_in_words(frame: pd.DataFrame, column: str) -> str:
     """Describes whether the heads that match prefixes are those that matter: Spearman's rank correlation."""
     found = agreement({name: frame[name].to_numpy() for name in ("prefix_matching", column)})
     srcc, p = float(found.srcc[0, 1]), float(found.p[0, 1])
-    words = f"Prefix matching and what the score loses without the head agree at SRCC {number(srcc, sign=True)}"
-    return f"{words} ({p_in_words(p)}, {len(frame):,} heads)."
+    return f"SRCC of the two: {number(srcc, sign=True)} ({p_in_words(p)}, {len(frame):,} heads)."
 
 
 def _stacked(found: Mapping[str, ByIndex]) -> pd.DataFrame:

@@ -7,7 +7,6 @@ import math
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
@@ -16,6 +15,8 @@ from pages.ui.figures.drawing import draw_table
 from pages.ui.page.tables import RANK_TITLE, magnitude, number, p_in_words, percent, percents, plain, whole_percent
 from pages.ui.prune.estimates import EstimateLine, trust
 from pages.ui.prune.experiment import AnswersSoFar
+from pages.ui.prune.found import Found
+from pages.ui.prune.tables import ffn_frame, head_frame
 
 HELP = (
     "The interval is Wilson's. The length-normalized score divides each choice's log-likelihood by its characters. "
@@ -120,15 +121,16 @@ def change_in_words(change: Paired) -> str:
     return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95% interval {ends}"
 
 
-def component_tables(heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
+def component_tables(shown: Found) -> None:
     """Draws the data of the map and the bars as two tables, the most important first."""
+    of = shown.x, shown.known, shown.mask
     columns = {
         "name": "Name",
         "score": "Importance",
         "rank": st.column_config.NumberColumn(RANK_TITLE, help="By the importance shown, whatever order prunes."),
         "state": "State",
     }
-    for at, frame, noun in zip(st.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
-        shown = frame.sort_values(["score", "rank"], ascending=[False, True])
+    for at, frame, noun in zip(st.columns(2), (head_frame(*of), ffn_frame(*of)), ("heads", "FFNs"), strict=True):
+        ordered = frame.sort_values(["score", "rank"], ascending=[False, True])
         formats = {"score": partial(magnitude, digits=4)}
-        draw_table(shown, columns, f"All {noun} with their importance", at, formats, height=300)
+        draw_table(ordered, columns, f"All {noun} with their importance", at, formats, height=300)

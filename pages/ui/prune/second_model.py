@@ -130,10 +130,8 @@ def with_points_of_second(
 
 
 def with_second_model(of: Origin, x: Experiment, compared: SecondModel, found: AnswersSoFar) -> Origin:
-    """Returns the screen's origin with the second model added to its request, measurements and sentences."""
+    """Returns the screen's origin with the second model added to its request and measurements."""
     second, (_, name) = compared.x, compared.names
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
-    both = pair(found, compared.answers(x.n_taken(found)))
-    says = [] if both is None else [f"{plain(name)}: {percent(both.second.acc)}", in_words(both, compared.names)]
     measurements = {"Second model": accuracies(second, compared.mask, name)}
-    return with_second(of, second.target, measurements, [against], says)
+    return with_second(of, second.target, measurements, [against])

@@ -11,7 +11,7 @@ from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
 from pages.ui.sweeps.tables import NAMES
 
-KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "highlighted"}
+KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "each task", "front": "highlighted"}
 DOMAIN = palette(pruned="mean", now="front", other="task", random="random", chance="chance")
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
@@ -33,7 +33,7 @@ def curves(frame: pd.DataFrame, axis: Axis) -> charts.Picture:
 @charts.kept
 def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
     names = " ".join(f"datum.value == '{kind}' ? '{name}' :" for kind, name in KINDS.items()) + " ''"
-    legend = alt.Legend(orient="bottom", title=None, labelExpr=names, columns=5, values=list(here), symbolOpacity=1)
+    legend = alt.Legend(orient="top", title=None, labelExpr=names, columns=5, values=list(here), symbolOpacity=1)
     base = charts.named_chart("curves").encode(
         x=_share("level:Q", AXES[axis]),
         detail="line:N",

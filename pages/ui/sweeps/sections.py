@@ -20,6 +20,7 @@ from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
+MOST_ROWS = 10  # of the table, without scrolling
 NOTHING = "Nothing is measured here yet."
 SHOWS = {  # once a section is measured
     "heads": "accuracy as heads are pruned, the least important first, against random orders",
@@ -79,7 +80,7 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
     st.subheader("How much can be pruned", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
-    height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
+    height, words = 420 if len(table) > MOST_ROWS else "content", "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
     sheet.tables["Break points"] = table
 

@@ -1,7 +1,5 @@
 """The Prune screen's second figure: perplexity of a text under the same mask, measured after the accuracy."""
 
-from dataclasses import replace
-
 import pandas as pd
 import streamlit as st
 
@@ -9,7 +7,7 @@ from engine.measurement import Measurement
 from engine.requests import MeasurePerplexity
 from engine.texts.perplexity import BLOCK, Both, Change, both
 from pages.ui.controls.texts import Chosen
-from pages.ui.downloads.origin import Origin, command_line, of_model, of_pruning, of_task
+from pages.ui.downloads.origin import command_line, of_model, of_pruning, of_task
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import budget_s, in_memory, jobs, session
 from pages.ui.page.tables import number, plain
@@ -130,16 +128,6 @@ def request(shown: PruneResult, text: Chosen) -> MeasurePerplexity:
     task = of_task(x.task) if x.pruning.by_level else {}
     of = {**of_model(x.target), **of_pruning(x.pruning), **text.named, **task}
     return MeasurePerplexity(**of, task_data=x.data_dir)
-
-
-def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:
-    """Returns the screen's origin with the perplexity of the text: its measurement, and its sentences."""
-    found = shown.second
-    if found.full is None:
-        return of
-    measurements = {**of.measurements, "Perplexity": perplexities(shown, text)}
-    says = in_words(found, f"Perplexity of {plain(text.name)}") if found.complete else []
-    return replace(of, measurements=measurements, says=[*of.says, *says])
 
 
 def _four_digits(perplexity: float) -> str:

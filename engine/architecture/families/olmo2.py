@@ -1,0 +1,28 @@
+"""OLMo 2: Llama's matrices, with norms behind attention and FFN, before the residual sum, in place of those in front;
+and norms of the queries, and of the keys, of all heads of a layer at once.
+
+A masked head still has its part in these norms, so that heads cannot be cut out one by one. Biases that hold means are
+those of attention alone: its FFNs cannot have any.
+"""
+
+from dataclasses import replace
+
+from engine.architecture.families import llama
+
+FAMILY = replace(
+    llama.FAMILY,
+    name="OLMo 2",
+    ffn_in="mlp",
+    ffn_out="post_feedforward_layernorm",
+    attention_norm="",
+    ffn_norm="",
+    attention_norm_after="post_attention_layernorm",
+    ffn_norm_after="post_feedforward_layernorm",
+    qk_norms=("q_norm", "k_norm"),
+    norms_all_heads=True,
+    fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp"},
+    ffn_biases="",
+    biased_type="olmo2",
+    heads_divide_width=False,
+    tiny={"olmo2": {"num_key_value_heads": 2}},
+)
