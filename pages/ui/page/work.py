@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine.jobs import UNSEEN_S, Job, Jobs, Snapshot
 from engine.measurement import Measurement, Stored
-from engine.models.session import Session
+from engine.models.session import Session, Target
 from engine.progress import Progress, in_time
 from engine.questions.tasks import agree_to_fetch
 from pages.ui.page.marks import mark
@@ -84,6 +84,14 @@ class Work(Generic[T]):
             forecasts[self.slot] = of_now, self.of.seconds(session())
         return forecasts[self.slot][1]
 
+    def _seconds_by_size(self, target: Target) -> float | None:
+        """Returns the forecast seconds of the missing part, by the model's size if it was not timed; None before the
+        stored results have been read."""
+        read = self._last_read()
+        if read is None or read.value is None:
+            return None
+        return read.value.left.seconds_by_size(store(), target) or None
+
     def start(self, again: bool = False) -> Snapshot[T]:
         """Starts it, unless it is under way or finished; `again`: once more after it ended."""
         return jobs().put(self.slot, self._job(self.priority, self.while_seen), again)
@@ -106,14 +114,18 @@ class Work(Generic[T]):
         run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), partial(self.of.run, session()))
         return Job(self.key, run, priority, self.title, while_seen, self.owner)
 
-    def offer(self, label: str, icon: str, help: str, least_s: float = LONG_S, **more: Any) -> None:
+    def offer(
+        self, label: str, icon: str, help: str, least_s: float = LONG_S, by_size: bool = False, **more: Any
+    ) -> None:
         """Draws the button that starts it, with its cost if that is `least_s` or more; then the whole page runs, as
-        only that starts the repeated redrawing.
+        only that starts the repeated redrawing. `by_size`: a model that was not timed is judged by its size.
 
         It is started by a callback, which runs before anything is drawn: a run that is abandoned for another before it
         has reached the button would lose the click.
         """
         takes_s, more = self.takes_s(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
+        if takes_s is None and by_size and isinstance(self.of, Measurement):
+            takes_s = self._seconds_by_size(self.of.target)
         if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
             st.rerun()
 
