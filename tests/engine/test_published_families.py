@@ -71,6 +71,15 @@ PUBLISHED = {
          "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "sliding_window": 262144,
          "partial_rotary_factor": 0.75, "tie_word_embeddings": True,
          "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3_836_021_760),
+    "google/gemma-2-2b": (
+        {"model_type": "gemma2", "vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
+         "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 8192, "sliding_window": 4096, "query_pre_attn_scalar": 256,
+         "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}, 2_614_341_888),
+    "google/gemma-2-27b": (
+        {"model_type": "gemma2", "vocab_size": 256000, "hidden_size": 4608, "intermediate_size": 36864,
+         "num_hidden_layers": 46, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128,
+         "max_position_embeddings": 8192, "sliding_window": 4096, "query_pre_attn_scalar": 144}, 27_227_128_320),
     "meta-llama/Llama-3.2-1B": (
         {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -153,7 +162,8 @@ def test_scaled_positions_are_those_of_transformers_bit_for_bit(kind, tiny_opt, 
 
 
 @pytest.mark.parametrize("name, n_ctx", [("microsoft/Phi-3-mini-4k-instruct", 2047),
-                                         ("microsoft/Phi-4-mini-instruct", 4096)])  # fmt: skip
+                                         ("microsoft/Phi-4-mini-instruct", 4096),
+                                         ("google/gemma-2-2b", 4096)])  # fmt: skip
 def test_the_context_ends_where_a_window_or_longrope_does(name, n_ctx):
     assert shape_of(PUBLISHED[name][0]).n_ctx == n_ctx
 
