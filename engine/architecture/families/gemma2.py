@@ -16,7 +16,7 @@ SLIDING = "sliding_attention"
 
 def window(config: Mapping[str, Any]) -> Any:
     """How many tokens attention reaches in some layers; None: all, in every layer."""
-    return config.get("sliding_window", 4096) if SLIDING in config.get("layer_types", [SLIDING]) else None
+    return config.get("sliding_window", 4096) if SLIDING in (config.get("layer_types") or [SLIDING]) else None
 
 
 def layer_types(config: Mapping[str, Any], period: int = 2) -> list[str]:
