@@ -16,7 +16,7 @@ class HeadroomError(Exception):
 
 
 class UsageError(HeadroomError):
-    """The request itself cannot be meant (a level of 120 %, a head that does not exist); exit code 2."""
+    """The request itself cannot be meant (a level of 120%, a head that does not exist); exit code 2."""
 
 
 class NotHere(HeadroomError):

@@ -30,7 +30,7 @@ class Paired:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the exact McNemar test finds a change at 5 %."""
+        """Whether the exact McNemar test finds a change at 5%."""
         return self.p_mcnemar < ALPHA
 
     @property
@@ -45,7 +45,7 @@ class Paired:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the change of accuracy, -1 to 1; nan without questions.
+        """95% interval of the change of accuracy, -1 to 1; nan without questions.
 
         The adjusted Wald interval for paired proportions (Bonett & Price 2012, J. Educ. Behav. Stat. 37:479): one
         question is added to the gained and one to the lost. Widened to 0 where the exact test, which is the stricter of
@@ -61,7 +61,7 @@ class Paired:
 
 
 def wilson(n_right: int, n: int) -> tuple[float, float]:
-    """Wilson 95 % interval of a proportion (Wilson 1927), no continuity correction."""
+    """Wilson 95% interval of a proportion (Wilson 1927), no continuity correction."""
     share, spread = n_right / n, Z_95**2 / n
     middle = (share + spread / 2) / (1 + spread)
     half = Z_95 / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
@@ -78,7 +78,7 @@ def paired(before: np.ndarray, after: np.ndarray) -> Paired:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """The p of several tests, each adjusted for all of them (Holm 1979): those below 5 % hold together with 95 %
+    """The p of several tests, each adjusted for all of them (Holm 1979): those below 5% hold together with 95%
     certainty, whatever depends on what. Of one test it is its own p."""
     n, largest = len(p), 0.0
     adjusted = [0.0] * n
@@ -90,7 +90,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 @cache
 def smallest_clear(n: int, looks: int = 1) -> int:
-    """The fewest of n questions lost, and none gained, that McNemar's exact test calls a loss at 5 %, shared among so
+    """The fewest of n questions lost, and none gained, that McNemar's exact test calls a loss at 5%, shared among so
     many `looks`; 0 where even all of them are too few."""
     found = next(lost for lost in count(1) if 2 * 0.5**lost * looks < ALPHA)
     return found if found <= n else 0
@@ -98,7 +98,7 @@ def smallest_clear(n: int, looks: int = 1) -> int:
 
 @cache
 def detectable(n: int, looks: int = 1, power: float = 0.8) -> float:
-    """The smallest true loss of accuracy, 0 to 1, that n questions call a loss at 5 %, shared among so many `looks`,
+    """The smallest true loss of accuracy, 0 to 1, that n questions call a loss at 5%, shared among so many `looks`,
     with probability `power` where pruning gains none: the loss at which so many of n are lost often enough. What gains
     some besides needs more. nan where no loss is found so often."""
     from scipy.special import bdtrc  # one minus the binomial distribution function
@@ -119,7 +119,7 @@ def exponential(nats: float) -> float:
 
 
 def over_texts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean, low, high) over texts of values (text, ...): the 95 % t interval, nan with one text."""
+    """(mean, low, high) over texts of values (text, ...): the 95% t interval, nan with one text."""
     from scipy.special import stdtrit  # the t distribution's quantile, without the weight of scipy.stats
 
     n, mean = len(values), values.mean(0)

@@ -52,4 +52,4 @@ if found.next is not None:
     sheet.tables["Next token"] = frame = sections.next_frame(found.next)
     sheet.says = [sections.next_in_words(frame), *sections.said_in_words(found, x.prompt)]
 sheet.tables["What was said"] = sections.said_frame(found)
-closing(setting.origin(x, found.mask, sheet.says), sheet)
+closing(setting.origin(x, found.mask), sheet)

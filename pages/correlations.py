@@ -99,12 +99,12 @@ names = tables.names_in_order(of_tasks, ordered)
 if method != "srcc":
     places[0].warning(tables.PUBLISHED, icon=":material/history_edu:")
 noun = "FFN" if what == "ffns" else "Head"
-says = tables.takeaway(of_tasks, method, n, noun) if names else tables.few_in_words(of_counts, method)
-finding_at.markdown(says)
+said = tables.takeaway(of_tasks, method, n, noun) if names else tables.few_in_words(of_counts, method)
+finding_at.markdown(said)
 tasks_at, pair_at, overlap_at, counts_at = places
 if len(names) <= BESIDE:
     tasks_at, overlap_at = tasks_at.columns(2, gap="large")
-sheet = Sheet(tables={"Pairs of rankings": rows})
+sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
 pair = ("", "")
 if len(found.scores) > 1:
     pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
@@ -121,5 +121,5 @@ with counts_at:
         shown = written(rows, **tables.FORMATS)
         table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
-origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of, [says])
+origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 closing(origin, sheet)

@@ -35,7 +35,7 @@ verdict = known.found.verdict or "Its scores are being measured."
 headline_at.header(f"{asked.name} · {verdict.rstrip('.')}")
 headline_at.markdown(tables.in_short(known.found))
 draw_all(known)
-sheet = Sheet()
+sheet = Sheet(says=[verdict, tables.in_short(known.found)])
 sheet.add("Scores", tables.scores_table(known.found))
 draw_portrait(known, sheet)
 for section in () if presenting() else SECTIONS:  # a slide shows one screen, and these sections are below it
@@ -47,6 +47,5 @@ if choice.tasks:
     more |= {"tasks": names, "shots": choice.tasks[0].shots, "task_data": setup.data_dir}
 request = ReportHead(head=asked.name, **of_model(target), **more)
 of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
-says = [verdict, tables.in_short(known.found)]
-origin = Origin("Head", [request], {"Head": portrait(target, asked)}, about(target, asked.name, *of), says)
+origin = Origin("Head", [request], {"Head": portrait(target, asked)}, about(target, asked.name, *of))
 closing(origin, sheet)

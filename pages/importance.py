@@ -98,4 +98,4 @@ requests = [
 ]
 measurements = {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS}
 of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-closing(with_second(Origin("Importance", requests, measurements, of, sheet.says), second, compared), sheet)
+closing(with_second(Origin("Importance", requests, measurements, of), second, compared), sheet)

@@ -2,7 +2,6 @@
 and which heads cause it."""
 
 import time
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -110,6 +109,7 @@ else:
 together.draw(x, controls.around, sheet)
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
-closing(replace(origin, says=sections.figures_in_words(so_far(), controls.around)), sheet)
+sheet.says = sections.figures_in_words(so_far(), controls.around)
+closing(origin, sheet)
 if x.source.kind == "text":
     st.caption(OWN_FILE)

@@ -117,5 +117,5 @@ request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(
 measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, target)}
 n = f"{found.n['prefix_matching']} examples"
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
-origin = Origin("Induction", [request], measurements, of, sheet.says)
+origin = Origin("Induction", [request], measurements, of)
 closing(with_second(origin, None if second is None else second.as_usual, compared), sheet)

@@ -21,7 +21,7 @@ from pages.ui.page.work import live
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
 from pages.ui.passage.controls import choose_a, choose_colours, largest_tables, offer_example
-from pages.ui.passage.jobs import PassageRun, so_far
+from pages.ui.passage.reading import PassageRun, so_far
 
 require_frame("pages/passage.py")
 SAME = "A and B are the same model: prune something, or change A."
@@ -105,10 +105,10 @@ if more.open:
     largest_tables(more, frame, x.text)
 differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
 text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
-says = [tables.summary(a, b, b_shown.mask if differs else None)[0]]
 how = [reading.request(x, b_shown)], reading.measurements(x, b_shown)
-origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total), says)
-sheet = Sheet({"Text": text_picture}, {"Losses by token": frame})
+origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total))
+words, _ = tables.summary(a, b, b_shown.mask if differs else None)
+sheet = Sheet({"Text": text_picture}, {"Losses by token": frame}, [words])
 if differs:
     sheet.pictures["Difference along the text"] = bars
 closing(origin, sheet)

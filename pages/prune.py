@@ -9,16 +9,15 @@ from pages.ui.controls.controls import folded
 from pages.ui.controls.sidebar import chosen
 from pages.ui.controls.texts import choose_text, chosen_text
 from pages.ui.downloads.footer import closing
-from pages.ui.figures.sheet import Sheet, Table
 from pages.ui.page.address import flag, put_right
 from pages.ui.page.runtime import errors_shown, require_frame
-from pages.ui.page.tables import for_file
+from pages.ui.page.tables import plain
 from pages.ui.page.work import live
 from pages.ui.prune import dragging, head_map, parts, second_model
 from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
-from pages.ui.prune.origin import origin
-from pages.ui.prune.panels import costs, criteria, exports, perplexity, speeds
+from pages.ui.prune.origin import figure_in_words, origin
+from pages.ui.prune.panels import costs, criteria, exports, perplexity
 from pages.ui.prune.panels.questions import draw_questions
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import set_controls
@@ -41,10 +40,9 @@ if shown.compared is not None:
     second = shown.compared.names[1], shown.compared.answers(shown.x.n_taken(shown.measured)).pruned
 listed = partial(draw_questions, shown.x, shown.measured, second)
 folded("The questions", "prune_questions", listed, in_address=True)
-compared = Sheet()
 savings = partial(costs.draw_savings, shown, screen.since_s)
 saves = folded("What pruning saves", "prune_cost", savings, in_address=True)
-comparing = partial(criteria.draw_criteria, screen, setup, compared)
+comparing = partial(criteria.draw_criteria, screen, setup)
 comparison = folded("Compare criteria", "prune_compare", comparing, in_address=True)
 export = partial(live, [exports.SLOT], partial(exports.draw_export, shown), screen.since_s)
 folded("Export this model", "prune_export", export, in_address=True)
@@ -54,20 +52,26 @@ text = choose_text("prune", second_at, perplexity.TEXT) or chosen_text("prune", 
 if second_at.open:
     with second_at:
         live([perplexity.SLOT], partial(perplexity.draw_details, shown, text), screen.since_s)
-folded("The same as tables", "prune_tables", partial(component_tables, screen.tables["Heads"], screen.tables["FFNs"]))
-files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored, second)}
-files |= {name: for_file(table) for name, table in screen.tables.items()}
-if saves and (saved := speeds.stored(shown)) is not None:
-    files["What pruning saves"] = saved.frame()
-if shown.second.full is not None:
-    files["Perplexity"] = perplexity.table(shown.second)
-shows = origin(shown.x, shown.measured, shown.known, controls.axis, shown.order_words)
+folded("The same as tables", "prune_tables", partial(component_tables, shown))
+sheet = screen.sheet
+sheet.tables["Questions and choices"] = partial(answers_csv, shown.stored, second)
+if saves and (saved := costs.stored_speed(shown)) is not None:
+    sheet.tables["What pruning saves"] = saved.frame()
+found = shown.measured
+shows = origin(shown.x, found, shown.known, controls.axis, shown.order_words)
+sheet.says = figure_in_words(shown.x, found, shown.known, shown.order_words)
 if shown.compared is not None:
-    found = shown.measured
+    answers = shown.compared.answers(shown.x.n_taken(found))
     shows = second_model.with_second_model(shows, shown.x, shown.compared, found)
-    files["Two models"] = second_model.rows(found, shown.compared.answers(shown.x.n_taken(found)), shown.compared.names)
-shows = perplexity.with_perplexity(shows, shown, text)
+    sheet.tables["Two models"] = second_model.rows(found, answers, shown.compared.names)
+    sheet.says += second_model.lines(found, answers, shown.compared.names)
+measurements = {**shows.measurements}
+if shown.second.full is not None:
+    sheet.tables["Perplexity"] = perplexity.table(shown.second)
+    measurements["Perplexity"] = perplexity.perplexities(shown, text)
+if shown.second.complete:
+    sheet.says += perplexity.in_words(shown.second, f"Perplexity of {plain(text.name)}")
 if comparison is not None:
-    shows = replace(shows, measurements={**shows.measurements, "Compare criteria": comparison.measurement})
-closing(shows, Sheet({**screen.pictures, **compared.pictures}, files | compared.tables))
+    measurements["Compare criteria"] = comparison.measurement
+closing(replace(shows, measurements=measurements), sheet)
 st.session_state["prune drawn"] = True

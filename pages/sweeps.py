@@ -86,11 +86,11 @@ def draw() -> None:
 
 
 known = max((each.rows for each in stored), key=len, default=())
-finding_at.markdown(says := finding(section, known, permille))
+finding_at.markdown(said := finding(section, known, permille))
 published = of_tasks(target, tasks)
-sheet = Sheet()
+sheet = Sheet(says=[said])
 live(work.watched(), draw, since_s)
 if not any(len(each.rows) == len(points) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
-closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of, [says]), sheet)
+closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), sheet)

@@ -33,7 +33,8 @@ if waiting:
 if not choice.runs:
     draw_live(choice.folder)
     end_run()
-finding_at.markdown(" ".join(map(in_words, choice.runs)))
+sheet.says = [in_words(run) for run in choice.runs]
+finding_at.markdown(" ".join(sheet.says))
 at = moment(tokens_at, choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)

@@ -9,7 +9,7 @@ from tests.conftest import REPOSITORY
 
 ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `([\w.]+)` \|$",
                   (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M)  # fmt: skip
-STRUCK = r"cannot be had|\bwhoever\b|\bwhence\b|\bput right\b|(?<!scored )(?<!scored_)\banew\b"
+STRUCK = r"(?<=[0-9}]) %(?! \d|\w)|cannot be had|\bwhoever\b|\bwhence\b|\bput right\b|(?<!scored )(?<!scored_)\banew\b"
 
 
 def test_the_glossary_has_about_fifty_terms_each_once():

@@ -1,9 +1,10 @@
 """Measures the default views of the embedded model and writes engine/demo/shipped.msgpack:
 
-    .venv/bin/python -m tests.write_shipped [--work FOLDER]
+    .venv/bin/python -m tests.write_shipped [--work FOLDER] [--add VIEW]
 
 Every one of VIEWS is opened, once for each choice of kernels. What the footer names is measured to the end, and all
-that was read is packed. With the same --work folder, an interrupted run resumes.
+that was read is packed. With the same --work folder, an interrupted run resumes. `--add` measures one view alone, and
+adds its records to those in the file.
 """
 
 import argparse
@@ -25,9 +26,12 @@ KERNELS = (
     "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32",
 )
 STORY = {"prune_story": "Remove induction heads"}
+# what the opening story shows of a text, by the heads that STORY removes
+PASSAGE = {"passage_text": "Privet Drive, twice", "passage_mask": "L1H1-3 L3H5", "passage_heads": "0"}
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
     **{name: (name, {}) for name in ("prune", "in_context", "importance", "correlations", "sweeps")},
     "story": ("prune", STORY),
+    "passage": ("passage", PASSAGE),
 }
 # not the speed of a machine, which is measured on each
 KINDS = set("activity answers attribution importance induction magnitudes perplexity texts tokenloss".split())
@@ -40,19 +44,21 @@ def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.write_shipped", description=__doc__)
     parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
+    parser.add_argument("--add", choices=VIEWS, help="a view whose records are added to the file")
     parser.add_argument("--view", choices=VIEWS, help=argparse.SUPPRESS)  # in a process of its own
     options = parser.parse_args()
     if options.view:
         measure(options.view)
         return
+    views = [options.add] if options.add else [*VIEWS]
     with TemporaryDirectory() as temporary:
         folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
         for folder, kernels in zip(folders, KERNELS, strict=True):
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": "0"}
-            for view in VIEWS:
+            for view in views:
                 command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
                 subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
-        write(folders)
+        write([folder / f"{view}.msgpack" for folder in folders for view in views], bool(options.add))
 
 
 def measure(view: str) -> None:
@@ -127,15 +133,17 @@ def opened(view: str) -> Iterator[Any]:
         footer.closing = closing
 
 
-def write(folders: Sequence[Path]) -> None:
-    """Packs the records that were read for all views, and says what the file holds."""
+def write(files: Sequence[Path], adds: bool) -> None:
+    """Packs the records in these files, one for each view and choice of kernels, and says what the shipped file holds.
+    `adds`: what the shipped file holds already stays as it is."""
     import msgspec
 
     from engine.records import decode
     from engine.shipped import FILE, ShippedRecords, pack
 
     blobs, last = dict[bytes, bytes](), dict[bytes, bytes]()
-    for file in (folder / f"{view}.msgpack" for folder in folders for view in VIEWS):
+    before = msgspec.msgpack.decode(FILE.read_bytes(), type=ShippedRecords) if adds else None
+    for file in files:
         found = msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, tuple[bytes, bytes]])
         last |= {of_any_kernels: name for name, (of_any_kernels, _) in found.items()}
         blobs |= {name: blob for name, (_, blob) in found.items()}
@@ -145,15 +153,19 @@ def write(folders: Sequence[Path]) -> None:
     asked = [receipt.get("task") for name, receipt in receipts.items() if kinds[name] != "requests"]
     kinds = {name: kind for name, kind in kinds.items() if kind != "requests" or receipts[name]["task"] in asked}
     examples = {kinds[name]: blobs[name][:HEADER_BYTES] for name in sorted(kinds)}
-    common = b"".join(examples.values())
+    common = before.common if before else b"".join(examples.values())
     once = {*last.values()}
     shipped = [name for name in sorted(kinds) if kinds[name] not in ONCE or name in once]
     packed = {name: pack(blobs[name], common) for name in shipped}
-    FILE.write_bytes(msgspec.msgpack.encode(ShippedRecords(models, common, packed, last)))
+    every = ShippedRecords(models, common, packed, last)
+    if before:
+        of_any = last | before.of_any_kernels
+        every = ShippedRecords(models | before.models, common, packed | before.records, of_any)
+    FILE.write_bytes(msgspec.msgpack.encode(every))
     n, sizes = Counter(map(kinds.__getitem__, packed)), Counter[str]()
     for name, each in packed.items():
         sizes[kinds[name]] += len(each)
-    print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, {len(packed):,} records")
+    print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, {len(every.records):,} records")
     for kind in sorted(n):
         print(f"  {kind}: {n[kind]:,} records, {sizes[kind]:,} bytes")
 

@@ -92,7 +92,7 @@ class Accuracy:
 
     n: questions
     acc, acc_norm: 0-1
-    ci_low, ci_high: Wilson 95 % interval of `acc`
+    ci_low, ci_high: Wilson 95% interval of `acc`
     perplexity: for tasks judged by greedy decoding (LAMBADA), exp of the mean negative log-likelihood of the last word,
         as in the harness; else nan
     """

@@ -72,7 +72,7 @@ class HeadAblations:
     def icl(self, around: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(mean, low, high), each (layer, head): in-context score without the head minus the score with it.
 
-        Positive: the model learns less in context without the head. The interval is over texts, 95 %; `around` as in
+        Positive: the model learns less in context without the head. The interval is over texts, 95%; `around` as in
         `engine.texts.incontext.scores`. HeadroomError: no text has the 512 tokens that a score needs.
         """
         texts = [pair for pair in zip(self.base, self.ablated, strict=True) if len(pair[0]) >= MIN_TOKENS]

@@ -1,7 +1,7 @@
 """Heads with an ideal attention pattern, and how much of their effect remains.
 
 A head's effect is the loss that ablating it adds. If replacing its pattern by that of an exact previous-token head adds
-almost no loss, that pattern is all the head needs (Scherlis in Olsson et al. 2022: 99 % of the loss for the
+almost no loss, that pattern is all the head needs (Scherlis in Olsson et al. 2022: 99% of the loss for the
 previous-token head of a two-layer model). The head's queries and keys are then unused; its values, its output and all
 other heads are unchanged, although later heads may attend elsewhere.
 """
@@ -53,9 +53,9 @@ class Recovered:
     the loss: otherwise there is nothing to recover.
 
     effect_nats: loss that ablating the heads adds
-    effect_low, effect_high: its 95 % bootstrap interval
+    effect_low, effect_high: its 95% bootstrap interval
     share: share of it that the pattern prevents, 1 = all
-    low, high: its 95 % bootstrap interval
+    low, high: its 95% bootstrap interval
     n: questions, or stretches of text
     n_scored: questions, or tokens
     """

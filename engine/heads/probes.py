@@ -31,7 +31,7 @@ Generators = Sequence[np.random.Generator]
 
 
 def random_token_pool(tokenizer: Any) -> np.ndarray:
-    """Returns the token ids that random tokens are drawn from, most common merges first, without the 4 % at either end.
+    """Returns the token ids that random tokens are drawn from, most common merges first, without the 4% at either end.
 
     For a tokenizer without BPE merges, the ids in ascending order. Special tokens are excluded.
     """

@@ -4,7 +4,7 @@ order to a `Mask`; agreement between rankings.
 A criterion is a ranking of engine.importance.rankings_of under the same name. Its scores are those of
 engine.importance.importance: larger = kept longer.
 
-Levels are in permille (700 = 70 %): whole numbers, so that floor(p * N / 1000) is exact and keys hold no floats.
+Levels are in permille (700 = 70%): whole numbers, so that floor(p * N / 1000) is exact and keys hold no floats.
 """
 
 import math
@@ -46,20 +46,20 @@ def random_order(n: int, seed: int = 0) -> np.ndarray:
 def n_pruned(permille: int, n: int) -> int:
     """Returns the number of components pruned at a level: floor(p * n / 1000). UsageError outside 0 to 1000."""
     if not 0 <= permille <= 1000:
-        raise UsageError(f"pruning level is {permille / 10:g} %; choose 0 to 100")
+        raise UsageError(f"pruning level is {permille / 10:g}%; choose 0 to 100")
     return permille * n // 1000
 
 
 def permille(percent: float | str) -> int:
-    """Converts a level typed in percent to permille. UsageError: not a number from 0 to 100, or finer than 0.1 %."""
+    """Converts a level typed in percent to permille. UsageError: not a number from 0 to 100, or finer than 0.1%."""
     try:
         value = float(percent)
     except ValueError as error:
         raise UsageError(f"pruning level {percent!r} is not a number; give percent, 0 to 100") from error
     if not math.isfinite(value) or not 0 <= value <= 100:
-        raise UsageError(f"pruning level is {value:g} %; choose 0 to 100")
+        raise UsageError(f"pruning level is {value:g}%; choose 0 to 100")
     if abs(value * 10 - round(value * 10)) > 1e-6:
-        raise UsageError(f"pruning level is {value:g} %; choose steps of 0.1 %")
+        raise UsageError(f"pruning level is {value:g}%; choose steps of 0.1%")
     return round(value * 10)
 
 
@@ -69,9 +69,9 @@ class Agreement:
 
     labels: names of the rankings
     srcc: Spearman's rho of their scores, nan if one of them is constant
-    low, high: a 95 % interval (Fisher's z, Bonett and Wright's standard error; nan if rho is 1 or -1)
+    low, high: a 95% interval (Fisher's z, Bonett and Wright's standard error; nan if rho is 1 or -1)
     p: two-sided, from random relabellings of the components (for more than 512, from the normal limit)
-    overlap: share of the top 30 % of one that is in the top 30 % of the other
+    overlap: share of the top 30% of one that is in the top 30% of the other
     """
 
     labels: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""From "prune 40 % of the heads by this ranking" to a `Mask`: the table of rankings, the evidence that each needs, and
+"""From "prune 40% of the heads by this ranking" to a `Mask`: the table of rankings, the evidence that each needs, and
 how it is read from the store or measured.
 """
 

@@ -59,7 +59,7 @@ class Evaluate(WithPruning, OfTask):
             "contexts_cut": int((answers.n_cut > 0).sum()), "saved": session.store.on_disk,
         }  # fmt: skip
         line = (f"{self.task}, {self.shots} shots: acc {result.acc:.4f} "
-                f"(95 % {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
+                f"(95% {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
                 f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned{taken}")  # fmt: skip
         if other is not None:
             found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
@@ -90,7 +90,7 @@ class Evaluate(WithPruning, OfTask):
             "seconds": part.seconds,
         }  # fmt: skip
         line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * change.difference:+.1f} points "
-        line += f"(95 % {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
+        line += f"(95% {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
         line += f"{change.gained}, by the first alone {change.lost}, {mask.n_heads_pruned} heads and "
         return found, f"{line}{mask.n_ffns_pruned} FFNs pruned"
 
@@ -173,7 +173,7 @@ _HEAD = f"{'task':<18}shots  {'metric':<11}{'ours':>9}{'published':>11}{'differe
 
 def _compared_line(each: Any) -> str:
     row = each.published
-    scale, unit = (1, " %") if row.metric == "perplexity" else (100, " pt")
+    scale, unit = (1, "%") if row.metric == "perplexity" else (100, " pt")
     return (f"{row.task:<18}{row.shots:>5}  {row.metric:<11}{scale * each.ours:>9.2f}{scale * row.value:>11.2f}"
             f"{f'{each.difference:+.2f}{unit}':>12}{f'{each.allowed:.2f}{unit}':>10}  {each.verdict}, n {each.n:,}"
             f"{'' if row.bos else ', no BOS'}")  # fmt: skip

@@ -215,7 +215,7 @@ class IdealizeHeads(OfTexts):
             fields["questions"] = {"task": self.task, "shots": self.shots, "n": questions.n, "acc": right,
                                    "recovered": _recovered_fields(found)}  # fmt: skip
             lines += [_effect_line(task.name, "nats a question", next(iter(found.values()))), *_recovered_lines(found)]
-            lines.append("accuracy: " + ", ".join(f"{side} {100 * value:.1f} %" for side, value in right.items()))
+            lines.append("accuracy: " + ", ".join(f"{side} {100 * value:.1f}%" for side, value in right.items()))
         fields |= {"model": target.identity.name, "precision": self.precision, "bos": target.bos}
         return Result(value, fields, "\n".join(lines))
 
@@ -225,7 +225,7 @@ def _mean_loss(losses: Any) -> float:
 
 
 def _effect_line(where: str, unit: str, found: Any) -> str:
-    interval = f"(95 % {found.effect_low:+.4f} to {found.effect_high:+.4f})"
+    interval = f"(95% {found.effect_low:+.4f} to {found.effect_high:+.4f})"
     none = ""
     if math.isnan(found.share):
         none = f"; {'the loss is smaller' if found.effect_high < 0 else 'no clear difference'}: nothing to recover"
@@ -233,7 +233,7 @@ def _effect_line(where: str, unit: str, found: Any) -> str:
 
 
 def _recovered_lines(found: Any) -> list[str]:
-    return [f"  {kind}: recovers {100 * each.share:.1f} % (95 % {100 * each.low:.1f} to {100 * each.high:.1f})"
+    return [f"  {kind}: recovers {100 * each.share:.1f}% (95% {100 * each.low:.1f} to {100 * each.high:.1f})"
             for kind, each in found.items() if not math.isnan(each.share)]  # fmt: skip
 
 

@@ -165,7 +165,7 @@ class MeasurePerplexity(PrunedModel):
             difference = change(first, found["pruned"])
             low, high = difference.low, difference.high
             fields["change"] = {"nats": difference.nats, "ci95": [low, high]}
-            interval = f" (95 % {low:+.4f} to {high:+.4f})" if low == low else ""
+            interval = f" (95% {low:+.4f} to {high:+.4f})" if low == low else ""
             lines.append(f"change: {difference.nats:+.4f} nats a token{interval}")
         lines.append(f"{len(first):,} of {first.n_tokens:,} tokens scored, in windows of {first.window:,}")
         return Result(found, {

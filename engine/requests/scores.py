@@ -141,7 +141,7 @@ def _in_words(each: dict[str, float]) -> str:
         return "undefined: one of them is the same for all layers"
     if math.isnan(each["low"]):
         return f"{each['srcc']:+.3f}"
-    return f"{each['srcc']:+.3f} (95 % {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"
+    return f"{each['srcc']:+.3f} (95% {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"
 
 
 @dataclass(frozen=True, kw_only=True)

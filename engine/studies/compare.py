@@ -120,7 +120,7 @@ class ComparedCriteria:
         return agreement(scores, permutations=0) if len(scores) > 1 else None
 
     def cells(self) -> list[dict[str, Any]]:
-        """Returns one row per curve and level, with Wilson's 95 % interval."""
+        """Returns one row per curve and level, with Wilson's 95% interval."""
         rows = []
         for curve in self.curves:
             for level, right in zip(self.comparing.levels, curve.correct, strict=True):
@@ -136,9 +136,9 @@ class Area:
 
     criterion: its name
     area: mean accuracy over the levels, 0-1
-    low, high: its 95 % interval
+    low, high: its 95% interval
     gain: difference from the mean of the random orders; 0 for random itself
-    gain_low, gain_high: its 95 % interval
+    gain_low, gain_high: its 95% interval
     beats: how many random orders have a smaller area
     n_random: random orders
     """
@@ -256,7 +256,7 @@ def _curve(
     rows: list[np.ndarray] = []
     for level in comparing.levels:
         wanted = evaluation(target, questions, orders.mask(*comparing.at(level)))
-        answers = yield from run.part(wanted, questions.n, f"{label}: {level / 10:g} %")
+        answers = yield from run.part(wanted, questions.n, f"{label}: {level / 10:g}%")
         rows += [] if answers is None else [answers.correct]
     return np.array(rows) if len(rows) == len(comparing.levels) else None
 

@@ -146,7 +146,7 @@ class Portrait:
         matching, copying = self.score("prefix_matching"), (1 + self.score("copying")) / 4  # Olsson's, as a share
         ranked = self._ranked("prefix_matching", "prefix matching")
         chance = 1 / self.scores[VARIANTS[0]].n_tokens  # share of one token among the sample's tokens
-        copies = f"copying {100 * copying:.0f} % (chance {100 * chance:.0f} %)"
+        copies = f"copying {100 * copying:.0f}% (chance {100 * chance:.0f}%)"
         if matching >= INDUCTION_FROM and copying > chance:
             return f"An induction head: {ranked}; {copies}."
         if matching >= INDUCTION_FROM:
@@ -155,7 +155,7 @@ class Portrait:
             if self.score(name) >= INDUCTION_FROM:
                 return f"A {words} head: {self._ranked(name, f'{words} score')}; not an induction head: {ranked}."
         if self.rests >= CLEARLY:
-            rests = f"{100 * self.rests:.0f} % of its attention to plain text rests on the first token"
+            rests = f"{100 * self.rests:.0f}% of its attention to plain text rests on the first token"
             return f"Not an induction head ({ranked}): {rests}."
         return f"Not an induction, previous-token or duplicate-token head: {ranked}."
 

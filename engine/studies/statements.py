@@ -35,13 +35,13 @@ def statements(study: Study) -> list[Statement]:
     heads, ffns = (study.curves.get(name, Swept()).rows for name in ("heads", "ffns"))
     combined = study.curves.get("combined", Swept()).rows
     found = {
-        f"70 % of the heads can go for less than {SMALL_LOSS} points, at every shot count":
+        f"70% of the heads can go for less than {SMALL_LOSS} points, at every shot count":
             _drop(study, [(heads, shots, 700, 0, SMALL_LOSS) for shots in study.shots]),
-        f"20 % of the FFNs can go for less than {SMALL_LOSS} points, at every shot count":
+        f"20% of the FFNs can go for less than {SMALL_LOSS} points, at every shot count":
             _drop(study, [(ffns, shots, 0, 200, SMALL_LOSS) for shots in study.shots]),
     }  # fmt: skip
     for shots, h, f, lost in COMBINED:
-        text = f"{shots} shots: {h / 10:.0f} % of heads with {f / 10:.0f} % of FFNs can go for about {lost} points"
+        text = f"{shots} shots: {h / 10:.0f}% of heads with {f / 10:.0f}% of FFNs can go for about {lost} points"
         found[text] = _drop(study, [(combined, shots, h, f, lost + 0.5)] if shots in study.shots else [])
     found["Head importance of every two tasks is positively correlated (SRCC), at every shot count"] = _positive(study)
     found["Rankings of two few-shot settings agree more than those of zero-shot and few-shot"] = _few_agree_more(study)
@@ -52,7 +52,7 @@ def _drop(study: Study, cases: Sequence[tuple[Sequence[SweepRow], int, int, int,
     judged = list[Judgment]()
     for rows, shots, heads, ffns, allowed in cases:
         if ffns and not n_pruned(ffns, study.n_layers):
-            return None, f"{ffns / 10:.0f} % of {study.n_layers} FFNs is less than one"
+            return None, f"{ffns / 10:.0f}% of {study.n_layers} FFNs is less than one"
         full, pruned = mean_accuracy(rows, shots, 0, 0), mean_accuracy(rows, shots, heads, ffns)
         if math.isnan(full - pruned):
             return None, "these levels were not measured"
@@ -101,7 +101,7 @@ class BreakPoint:
     """How much of one axis a task can lose; levels are shares, 0-1.
 
     `first_detectable_loss`: the smallest level whose accuracy is significantly below the full model's on the same
-        questions (exact McNemar, 5 % for all levels together, by Holm); nan if there is none.
+        questions (exact McNemar, 5% for all levels together, by Holm); nan if there is none.
     `no_loss_up_to`: the measured level before it, or the largest level if there is none.
     `cliff_from`, `cliff_to`, `cliff_points`: the two neighboring levels between which accuracy falls most, and by how
         many points (below 0); nan if it never falls. This is measured, not tested.

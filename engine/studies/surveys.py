@@ -171,10 +171,10 @@ class Agreed:
 
     n: components
     srcc: Spearman's rho, nan if one of them is constant
-    low, high: its 95 % interval
+    low, high: its 95% interval
     p: its p value
-    overlap: share of the top 30 % of one that is in the top 30 % of the other
-    n_top: components in the top 30 %
+    overlap: share of the top 30% of one that is in the top 30% of the other
+    n_top: components in the top 30%
     """
 
     n: int

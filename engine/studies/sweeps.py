@@ -70,7 +70,7 @@ class SweepRow:
     point: the point
     n: questions
     acc: accuracy, 0-1
-    low, high: Wilson's 95 % interval
+    low, high: Wilson's 95% interval
     chance: accuracy of guessing
     n_heads_pruned, n_ffns_pruned: pruned components
     gained, lost: questions gained and lost against the full model
@@ -263,7 +263,7 @@ def _rescored(
         if 0 < more < kept.sum():  # if none or all are pruned, their order does not matter
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
             wanted = importance(ready.target, setting.ranked(task, run.session.store), setting.heads_by, mask)
-            scores = yield from run.part(wanted, 0, f"{in_words(task)}, scored again for {level / 10:g} %")
+            scores = yield from run.part(wanted, 0, f"{in_words(task)}, scored again for {level / 10:g}%")
             if scores is None:  # each later level takes equally long
                 n_later = len(levels) - number - 1
                 run.expect(f"{wanted.key} and later", partial(wanted.left(run.session).times, n_later))
@@ -275,9 +275,9 @@ def _rescored(
 
 
 def in_levels(point: Point) -> str:
-    """Returns a text such as "piqa, 0 shots, 30 % heads, 0 % FFNs"."""
+    """Returns a text such as "piqa, 0 shots, 30% heads, 0% FFNs"."""
     by = {"own": "", "task": f" by {point.of}"}.get(point.by, f" by {point.by}")
-    return f"{in_words(point.task)}, {point.heads_permille / 10:g} % heads, {point.ffns_permille / 10:g} % FFNs{by}"
+    return f"{in_words(point.task)}, {point.heads_permille / 10:g}% heads, {point.ffns_permille / 10:g}% FFNs{by}"
 
 
 def _row(point: Point, mask: Mask, full: Answers, pruned: Answers, chance: float) -> SweepRow:

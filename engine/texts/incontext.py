@@ -19,7 +19,7 @@ CURVE_BINS, SLOPE_BINS = 24, 8  # equal widths in ln(index)
 
 @dataclass(frozen=True)
 class MeanOverTexts:
-    """A mean over `n` texts with its 95 % t interval, which is nan with one text."""
+    """A mean over `n` texts with its 95% t interval, which is nan with one text."""
 
     value: float
     low: float
@@ -34,7 +34,7 @@ class ByIndex:
     index: geometric mean of the indices from `first` to `last`
     first, last: the range of indices averaged in a point
     mean: mean over the texts
-    low, high: its 95 % t interval
+    low, high: its 95% t interval
     n: texts
     """
 
@@ -91,7 +91,7 @@ def too_short(n_tokens: int) -> HeadroomError:
 
 
 def mean_of(values: np.ndarray) -> MeanOverTexts:
-    """Returns the mean of (text,) values with its 95 % t interval."""
+    """Returns the mean of (text,) values with its 95% t interval."""
     mean, low, high = over_texts(np.asarray(values, float)[:, None])
     return MeanOverTexts(float(mean[0]), float(low[0]), float(high[0]), len(values))
 

@@ -80,7 +80,7 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class Change:
-    """Mean loss of B minus that of A over the same tokens, in nats per token, with its 95 % interval (nan with fewer
+    """Mean loss of B minus that of A over the same tokens, in nats per token, with its 95% interval (nan with fewer
     than two blocks)."""
 
     nats: float

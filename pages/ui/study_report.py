@@ -133,9 +133,9 @@ rankings from {ranked} training questions. Tasks: {html.escape(tasks)}.</p>
 {"".join(drawn)}
 <h2>Break points</h2>
 <p>first_detectable_loss: the smallest level that is significantly below the full model (exact McNemar on the same
-questions, 5 % for all levels together by Holm); no_loss_up_to: the measured level before it; cliff_from, cliff_to and
+questions, 5% for all levels together by Holm); no_loss_up_to: the measured level before it; cliff_from, cliff_to and
 cliff_points: the neighboring levels between which accuracy falls most, and by how much; detects_points: the loss at one
-level that these questions detect 80 % of the time. At chance: the full model's 95 % interval contains the accuracy of
+level that these questions detect 80% of the time. At chance: the full model's 95% interval contains the accuracy of
 guessing.</p>
 {"".join(breaks)}
 <h2>Receipt</h2>

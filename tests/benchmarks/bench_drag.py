@@ -62,7 +62,7 @@ def accuracy(percent):
     return right / len(given["questions"])
 
 percent = st.slider("Heads pruned", 0, 100, 0, 5)
-st.metric(f"Right with {percent} % pruned", f"{100 * accuracy(percent):.1f} %")
+st.metric(f"Right with {percent}% pruned", f"{100 * accuracy(percent):.1f}%")
 """
 # Every text of the block that holds the large figure, with its time and the mark of the figure, which need not stand in
 # that block (pages/ui/page/marks.py).
@@ -145,7 +145,7 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
         try:
             page.wait_for_function(f"() => ({is_whole})(window.seen.at(-1))")
         except TimeoutError as error:
-            raise RuntimeError(f"{level} %: the screen stays at {page.evaluate('window.seen.at(-1)')}") from error
+            raise RuntimeError(f"{level}%: the screen stays at {page.evaluate('window.seen.at(-1)')}") from error
         seen = page.evaluate("window.seen")
         first, whole = (
             page.evaluate(f"released => window.seen.find(each => each[0] > released && ({which})(each))", released)
@@ -161,7 +161,7 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
 def plain(page: Any, address: str, levels: tuple[int, ...]) -> Times:
     """As `headroom`, where the first figure is that of all questions."""
     page.goto(address)
-    page.get_by_text("Right with 0 % pruned").wait_for()
+    page.get_by_text("Right with 0% pruned").wait_for()
     page.evaluate(WATCH)
     times, thumb = [], page.get_by_test_id("stSliderThumbValue").locator("..")
     for level in levels:
@@ -175,11 +175,11 @@ def plain(page: Any, address: str, levels: tuple[int, ...]) -> Times:
         there = int(page.get_by_role("slider").input_value())
         released = page.evaluate("performance.now()")
         page.mouse.up()
-        page.get_by_text(f"Right with {there} % pruned").wait_for()
+        page.get_by_text(f"Right with {there}% pruned").wait_for()
         assert there == level, "the thumb lies elsewhere than this thought"
         page.wait_for_timeout(200)
         seen = page.evaluate("window.seen")
-        at, text = next((at, text) for at, text, _ in seen if at > released and f"with {level} %" in text)
+        at, text = next((at, text) for at, text, _ in seen if at > released and f"with {level}%" in text)
         on_the_way = [text for at, text, _ in seen if began < at < released]
         seconds = (at - released) / 1000
         times.append((seconds, seconds, figure(text), 1000 * len(on_the_way) / (released - began)))

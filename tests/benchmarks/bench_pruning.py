@@ -1,6 +1,6 @@
 """What not computing pruned parts, restarting in the middle and sharing examples each save: OPT-125m's shape, fp32.
 
-Masked against sliced at 70 % of heads and 20 % of FFNs; one whole evaluation for each FFN against the oracle; examples
+Masked against sliced at 70% of heads and 20% of FFNs; one whole evaluation for each FFN against the oracle; examples
 drawn anew for each question against the same for all. Sides run in turn in this process, on the embedded questions.
 """
 
@@ -22,7 +22,7 @@ from tests.benchmarks.measure import Comparison, encoded, finished, in_turn, opt
 
 TASKS = (("demo_sort", 0), ("demo_outfit", 5), ("demo_question", 5))
 N_QUESTIONS, N_ROUNDS = 8, 5
-SLICED = "70 % of heads and 20 % of FFNs pruned: sliced against masked"
+SLICED = "70% of heads and 20% of FFNs pruned: sliced against masked"
 ORACLE = "FFN oracle: restarts against one evaluation an FFN"
 SAME = "5 shots: the same examples for all questions against the harness's drawing"
 BARS = {SLICED: 1.3, ORACLE: 1 / 0.6, SAME: 2.0}

@@ -64,7 +64,7 @@ def look_ups(folder: Path, where: str, n: int) -> None:
 
         return one
 
-    print(f"Look-ups, asked under {LOOK_UP_MS} ms (median / 95 %, and of the process's own work)")
+    print(f"Look-ups, asked under {LOOK_UP_MS} ms (median / 95%, and of the process's own work)")
     tell("  in the shared folder itself", found(shared.get), numbers)
     tell("  through the store, which keeps it", found(store.get), numbers)
     tell("  once more, from the store", found(store.get), numbers)

@@ -167,27 +167,27 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
         result[-1]["right"] = [json.loads(line)["correct"] for line in items.read_text().splitlines()]
     before, after = result
     text, change = seen["text"], seen["changes"][0]
-    found.same("accuracy", seen["figures"][0], f"{100 * after['acc']:.1f} %")
+    found.same("accuracy", seen["figures"][0], f"{100 * after['acc']:.1f}%")
     found.same("questions", re.search(r"([\d,]+) of [\d,]+ questions", text)[1], f"{after['n']:,}")
-    low, high = re.search(r"interval ([\d.]+) to ([\d.]+) %", text).groups()
+    low, high = re.search(r"interval ([\d.]+) to ([\d.]+)%", text).groups()
     found.same("interval, low", low, f"{100 * after['acc_ci95'][0]:.1f}")
     found.same("interval, high", high, f"{100 * after['acc_ci95'][1]:.1f}")
     counts = re.search(r"([\d,]+) of ([\d,]+) heads, ([\d,]+) of ([\d,]+) FFNs pruned", text)
     found.same("heads pruned", counts[1], f"{after['heads_pruned']:,}")
     found.same("FFNs pruned", counts[3], f"{after['ffns_pruned']:,}")
-    if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+) % by length-normalized", text)):
+    if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+)% by length-normalized", text)):
         found.same("length-normalized", norm[1], f"{100 * after['acc_norm']:.1f}")
     few = after["n"] < MIN_QUESTIONS  # the interval stands in place of the change then
     if not after["mask"]:
-        found.same("change", change, f"95 % interval {low} to {high} %" if few else "the full model")
+        found.same("change", change, f"95% interval {low} to {high}%" if few else "the full model")
         return
     pairs = list(zip(before["right"], after["right"], strict=True))
     gained, lost = pairs.count((False, True)), pairs.count((True, False))
     p = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
     if few:
-        accuracy = re.search(r"The full model: ([\d.]+) %", text)[1]
+        accuracy = re.search(r"The full model: ([\d.]+)%", text)[1]
     else:
-        points, accuracy = re.search(r"([+−]?[\d.]+) points .* ([\d.]+) %", change).groups()
+        points, accuracy = re.search(r"([+−]?[\d.]+) points .* ([\d.]+)%", change).groups()
         found.same("change", points, 100 * (gained - lost) / len(pairs), 0.051)
     found.same("accuracy of the full model", accuracy, f"{100 * before['acc']:.1f}")
     said = re.search(r"Gained ([\d,]+), lost ([\d,]+) \((p [<=] [\d.]+)", text)
@@ -200,14 +200,14 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
 
 def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, found: Comparison) -> None:
     """A point of the curve: the one in the middle of those that are there."""
-    points = re.findall(r"at (\d+) % ([\d.]+) % right", seen["curve"])
+    points = re.findall(r"at (\d+)% ([\d.]+)% right", seen["curve"])
     if not points:
         return
     level, shown = points[len(points) // 2]
     controls = seen["controls"]
     axis = AXES[controls["What to prune"]]
     right = oracle.run([*full, *by_level(controls, {axis: level})], store)["acc"]
-    found.same(f"curve at {level} % of {axis}", shown, f"{100 * right:.1f}")
+    found.same(f"curve at {level}% of {axis}", shown, f"{100 * right:.1f}")
 
 
 def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Oracle, found: Comparison) -> None:

@@ -124,8 +124,8 @@ def test_what_follows_the_hand_and_how_fast(page, address):
     assert any(f"{heads_at(65)} · estimate" in text for text in page.evaluate("window.said"))
     assert len(delays) > 20, "the readout follows all along the way"
     assert any(text.startswith("≈") for text in passed), "the figure follows, and says that it is an estimate"
-    curve = page.locator('[aria-label^="Attention heads pruned: at 0 %"]').first.get_attribute("aria-label")
-    assert set(re.findall(r"at (\d+) %", curve)) <= {"0"}, "nothing on the way was measured"
+    curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first.get_attribute("aria-label")
+    assert set(re.findall(r"at (\d+)%", curve)) <= {"0"}, "nothing on the way was measured"
     levels = (55, 15, 75, 35, 85, 45, 25)[: None if IS_THOROUGH else 2]
     for what in ("measured anew", "measured before"):
         first, last = zip(*(let_go_at(page, percent) for percent in levels), strict=True)
@@ -172,12 +172,12 @@ def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(pag
     page.evaluate(WATCH, slider(page).element_handle())
     for percent in range(0, 61):
         page.mouse.move(x(percent), y)
-    assert page.evaluate("window.seen") == [f"{percent} %" for percent in range(5, 61, 5)], "in steps of 5, at once"
+    assert page.evaluate("window.seen") == [f"{percent}%" for percent in range(5, 61, 5)], "in steps of 5, at once"
     page.mouse.up()
     settled_figure(page, heads=n_at(60), questions=32)
     expect(page).to_have_url(re.compile("prune_heads=60"))
-    curve = page.locator('[aria-label^="Attention heads pruned: at 0 %"]').first
-    levels = re.findall(r"at (\d+) %", curve.get_attribute("aria-label"))
+    curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first
+    levels = re.findall(r"at (\d+)%", curve.get_attribute("aria-label"))
     assert set(levels) <= {"0", "60"}, "no level on the way was measured"
     page.reload()
     settled_figure(page, heads=n_at(60), questions=32)
@@ -191,8 +191,8 @@ def test_keys_and_the_number_field(page, address):
     for key, value in {"ArrowRight": 55, "ArrowLeft": 50, "PageUp": 60, "PageDown": 50, "Home": 0, "End": 100}.items():
         page.keyboard.press(key)
         expect(slider(page)).to_have_value(str(value))
-        assert readout(page) == f"{value} %"
-    expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("^100 %"))
+        assert readout(page) == f"{value}%"
+    expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("^100%"))
     settled_figure(page, heads=n_at(100), questions=32)
     assert slider(page).evaluate("input => input.getRootNode().activeElement === input"), "the focus stays"
     field = page.get_by_role("spinbutton", name=HEADS)

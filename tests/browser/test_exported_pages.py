@@ -14,18 +14,18 @@ def test_a_page_of_each_screen_opens_from_disk_with_the_same_numbers(sheet_of, c
     context.on("weberror", lambda error: faults.append(str(error.error)))
     context.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     for name in SCREENS:
-        sheet, figures = sheet_of(name)
-        file = tmp_path / exports.file_name(sheet.origin.screen, "html")
-        file.write_bytes(exports.to_html(sheet))
+        screen, figures = sheet_of(name)
+        file = tmp_path / exports.file_name(screen.origin.screen, "html")
+        file.write_bytes(exports.to_html(screen))
         page = context.new_page()
         page.goto(file.as_uri())
         drawn = page.evaluate(
             """async names => (await window.views).map((view, i) =>
                  Object.fromEntries(names[i].map(name => [name, view.data(name)])))""",
-            [list(sheet.picture(each).datasets) for each in sheet.pictures],
+            [list(screen.sheet.picture(each).datasets) for each in screen.sheet.pictures],
         )
-        for each, shown in zip(sheet.pictures, drawn, strict=True):
-            for data, rows in sheet.picture(each).datasets.items():
+        for each, shown in zip(screen.sheet.pictures, drawn, strict=True):
+            for data, rows in screen.sheet.picture(each).datasets.items():
                 assert [{column: row.get(column) for column in rows[0]} for row in shown[data]] == rows, (
                     f"{name} {each}"
                 )
@@ -33,8 +33,8 @@ def test_a_page_of_each_screen_opens_from_disk_with_the_same_numbers(sheet_of, c
         words = page.locator("body").inner_text()
         for value in figures:
             assert value in words, f"{name}: {value} is on the screen"
-        assert sheet.origin.about in words and sheet.origin.command in words
-        for part in sheet.receipts():
+        assert screen.origin.about in words and screen.origin.command in words
+        for part in screen.receipts():
             assert not part.n or part.name in words
         page.close()
     context.close()

@@ -13,7 +13,7 @@ from tests.embedded import n_at
 def test_open_move_reload(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
     full = settled_figure(page, questions=32, heads=0)
-    assert re.fullmatch(r"\d+\.\d %", full)
+    assert re.fullmatch(r"\d+\.\d%", full)
 
     slider = page.get_by_role("slider", name="Attention heads pruned")
     slider.focus()
@@ -69,11 +69,11 @@ def test_neighboring_levels_are_measured_while_the_page_is_open_and_idle(page, a
     page.goto(f"{address}/?precision=fp32&prune_limit=24&prune_order=random&prune_mask=F3&prune_heads=40")
     settled_figure(page, heads=n_at(40), questions=24)
     await_mark(page, "neighbours", "running")
-    page.locator('[aria-label*="at 30 %"][aria-label*="at 40 %"]').first.wait_for()
+    page.locator('[aria-label*="at 30%"][aria-label*="at 40%"]').first.wait_for()
     page.get_by_role("link", name="Induction").click()
     page.locator('[class*="st-key-heads-map"]').first.wait_for()
     page.get_by_role("link", name="Prune").click()
-    every = "".join(f'[aria-label*="at {10 * tenth} %"]' for tenth in range(11))
+    every = "".join(f'[aria-label*="at {10 * tenth}%"]' for tenth in range(11))
     page.locator(every).first.wait_for()
     marked(page, "neighbours").wait_for(state="detached")
     keyed(page, "offer curve").wait_for(state="detached")

@@ -18,7 +18,7 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     def in_words():  # under the choice of two rankings
         beside = page.get_by_test_id("stColumn").filter(has=keyed(page, "correlations_b")).last
         words = beside.get_by_test_id("stMarkdown").last.inner_text()
-        assert re.search("95 % interval .* they share", words)
+        assert re.search("95% interval .* they share", words)
         return words
 
     def choose(first, second):  # the first matrix is of SRCC; its numbers lie on top of the cells
@@ -90,7 +90,7 @@ def test_a_sweep_goes_on_behind_another_screen(page, address):
     await_mark(page, "sweep", "measured", section="heads")
     page.get_by_role("button", name="Cancel").wait_for(state="detached")
     for tenth in range(11):
-        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label*="Pruned: {10 * tenth} %;"]')
+        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label*="Pruned: {10 * tenth}%;"]')
         point.first.wait_for()
     said = page.get_by_test_id("stMain").inner_text()
     assert "can be pruned from" in said or "at chance" in said

@@ -57,13 +57,13 @@ def test_a_model_that_loses_nothing_holds_to_every_loss():
 
 def test_losses_beyond_what_the_paper_allows_do_not_hold():
     found = study(lambda h, f: 0.9 - 0.06 * (h >= 700) - 0.06 * (f >= 200))
-    assert verdicts(found)[:2] == ["does not hold"] * 2, "6 points at 70 % of heads, 6 at 20 % of FFNs"
+    assert verdicts(found)[:2] == ["does not hold"] * 2, "6 points at 70% of heads, 6 at 20% of FFNs"
     assert verdicts(found)[2:5] == ["does not hold", "holds", "does not hold"], "12, 6 and 6 points"
     assert "5 shots -6.0 points (mean 90.0% to 84.0%)" in statements(found)[0].ours
 
 
 def test_what_a_model_cannot_show_is_not_measured():
-    assert verdicts(study(n_layers=4))[1:5] == ["not measured"] * 4, "20 % of 4 FFNs is none"
+    assert verdicts(study(n_layers=4))[1:5] == ["not measured"] * 4, "20% of 4 FFNs is none"
     empty = Study(TASKS, StudySettings(LoadSpec("m")), n_layers=10)
     assert verdicts(empty) == ["not measured"] * 7
     assert math.isnan(mean_accuracy((), 0, 0, 0))

@@ -84,7 +84,7 @@ def test_importance_is_compared_by_its_best_heads_and_by_ranks():
     a, b = (rankdata(each) for each in (alike, RANDOM))
     assert f"{np.corrcoef(a, b)[0, 1]:+.2f}" in agree.text
     best = [set(np.argsort(-each.ravel())[:6]) for each in (alike, RANDOM)]
-    assert f"6 most important heads (30 %) {len(best[0] & best[1])} are among" in share.text
+    assert f"6 most important heads (30%) {len(best[0] & best[1])} are among" in share.text
     assert f"{sum(head >= 15 for head in best[0])} are of the last layer" in share.text
 
 
@@ -95,7 +95,7 @@ def test_layers_are_divided_by_their_own_norm():
 
 def test_a_family_whose_accuracy_rises_significantly_counts_once():
     mean, rising = bars.of_pruning(PRUNED | {"up": UP})
-    assert "10 %: +0.6" in mean.text and "in 16 of 17" in rising.text and rising.text.endswith("up at 10/50 %")
+    assert "10%: +0.6" in mean.text and "in 16 of 17" in rising.text and rising.text.endswith("up at 10/50%")
     assert not bars.rises(line(0.9, 0.5)) and not bars.rises(line(0.5, 0.51)), "a loss, and what chance would give"
 
 

@@ -320,7 +320,7 @@ def test_an_error_nobody_measured_is_unknown(checked, place):
 
 
 def test_what_a_measurement_contradicts_is_not_shown_unchecked():
-    """The typed mask of the report: 89 % estimated and 32 % measured."""
+    """The typed mask of the report: 89% estimated and 32% measured."""
     one = calibration_of([(4, 0.89, 0.32)], range(4, 10), 0.89)
     assert one.contradiction == one.checks[0] and not one.is_shown.any()
     assert one.corrected == pytest.approx(0.32)

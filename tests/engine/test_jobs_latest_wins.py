@@ -139,12 +139,12 @@ class Panic(BaseException):
 
 
 def fails_at_once():
-    raise HeadroomError("level 120 %: give 0 to 100")
+    raise HeadroomError("level 120%: give 0 to 100")
 
 
 @pytest.mark.parametrize("work, state, error", [
     (done_at_once(error=HeadroomError("no such folder: /x")), "failed", "no such folder: /x"),
-    (fails_at_once, "failed", "level 120 %: give 0 to 100"),
+    (fails_at_once, "failed", "level 120%: give 0 to 100"),
     (Work(0, ZeroDivisionError("by nothing")), "failed", "unexpected: ZeroDivisionError: by nothing; "),
     (Work(0, Panic("index out of bounds")), "failed", "unexpected: Panic: index out of bounds"),
     (Work(0, SystemExit(3)), "failed", "unexpected: SystemExit: 3"),

@@ -132,7 +132,7 @@ def test_parameters_and_bytes_are_those_that_transformers_has(name, dtype, with_
     model = on_meta(name)
     identity = written(model, tmp_path, tiny_opt, dtype, with_head)
     n_params = model.num_parameters()
-    assert identity.n_params == n_params, "within 1 % was asked"
+    assert identity.n_params == n_params, "within 1% was asked"
     assert identity.model_config.parts.n_params == identity.n_params
     for precision, size in (("fp32", 4), ("bf16", 2)):
         assert identity.weight_bytes(precision) == size * n_params

@@ -22,7 +22,7 @@ def uneven_run(seed, by_work=True):
 
 
 def told(steps):
-    """(forecast at 20 % of the work, what was then truly left, the forecast at every second)."""
+    """(forecast at 20% of the work, what was then truly left, the forecast at every second)."""
     steps, time_left, at_20, said = list(steps), TimeLeft(0.0), None, []
     end_s, coming = steps[-1][0], iter(steps)
     at_s, step = next(coming)

@@ -100,10 +100,10 @@ def test_tokens_are_to_be_read_and_each_has_a_bar_of_its_own():
     found = NextTokens(np.array([5, 6, 7]), (" a", "\n", "\ufffd"), np.log([[0.7, 0.2, 0.0005], [0.1, 0.5, 0.1]]))
     frame = sections.next_frame(found)
     assert frame["token"].tolist() == ["␣a", "↵", "\ufffd"] * 2
-    assert frame["said"].tolist() == ["70.0 %", "20.0 %", "< 0.1 %", "10.0 %", "50.0 %", "10.0 %"]
+    assert frame["said"].tolist() == ["70.0%", "20.0%", "< 0.1%", "10.0%", "50.0%", "10.0%"]
     assert sections.next_in_words(frame) == (
-        "The full model continues with **`␣a`**, 70.0 % (10.0 % in the pruned model). "
-        "The pruned model continues with **`↵`**, 50.0 % (20.0 % in the full model)."
+        "The full model continues with **`␣a`**, 70.0% (10.0% in the pruned model). "
+        "The pruned model continues with **`↵`**, 50.0% (20.0% in the full model)."
     )
     alike = NextTokens(np.array([5, 6]), ("\ufffd", "\ufffd"), np.log([[0.7, 0.2]]))
     assert sections.next_frame(alike)["token"].tolist() == ["\ufffd (5)", "\ufffd (6)"]

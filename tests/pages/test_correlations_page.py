@@ -276,7 +276,7 @@ def test_sentences_say_the_numbers():
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     assert said.startswith("SRCC **1.00**, no interval, as the orders are equal or opposite, p ")
-    assert said.endswith("of the 2 in each top 30 % they share **2** (100 %; chance 25 %).")
+    assert said.endswith("of the 2 in each top 30% they share **2** (100%; chance 25%).")
     pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]
     swapped = cross.assign(srcc=[0.9 if "0 shots" not in both else 0.5 for both in zip(cross["a"], cross["b"])])  # noqa: B905

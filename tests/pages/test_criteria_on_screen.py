@@ -48,7 +48,7 @@ def test_tables_say_what_the_areas_say(found):
     frame, words = criteria_tables.area_table(ranked), criteria_tables.area_words(criteria_tables.area_table(ranked))
     assert frame["criterion"].tolist() == [each.criterion for each in ranked] and len(words) == len(ranked) == 5
     first = ranked[0]
-    assert words["Mean right"][0] == f"{100 * first.area:.1f} %" and words["Orders beaten"][0] == "2 of 2"
+    assert words["Mean right"][0] == f"{100 * first.area:.1f}%" and words["Orders beaten"][0] == "2 of 2"
     said = criteria_tables.in_words(ranked, 40, "attention heads")
     assert (
         said.startswith("Wanda keeps most") and "Clearly better than a random order of attention heads: Wanda" in said
@@ -87,10 +87,10 @@ def test_comparing_on_prune_is_measured_when_it_is_asked_for_and_goes_into_the_f
     monkeypatch.setattr(closing, "_draw_files", handed.append)
     parameters = {"prune_compare": "true", "prune_criteria": "weight,first-token", "prune_step": "every 25 %"}
     at = open_app(**parameters, prune_orders="2")
-    assert "Criteria compared" not in handed[-1].pictures
+    assert "Criteria compared" not in handed[-1].sheet.pictures
     press(at, "Measure 4 curves")
-    assert {"Criteria compared", "Agreement of criteria, heads"} <= {*handed[-1].pictures}
-    assert {"Criteria, areas", "Criteria, accuracies", "Criteria, scores"} <= {*handed[-1].tables}
+    assert {"Criteria compared", "Agreement of criteria, heads"} <= {*handed[-1].sheet.pictures}
+    assert {"Criteria, areas", "Criteria, accuracies", "Criteria, scores"} <= {*handed[-1].sheet.tables}
     assert any("compare --model" in code.value and "--criteria weight,first-token" in code.value for code in at.code)
     assert "Compare criteria" in handed[-1].origin.measurements
     assert not [box for box in open_app().multiselect if box.key == "prune_criteria"], "folded, it draws nothing"

@@ -56,18 +56,18 @@ def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):
 
 
 def test_the_archive_of_a_screen_holds_all_of_it(sheet_of):
-    sheet, _ = sheet_of("")
-    with zipfile.ZipFile(io.BytesIO(exports.to_zip(sheet))) as archive:
+    screen, _ = sheet_of("")
+    with zipfile.ZipFile(io.BytesIO(exports.to_zip(screen))) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     assert {name for name in files if not all(letter.isalnum() or letter in "-." for letter in name)} == set()
-    for each in sheet.pictures:
+    for each in screen.sheet.pictures:
         svg = files[exports.file_name(each, "svg")].decode()
         assert files[exports.file_name(each, "png")].startswith(b"\x89PNG")
         for words in ("fp32", "boats", "20 questions", "3 of 8 heads", "saved 20"):
             assert words in svg, f"{each} says {words}"
-    for each in sheet.tables:
+    for each in screen.sheet.tables:
         assert files[exports.file_name(each, "csv")].count(b"\n") > 2
-    assert files["command.txt"].decode().strip() == sheet.origin.command
+    assert files["command.txt"].decode().strip() == screen.origin.command
     told = json.loads(files["receipt.json"])
     assert {part["name"] for part in told["parts"]} >= {"Full model", "Pruned model"}
     assert all(part["receipts"] for part in told["parts"] if part["name"].endswith("model"))
@@ -75,11 +75,11 @@ def test_the_archive_of_a_screen_holds_all_of_it(sheet_of):
 
 
 def test_the_page_of_a_continuation_says_what_was_said(sheet_of):
-    sheet, _ = sheet_of("continuation")
-    page = exports.to_html(sheet).decode()
+    screen, _ = sheet_of("continuation")
+    page = exports.to_html(screen).decode()
     assert "After “One two, one”" in page and "4 tokens, each the likeliest" in page and "1 of 8 heads" in page
-    assert set(sheet.pictures) == {"Next token, full model", "Next token, pruned model"}
-    said = sheet.table("What was said").decode()
+    assert set(screen.sheet.pictures) == {"Next token, full model", "Next token, pruned model"}
+    said = screen.sheet.table("What was said").decode()
     assert said.count("full model") == said.count("pruned model") == 4
 
 

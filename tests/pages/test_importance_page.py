@@ -243,7 +243,7 @@ def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
 def test_takeaway_names_the_head_and_the_share():
     found = scores([[6.0, 1.0], [2.0, 1.0]])
     words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1, "scores")
-    assert words == "**L0H0** is the most important head. The top 30% of heads hold **60 %** of the total."
+    assert words == "**L0H0** is the most important head. The top 30% of heads hold **60%** of the total."
     both = scores([[6.0, 1.0], [2.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]])
     words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2, "scores")
     assert words.startswith("**L0H0** is the most important head: in the top 30% in 1 of 2 maps.")

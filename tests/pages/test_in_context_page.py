@@ -168,7 +168,7 @@ def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, fo
 
 def test_a_long_text_is_cut_into_pieces_and_one_that_is_too_short_is_one_plain_line(open_screen):
     at = open_screen(incontext_from="A long text", incontext_text="The ferry")
-    assert any("texts" in line.value and "95 % interval" in line.value for line in at.markdown)
+    assert any("texts" in line.value and "95% interval" in line.value for line in at.markdown)
     assert "--passage 'The ferry' --texts 3" in at.code[0].value
     passages.remember("short", "Once upon a time there was a river. " * 3, runtime.store())
     at = open_screen(incontext_from="A long text", incontext_text="short")
@@ -259,7 +259,7 @@ def test_head_frames_hold_the_attributions():
 
 def test_words_say_which_way():
     found = engine_incontext.MeanOverTexts(-2.0, -3.0, -1.0, 24)
-    assert tables.interval_in_words(found) == "95 % interval **−3.00 to −1.00**, 24 texts"
+    assert tables.interval_in_words(found) == "95% interval **−3.00 to −1.00**, 24 texts"
     words = tables.score_in_words(found, 0)
     assert words == "Later tokens are predicted **better** by 2.00 nats (the 500th token against the 50th)."
     words = tables.score_in_words(engine_incontext.MeanOverTexts(0.5, 0, 1, 24), 10)

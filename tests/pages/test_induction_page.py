@@ -146,8 +146,8 @@ def test_sets_in_words_and_as_a_chart():
     values |= {HeadSet((3,), 1): 0.86, HeadSet((4,), 2): 0.84, HeadSet((3, 5), 1): 0.8, HeadSet((4, 6), 2): 0.9}
     shown = head_sets.by_size(head_sets.rows(SHAPE, {each: {"acc": acc} for each, acc in values.items()}), "acc")
     assert head_sets.in_words(shown, whole_percent) == (
-        "The full model: **85 %**. Without the **2 heads** that match prefixes best: **33 %**; without the same number "
-        "of others **85 %** (80 % to 90 % in 2 draws). Without the best one alone: 84 %."
+        "The full model: **85%**. Without the **2 heads** that match prefixes best: **33%**; without the same number "
+        "of others **85%** (80% to 90% in 2 draws). Without the best one alone: 84%."
     )
     assert head_sets.in_words(shown[shown["size"] == 0], whole_percent) == "Not measured yet."
     assert b"<svg" in to_svg(head_sets.chart(shown, "Questions right", "%", (0, 1)), "sets")

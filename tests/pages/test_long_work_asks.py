@@ -40,7 +40,7 @@ def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_
     assert provisional.CHOICE not in slots and "accuracy" in slots
     provisional_figure, result = figure(at), same_on_the_command_line(at, capsys)
     assert result["cached"] and "--order weight" in at.code[0].value
-    assert provisional_figure[0] == f"{100 * result['acc']:.1f} %"
+    assert provisional_figure[0] == f"{100 * result['acc']:.1f}%"
     assert "Ordered by weight magnitude, provisional" in " ".join(each.value for each in at.main.markdown)
 
     button(at, "Measure importance order, about 46 min here").click()

@@ -46,7 +46,7 @@ def test_a_page_without_a_timer_starts_nothing(x):
 
 def test_the_whole_axis_is_measured_nearest_first(x):
     work = idle(x)
-    assert work.levels == (300, 500, 200, 600, 700, 800, 900, 1000), "0, 10 (none of 8 heads) and 40 % are there"
+    assert work.levels == (300, 500, 200, 600, 700, 800, 900, 1000), "0, 10 (none of 8 heads) and 40% are there"
     work.look_in()
     work.look_in()
     assert frame.jobs().join(SLOT, WAIT_S).state == "done"

@@ -59,7 +59,7 @@ def test_no_screen_writes_a_percentage_or_a_sign_by_hand(path):
 
 @pytest.mark.parametrize(
     "line",
-    ['f"{share:.0%} of it"', 'f"{100 * share:.1f} %"', 'f"**{level / 10:g} %** of"', 'f"{change:+.2f} nats"',
+    ['f"{share:.0%} of it"', 'f"{100 * share:.1f} %"', 'f"**{level / 10:g}%** of"', 'f"{change:+.2f} nats"',
      '"{:.1%}".format', 'text.replace("-", "−")', 'text.replace("%", " %")', 'column("Nats", format="%+.2f")',
      'alt.Axis(format="~s")', 'tips("part:Q|Part|.3~s")', "axis(\"format(x, '~s')\")", 'tips("a:Q|A|.3~g; b")'],
 )  # fmt: skip
@@ -69,7 +69,7 @@ def test_each_way_of_doing_so_is_found(line):
 
 @pytest.mark.parametrize(
     "line",
-    ['f"{percent(share)} of it"', '"top 30 %"', 'f"{n:,} of 30 %"', 'alt.Axis(format=".2~%")', '["cells", "s"]',
+    ['f"{percent(share)} of it"', '"top 30%"', 'f"{n:,} of 30%"', 'alt.Axis(format=".2~%")', '["cells", "s"]',
      'tips("low:Q|from|+.1f")', '"    print(f\\"{change:+.2f}\\")"'],
 )  # fmt: skip
 def test_nothing_else_is(line):
@@ -80,12 +80,12 @@ def test_nothing_else_is(line):
     "said, expected",
     [
         (tables.number(-2.449), "−2.45"), (tables.number(-0.001), "0.00"), (tables.number(0.5, 1, sign=True), "+0.5"),
-        (tables.percent(-0.0156), "−1.6 %"), (tables.whole_percent(0.75), "75 %"), (tables.percent(math.nan), "–"),
-        (tables.percents(0.361, 0.465), "36.1 to 46.5 %"), (tables.percents(0.9, 0.5, 0, "→"), "90 → 50 %"),
-        (tables.level_percent(125), "12.5 %"), (tables.level_percent(600), "60 %"),
+        (tables.percent(-0.0156), "−1.6%"), (tables.whole_percent(0.75), "75%"), (tables.percent(math.nan), "–"),
+        (tables.percents(0.361, 0.465), "36.1 to 46.5%"), (tables.percents(0.9, 0.5, 0, "→"), "90 → 50%"),
+        (tables.level_percent(125), "12.5%"), (tables.level_percent(600), "60%"),
         (tables.magnitude(3880.4), "3,880"), (tables.magnitude(99.7), "100"), (tables.magnitude(-0.0123), "−0.012"),
         (tables.magnitude(12345.6, 6), "12345.6"), (tables.magnitude(math.nan), "–"), (tables.magnitude(0), "0"),
-        (tables.typeset("50% repeats, -0.4 nats, L2-L3, 3-5, 10^-3"), "50 % repeats, −0.4 nats, L2-L3, 3-5, 10^−3"),
+        (tables.typeset("50% repeats, -0.4 nats, L2-L3, 3-5, 10^-3"), "50% repeats, −0.4 nats, L2-L3, 3-5, 10^−3"),
     ],
 )  # fmt: skip
 def test_the_one_formatter(said, expected):

@@ -254,17 +254,17 @@ def test_a_landmark_is_the_sum_of_its_tokens():
     a = losses("A Boat, a Boat.", [1, 4, 6, 7, 9, 12, 14, 15], [np.nan, 1, 2, 3, 4, 5, 6, 7])
     [mark] = tables.landmarks_of(a, replace(a, loss_nats=2 * a.loss_nats), [landmark])
     assert (mark["first"], mark["last"]) == (5, 6) and (mark["loss_a"], mark["loss_b"]) == (11, 22)
-    assert mark["measured"] == "A gives it < 0.1 %, B < 0.1 %: B predicts it worse (+11.00 nats)."
+    assert mark["measured"] == "A gives it < 0.1%, B < 0.1%: B predicts it worse (+11.00 nats)."
     [alone] = tables.landmarks_of(a, a, [landmark])
-    assert alone["measured"] == "The model gives it < 0.1 %."
+    assert alone["measured"] == "The model gives it < 0.1%."
     half = replace(a, **{name: getattr(a, name)[:5] for name in ("token_ids", "ends", "loss_nats")})
     assert tables.landmarks_of(half, half, [landmark]) == []
 
 
 @pytest.mark.parametrize("a, b, words", [
-    (0.1, 3.0, "A gives it 90.5 %, B 5.0 %: B predicts it worse (+2.90 nats)."),
-    (3.0, 0.1, "A gives it 5.0 %, B 90.5 %: B predicts it better (−2.90 nats)."),
-    (1.0, 1.05, "A gives it 36.8 %, B 35.0 %: about alike (+0.05 nats)."),
+    (0.1, 3.0, "A gives it 90.5%, B 5.0%: B predicts it worse (+2.90 nats)."),
+    (3.0, 0.1, "A gives it 5.0%, B 90.5%: B predicts it better (−2.90 nats)."),
+    (1.0, 1.05, "A gives it 36.8%, B 35.0%: about alike (+0.05 nats)."),
 ])  # fmt: skip
 def test_the_notes_say_what_was_measured(a, b, words):
     assert tables.measured_in_words(a, b) == words

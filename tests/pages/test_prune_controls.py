@@ -17,13 +17,13 @@ def drawn_sliders(at):
 def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
     at = open_app(prune_order="random", prune_heads="50", prune_ffns="50", prune_idle="false")
     assert drawn_sliders(at) == ["Attention heads pruned"]
-    assert [each.label for each in at.button if (each.key or "").startswith("prune chip")] == ["FFNs 50 %"]
-    button(at, "FFNs 50 %").click()
+    assert [each.label for each in at.button if (each.key or "").startswith("prune chip")] == ["FFNs 50%"]
+    button(at, "FFNs 50%").click()
     settled(at)
     assert drawn_sliders(at) == ["FFNs pruned"] and at.segmented_control(key="prune_axis").value == "ffns"
     assert (level(at, "prune_heads"), level(at, "prune_ffns")) == (50, 50), "nothing is set by looking at it"
-    assert button(at, "Attention heads 50 %")
-    assert '"title": "FFNs pruned, on top of 50 % of heads"' in json.dumps(charts_of(at)[0]), "the curve follows"
+    assert button(at, "Attention heads 50%")
+    assert '"title": "FFNs pruned, on top of 50% of heads"' in json.dumps(charts_of(at)[0]), "the curve follows"
 
 
 @pytest.mark.parametrize(("label", "axis"), [("FFNs pruned", "ffns"), ("Layers dropped", "layers"), ("FFNs", "ffns")])

@@ -53,7 +53,7 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     assert "--prune-layers 50" in at.code[0].value
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["layers_dropped"] == [first]
-    assert figure(at)[0] == f"{100 * result['acc']:.1f} %"
+    assert figure(at)[0] == f"{100 * result['acc']:.1f}%"
     # what pruning by level prunes can be restored by a click, as heads are
     settled(slide(at, "prune_heads", 50))
     assert "layer dropped" in under_figure(at) and not at.error

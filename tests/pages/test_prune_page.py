@@ -51,9 +51,9 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     value, delta = figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["n"] == N and result["cached"], "the page and the command line must share their results"
-    assert value == f"{100 * result['acc']:.1f} %"
+    assert value == f"{100 * result['acc']:.1f}%"
     low, high = wilson(round(N * result["acc"]), N)
-    assert delta == f"95 % interval **{100 * low:.1f} to {100 * high:.1f} %**", "from few questions"
+    assert delta == f"95% interval **{100 * low:.1f} to {100 * high:.1f}%**", "from few questions"
     assert f"**{N}** of {N} questions" in under_figure(at)
     assert "0 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
@@ -70,9 +70,9 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     assert "Too few questions to distinguish" in under_figure(at) and "The full model: " in under_figure(at)
     assert "4 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
-    assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
+    assert result["cached"] and value == f"{100 * result['acc']:.1f}%"
     assert (result["heads_pruned"], result["ffns_pruned"]) == (4, 1)
-    assert value == f"{100 * number_after('acc ', printed_by_the_program(at)):.1f} %"
+    assert value == f"{100 * number_after('acc ', printed_by_the_program(at)):.1f}%"
 
 
 def is_grey(at):
@@ -106,7 +106,7 @@ def draw_figure(n_full, n_pruned, is_full):
 def test_the_full_model_is_never_shown_as_the_pruned_one():
     at = AppTest.from_function(draw_figure, args=(4, 0, False)).run()
     assert figure(at) == ("…", "not measured yet")
-    assert "The full model: 100.0 %, 4 of 100 questions" in under_figure(at)
+    assert "The full model: 100.0%, 4 of 100 questions" in under_figure(at)
 
 
 @pytest.mark.parametrize("n", [1, MIN_QUESTIONS - 1, MIN_QUESTIONS])
@@ -115,13 +115,13 @@ def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answere
     at = AppTest.from_function(draw_figure, args=(n if is_full else 100, n, is_full)).run()
     low, high = (f"{100 * end:.1f}" for end in wilson(n, n))
     value, delta = figure(at)
-    assert not at.exception and value == "100.0 %" and is_grey(at) == (n < MIN_QUESTIONS)
-    interval = f"95 % interval **{low} to {high} %**"
+    assert not at.exception and value == "100.0%" and is_grey(at) == (n < MIN_QUESTIONS)
+    interval = f"95% interval **{low} to {high}%**"
     assert (delta == interval) == (n < MIN_QUESTIONS) and (interval in under_figure(at)) != (n < MIN_QUESTIONS)
-    before = "The full model: 100.0 %" in under_figure(at)
+    before = "The full model: 100.0%" in under_figure(at)
     assert before == (n < MIN_QUESTIONS and not is_full), "which the change says otherwise"
     if n == MIN_QUESTIONS:
-        assert delta == ("the full model" if is_full else "0.0 points against the full model's 100.0 %")
+        assert delta == ("the full model" if is_full else "0.0 points against the full model's 100.0%")
 
 
 def click(at, what, number, parts, pruned):
@@ -183,7 +183,7 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
     at = open_app(prune_order="random", prune_idle="false")
     for heads, ffns, mask, starts in (
         (50, 0, "", ""),
-        (50, 50, "L0H1", "on top of “L0H1”, 50 % of FFNs"),
+        (50, 50, "L0H1", "on top of “L0H1”, 50% of FFNs"),
         (0, 0, "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0", "on top of 4 heads and 1 FFN by name"),
         (0, 0, "", ""),
     ):
@@ -194,7 +194,7 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
         assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
     press(at, "Measure the curve")
     assert frame.jobs().snapshot("curve").state == "done" and "Measure the curve" not in labels(at)
-    assert "at 100 %" in at.get("vega_lite_chart")[0].proto.alt
+    assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
 
 
 def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
@@ -287,7 +287,7 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
     assert sum(next(each for each in components(at) if "shade" in each)["pruned"]) == 3
     assert level(at, "prune_heads") == 0 and "--prune-heads" not in at.code[0].value
     [hand] = curve(at)["hand"]
-    assert hand["level"] == 0.45 and figure(at)[0] == f"≈ {100 * hand['estimated']:.0f} %"
+    assert hand["level"] == 0.45 and figure(at)[0] == f"≈ {100 * hand['estimated']:.0f}%"
     assert not curve(at)["now"], "nothing is measured there"
     slide(at, "prune_heads", 0, moving=True).run()
     assert figure(at)[1] == "measured before" and not curve(at)["hand"] and len(curve(at)["now"]) == 1
@@ -329,7 +329,7 @@ def test_estimates_are_the_engines(open_app):
 
 
 def test_what_measurements_contradict_is_said_and_not_drawn():
-    """The line of the report: 89 % where 32 % were measured."""
+    """The line of the report: 89% where 32% were measured."""
     from engine.importance.estimates import Check
     from pages.ui.prune.estimates import EstimateLine, Level, describe_preview, hand_frame, line_frame, short
 
@@ -340,7 +340,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
     assert describe_preview(x, line, 450) == (
         "No preview: the fast estimate is unreliable.",
-        "The estimate without a forward pass is **unreliable**: with 0 % pruned it is 89 %, where 32 % was measured. "
+        "The estimate without a forward pass is **unreliable**: with 0% pruned it is 89%, where 32% was measured. "
         "Measure the curve to know more.",
     )
     known = {
@@ -349,7 +349,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
     caption, about = describe_preview(x, part, 450)
-    assert caption == "Dashed: fast estimate, calibrated on 11 measured levels; here 30 % ± 1." and len(caption) <= 90
+    assert caption == "Dashed: fast estimate, calibrated on 11 measured levels; here 30% ± 1." and len(caption) <= 90
     assert about.startswith("Expected to be 1.0 points off") and about.endswith("at 11 of 21 levels where unreliable.")
     caption, about = describe_preview(x, part, 550)
     assert caption.endswith("; none here.") and "expected to be 20.0 points off, more than 5, going" in about
@@ -359,7 +359,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
 
         estimate_figure("Copying", line, permille, "3 of 8 heads pruned", 100)
 
-    for each, permille, value in ((line, 450, "…"), (line, 0, "32.0 %"), (part, 550, "…"), (part, 450, "≈ 30 %")):
+    for each, permille, value in ((line, 450, "…"), (line, 0, "32.0%"), (part, 550, "…"), (part, 450, "≈ 30%")):
         at = AppTest.from_function(draw, args=(each, permille)).run()
         assert not at.exception and at.metric[0].value == value
         assert is_grey(at) == (permille > 0), "not what is measured"
@@ -418,7 +418,7 @@ def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, c
     assert f"**{n}** of 256 questions" in under_figure(at) and f"--limit {n} " in at.code[0].value
     before = figure(at)
     result = same_on_the_command_line(at, capsys)
-    assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f} %"
+    assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f}%"
     press(at, "Measure all 256")
     assert "**256** of 256 questions" in under_figure(at) and "--limit 256 " in at.code[0].value
     assert "Measure all 256" not in labels(at)
@@ -552,7 +552,7 @@ def test_the_table_of_answers(open_app):
     table = pd.read_csv(io.BytesIO(answers_csv(recalled(at))))
     assert len(table) == N * 3 and table["question"].nunique() == N
     right = table[table["pruned_chosen"] & table["gold"]]
-    assert f"{100 * len(right) / N:.1f} %" == figure(at)[0]
+    assert f"{100 * len(right) / N:.1f}%" == figure(at)[0]
     assert (table.groupby("question")["full_chosen"].sum() == 1).all()
 
 
@@ -595,9 +595,9 @@ def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, 
     published(monkeypatch, (tiny_opt, "demo_copy", 0, False, "acc", 0.4567), (tiny_opt, "demo_copy", 1, True, "acc", 1))
     of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16"}
     for more, words in (
-        ({"bos": "off"}, "**45.7 %**"),
-        ({}, "**45.7 %** (without BOS)"),  # the tiny model's own tokenizer puts a beginning token in front
-        ({"prune_shots": "1"}, "**100.0 %** (other examples)"),
+        ({"bos": "off"}, "**45.7%**"),
+        ({}, "**45.7%** (without BOS)"),  # the tiny model's own tokenizer puts a beginning token in front
+        ({"prune_shots": "1"}, "**100.0%** (other examples)"),
     ):
         assert f"Full model as published: {words}" in under_figure(open_app(**of_task | more))
     for more in ({"prune_task": "demo_walk"}, {"prune_shots": "5"}, {"prune_shots": "1", "prune_same": "true"}):

@@ -40,7 +40,7 @@ def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys
     first, second = said(at).split("  \n")
     shown, whole = perplexity._four_digits(pruned.a_token), perplexity._four_digits(full.a_token)
     assert first == f"Perplexity of The ferry: **{shown}**, full {whole}"
-    assert second == perplexity.change_in_words(differs) and "nats a token (95 %: " in second
+    assert second == perplexity.change_in_words(differs) and "nats a token (95%: " in second
     [command] = [each.value for each in at.code if " perplexity " in each.value]
     from engine.__main__ import main
 

@@ -42,7 +42,7 @@ def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     found = induction_heads()
     assert at.text_input(key="prune_mask").value == found.text() and level(at, "prune_heads") == 0
     assert found.text() in said(at) and "The story holds here." in said(at)
-    before = re.findall(r"([\d.]+) → [\d.]+ % right", said(at))
+    before = re.findall(r"([\d.]+) → [\d.]+% right", said(at))
     assert len(before) == 3 and before[0] == before[1], "one full model on one set of questions"
     titles = {layer["encoding"].get("x", {}).get("title") for layer in charts_of(at)[0]["layer"]}
     assert f"Attention heads pruned, on top of “{found.text()}”" in titles
@@ -90,7 +90,7 @@ def test_words_say_whether_it_holds_and_what_a_bad_draw_has_hit():
     assert "holds here" in words and "L0H0" in words, "the fifth draw has the best previous-token head"
     assert "does not hold here" in story.in_words(Removal((8,), 0, line(100, 1), line(100, 0), draws), shape)
     told = story.cells(found, Cast(TaskSpec("demo_outfit", 5), TaskSpec("demo_yesno")))
-    assert told[0].startswith("**−52 points** without the 4") and "100 → 48 % right; demo_outfit, 5 shots" in told[0]
+    assert told[0].startswith("**−52 points** without the 4") and "100 → 48% right; demo_outfit, 5 shots" in told[0]
     assert told[1].startswith("**−10 points**") and "−50 to 0 over 5 draws" in told[1]
     assert told[2].startswith("**0 points**")
 
@@ -142,10 +142,10 @@ def how_far(lost):
 def test_how_far_names_the_first_detectable_loss_and_the_cliff():
     found = how_far([0, 0, 1, 1, 6, 7, 9, 12, 62, 66, 70])
     told = story.far_cells(found)
-    assert [cell.split(" % of")[0].split(" ", 2)[2] for cell in told] == ["without 50", "without 60", "from 70 to 80"]
-    assert told[1].startswith("**−9 points**") and told[2].startswith("**−50 points**") and "88 → 38 % right" in told[2]
+    assert [cell.split("% of")[0].split(" ", 2)[2] for cell in told] == ["without 50", "without 60", "from 70 to 80"]
+    assert told[1].startswith("**−9 points**") and told[2].startswith("**−50 points**") and "88 → 38% right" in told[2]
     words = story.far_in_words(found)
-    assert "**50 %** of the heads" in words and "**70 to 80 %, −50 points**" in words and "1 are left" in words
+    assert "**50%** of the heads" in words and "**70 to 80%, −50 points**" in words and "1 are left" in words
     assert "100 questions detect a loss of 12 points" in words and found.level == 500
     never = how_far([0] * 11)
     assert never.level == 1000 and len(story.far_cells(never)) == 1 and "cliff: **none**" in story.far_in_words(never)
@@ -162,7 +162,7 @@ def test_prune_and_sweeps_give_one_answer(open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_copy", "prune_shots": "0"}
     at = open_app(**embedded, prune_limit="48", prune_story="How far can it go?", prune_idle="false")
     [mark] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
-    assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')} %" in said(at)
+    assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')}%" in said(at)
     sweeps = {"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "48"}
     again = press(open_app("sweeps", **embedded, **sweeps), "Measure")
     [point] = break_points([row for row in rows_of(again) if row.point.by == "own"], "heads")

@@ -53,7 +53,7 @@ def row(task, heads, ffns, acc, by="own", of="", seed=0, lost=0, n=100):
 
 
 def falling(task, start=0.9):
-    """Flat to 50 %, then down to chance."""
+    """Flat to 50%, then down to chance."""
     return [row(task, level, 0, start if level <= 500 else 0.25, lost=0 if level <= 500 else 60)
             for level in range(0, 1001, 100)]  # fmt: skip
 
@@ -225,7 +225,7 @@ def test_the_border_runs_between_small_and_large_losses():
     found = {tuple(round(value, 3) for value in edge) for edge in edges[["x", "y", "x2", "y2"]].to_numpy()}
     upright = {(0.25, 0.75, 0.25, 1.25), (0.75, 0.25, 0.75, 0.75)}
     assert found == upright | {(0.25, 0.75, 0.75, 0.75), (0.75, 0.25, 1.25, 0.25)}
-    assert "100 % of heads with 0 % of FFNs" in tables.grid_in_words(cells, 5)
+    assert "100% of heads with 0% of FFNs" in tables.grid_in_words(cells, 5)
 
 
 def test_transfer_is_against_the_tasks_own_ranking():
@@ -244,21 +244,21 @@ def test_what_says_nothing_is_grey_and_credited_with_nothing():
     table = tables.break_table(break_points([*falling(TASKS[0]), *guessing, row(TASKS[3], 0, 0, 0.9)], "heads"))
     words = tables.break_words(table)
     shown = words[["no_loss_up_to", "first_detectable_loss", "cliff"]].to_numpy().tolist()
-    assert shown == [["50 %", "60 %", "50 to 60 %, −60 points"], ["at chance", "–", "–"], ["not measured", "–", "–"]]
+    assert shown == [["50%", "60%", "50 to 60%, −60 points"], ["at chance", "–", "–"], ["not measured", "–", "–"]]
     style = greyed(words, table["reading"].ne(""), "#123456", full_acc=percent)._compute()
     coloured = {row for (row, _), styles in style.ctx.items() if ("color", "#123456") in styles}
     assert (
         coloured == {1, 2}
-        and [cell["display_value"] for cell in style._translate(False, False)["body"][0]][3] == "90.0 %"
+        and [cell["display_value"] for cell in style._translate(False, False)["body"][0]][3] == "90.0%"
     )
     never = tables.break_table(break_points([row(TASKS[0], each, 0, 0.9) for each in (0, 500)], "heads"))
     shown = tables.break_words(never)[["no_loss_up_to", "first_detectable_loss", "cliff"]]
-    assert shown.to_numpy().tolist() == [["50 %", "none", "none"]]
+    assert shown.to_numpy().tolist() == [["50%", "none", "none"]]
 
 
 def test_the_power_of_the_questions_is_told():
     table = tables.break_table(break_points(falling(TASKS[0]), "heads"))
-    words = "100 questions detect a loss of 12 points 80 % of the time, corrected for 10 levels; under 6 points, never."
+    words = "100 questions detect a loss of 12 points 80% of the time, corrected for 10 levels; under 6 points, never."
     assert tables.power_of(table) == words and round(table["detects_points"][0], 2) == 11.19
     assert "too few" in tables.power_of(table.assign(n=8)) and "8 points" in tables.power_of(table.assign(looks=1))
 
@@ -271,7 +271,7 @@ def test_a_band_is_drawn_where_random_rankings_are_measured():
 def test_one_shot_and_percentages_in_words():
     one = [replace(row, point=replace(row.point, task=TaskSpec("piqa", 1))) for row in falling(TASKS[0])]
     words = tables.curves_in_words(tables.curves(one, [], "heads"), "heads")
-    assert words == "Mean of tasks at 0 %, 50 %, 70 %, 100 % of heads pruned: 1 shot 90 % → 90 % → 25 % → 25 %."
+    assert words == "Mean of tasks at 0%, 50%, 70%, 100% of heads pruned: 1 shot 90% → 90% → 25% → 25%."
 
 
 def test_charts_keep_their_scales():

@@ -68,7 +68,7 @@ def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
     assert run.is_done and run.recipe == Recipe(1, 2, 16, 16, smeared=True, batch=4, rate=0.001, tokens=3000,
                                                 repeats=0.25, period=(2, 8), seed=3)  # fmt: skip
     spec = charts_of(at)[0]
-    assert spec["title"]["subtitle"].endswith("smeared keys, 25 % repeats") and "25% repeats" in run.recipe.in_words
+    assert spec["title"]["subtitle"].endswith("smeared keys, 25% repeats") and "25% repeats" in run.recipe.in_words
     assert any("best prefix matching" in each.value for each in at.markdown)
     button(at, "Open it on the other screens").click().run()
     assert at.session_state["model"] == f"{runs / 'own'}@step{run.recipe.n_steps}"

@@ -17,7 +17,7 @@ from engine.training.trajectory import encode
 from pages.ui.controls import sidebar
 from pages.ui.figures import charts as shared_charts
 from pages.ui.training import charts, measuring, paths, runs, sections, tables
-from pages.ui.training.analysis import ROWS, analysis_table
+from pages.ui.training.paths import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
 from tests.pages.conftest import charts_of
@@ -95,7 +95,7 @@ def test_an_older_address_names_runs_by_their_whole_recipe_or_a_percentage_witho
     half = synthetic_runs.trajectory("half", repeats=0.5)
     (tmp_path / "half.safetensors").write_bytes(encode(half))
     runs_at = open_training(training_runs=words).multiselect(key="training_runs")
-    assert runs_at.value == ["half"] and "2 layers, 50 % repeats" in runs_at.options
+    assert runs_at.value == ["half"] and "2 layers, 50% repeats" in runs_at.options
 
 
 def test_axes_end_at_a_round_number_that_has_a_label():

@@ -71,9 +71,9 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
     listed = {"prune_questions": "true", "prune_show": "Only the second"}
     at = open_app(against=str(twin), prune_mask="L1H0", **RANDOM, **listed)
     first, second = (answers_of(at, LoadSpec(str(each), "fp32")) for each in (at.selectbox(key="model").value, twin))
-    assert figure(at)[0] == f"{100 * first.mean():.1f} %", "the large figure stays the first model's"
+    assert figure(at)[0] == f"{100 * first.mean():.1f}%", "the large figure stays the first model's"
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
-    assert f"**twin in fp32: {100 * second.mean():.1f} %**" in said(at)
+    assert f"**twin in fp32: {100 * second.mean():.1f}%**" in said(at)
     assert f"answers **{only_first}**, only twin in fp32 **{only_second}**" in said(at)
     [curve] = charts_of(at)
     drawn = frames_of(at)[0]["now"]
@@ -112,7 +112,7 @@ def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_type
     at = open_app(against=str(unequal), prune_mask="L1H0 F1", **RANDOM)
     assert "nothing of it is pruned in llama in fp32, whose parts are others" in said(at).replace("\\", "")
     second = answers_of(at, LoadSpec(str(unequal), "fp32"))
-    assert f"**llama in fp32: {100 * second.mean():.1f} %**" in said(at)
+    assert f"**llama in fp32: {100 * second.mean():.1f}%**" in said(at)
     shown = runtime.jobs().snapshot(second_model.SLOT)
     assert shown.state == "done" and len(shown.value.full) == len(shown.value.pruned) == N
 
@@ -134,7 +134,7 @@ def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_
     slide(at, "prune_heads", 25)
     settled(at)
     second = answers_of(at, LoadSpec(str(twin), "fp32"))
-    assert f"**twin in fp32: {100 * second.mean():.1f} %**" in said(at)
+    assert f"**twin in fp32: {100 * second.mean():.1f}%**" in said(at)
 
 
 @pytest.mark.parametrize("text", ["/no/such/folder", "fp32", "~nobody/x", "a\0b", "@step1", "![x](http://x.invalid)"])
@@ -165,7 +165,7 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     influence = block_influence(other, train).stored(session)
     result = same_on_the_command_line(at, capsys)["against"]
     assert result["cached"] and result["layers_dropped"] == [int(influence.argmin())], "half of three, rounded down"
-    assert f"**llama in fp32: {100 * result['acc']:.1f} %**" in said(at)
+    assert f"**llama in fp32: {100 * result['acc']:.1f}%**" in said(at)
     assert "1 of 3 FFNs pruned (1 layer dropped)" in said(at)
 
 

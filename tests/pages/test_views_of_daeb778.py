@@ -30,7 +30,7 @@ VIEWS = {
         {"prune_task": "demo_lookup", "prune_shots": 0, "prune_limit": 20, "prune_layers": 50,
          "prune_layers_by": "oracle", "prune_order": "random", "prune_axis": "layers", "prune_cost": True,
          "prune_compare": True, "prune_criteria": ["weight", "wanda"], "prune_along": "ffns",
-         "prune_step": "every 25 %", "prune_orders": 3, "prune_export": True, "prune_export_form": "small",
+         "prune_step": "every 25%", "prune_orders": 3, "prune_export": True, "prune_export_form": "small",
          "prune_export_fill": "mean"},
     ),
     "Gates by rank": (
@@ -109,7 +109,7 @@ VIEWS = {
         "sweeps_criteria=Taylor&sweeps_along=FFNs&sweeps_step=every+25+%25&sweeps_orders=4",
         {"sweeps_tasks": ["demo_copy", "demo_lookup"], "sweeps_shots": ["1"], "sweeps_what": "compare",
          "sweeps_front": "demo_copy", "sweeps_limit": 16, "sweeps_criteria": ["weight", "taylor"],
-         "sweeps_along": "ffns", "sweeps_step": "every 25 %", "sweeps_orders": 4},
+         "sweeps_along": "ffns", "sweeps_step": "every 25%", "sweeps_orders": 4},
     ),
 }  # fmt: skip
 LONG = ("One head",)  # seconds until all is measured: it is left as soon as the controls are drawn

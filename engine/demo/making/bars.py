@@ -101,7 +101,7 @@ def of_importance(name: str, importance: np.ndarray, prefix_matching: np.ndarray
     rho, p = map(float, spearmanr(importance.ravel(), prefix_matching.ravel()))
     best = np.argsort(-importance.ravel(), kind="stable")[:n]
     n_last = int((best // importance.shape[1] == len(importance) - 1).sum())
-    said = f"{name}: of the {n} most important heads ({100 * TOP_SHARE:.0f} %) {round(share * n)} are among the {n} of "
+    said = f"{name}: of the {n} most important heads ({100 * TOP_SHARE:.0f}%) {round(share * n)} are among the {n} of "
     said += f"highest prefix matching (at least a third); {n_last} are of the last layer"
     agree = f"{name}: Spearman with prefix matching {rho:+.2f}, p = {p:.3g} (positive, p < 0.05)"
     if not is_bar:
@@ -120,10 +120,10 @@ def of_pruning(found: Mapping[str, Mapping[int, AccuracyWithout]]) -> list[Bar]:
     levels = sorted({level for lines in found.values() for level in lines})
     points = {level: float(np.mean([lines[level].points for lines in found.values()])) for level in levels}
     risen = {name: [level for level, line in lines.items() if rises(line)] for name, lines in found.items()}
-    named = [f"{name} at {'/'.join(f'{level // 10}' for level in at)} %" for name, at in risen.items() if at]
+    named = [f"{name} at {'/'.join(f'{level // 10}' for level in at)}%" for name, at in risen.items() if at]
     n, never = len(found), sum(not at for at in risen.values())
     wanted = n - n // 9  # 16 of 18
-    means = ", ".join(f"{level // 10} %: {points[level]:+.1f}" for level in levels)
+    means = ", ".join(f"{level // 10}%: {points[level]:+.1f}" for level in levels)
     said = f"in {never} of {n} families accuracy never rises significantly (at least {wanted})"
     return [
         Bar(f"mean change by importance, points: {means} (none below -5)", min(points.values()) >= -5),
@@ -132,7 +132,7 @@ def of_pruning(found: Mapping[str, Mapping[int, AccuracyWithout]]) -> list[Bar]:
 
 
 def rises(line: AccuracyWithout) -> bool:
-    """Whether pruning gains accuracy by McNemar's exact test at 5 %."""
+    """Whether pruning gains accuracy by McNemar's exact test at 5%."""
     return line.change.is_significant and line.change.gained > line.change.lost
 
 

@@ -84,7 +84,7 @@ def pruning_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     from engine.demo.making.measured import LEVELS
 
     found = {}
-    _table("family", *(f"{level // 10} %" for level in LEVELS))
+    _table("family", *(f"{level // 10}%" for level in LEVELS))
     for name in FAMILIES:
         found[name] = measured.pruned(name, options.heads_by)
         _row(name, *(f"{line.pruned:.3f} p {line.change.p_mcnemar:.2g}{' rises' * bars.rises(line)}" if level else

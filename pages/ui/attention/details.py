@@ -15,7 +15,7 @@ from pages.ui.controls.texts import Chosen
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures.drawing import draw_chart, draw_table
-from pages.ui.figures.sheet import Drawn, Sheet, Table
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.tables import to_csv
 
 N_LISTED = 200
@@ -49,8 +49,8 @@ def draw_details(
     measurements = {"Text": overview(*what), "Heads": head_views(*what, heads)}
     lacks = "nothing pruned" if mask.is_full else f"pruned: {mask.text()}"
     of = about(target, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
-    pictures: dict[str, Drawn] = {"Attention pattern": lambda: pattern_map(map_cells(seen, view))}
-    pictures["Text"] = partial(raised_text, seen, view)
-    tables: dict[str, Table] = {"Attention": lambda: to_csv(pattern_rows(seen, view))}
-    origin = Origin("Attention", [request], measurements, of, [in_words(seen, view, names)])
-    closing(origin, Sheet(pictures, tables))
+    sheet = Sheet(says=[in_words(seen, view, names)])
+    sheet.pictures["Attention pattern"] = lambda: pattern_map(map_cells(seen, view))
+    sheet.pictures["Text"] = partial(raised_text, seen, view)
+    sheet.tables["Attention"] = lambda: to_csv(pattern_rows(seen, view))
+    closing(Origin("Attention", [request], measurements, of), sheet)

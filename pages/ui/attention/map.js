@@ -11,23 +11,16 @@ function setHeads(view) {
   view.screen.classList.toggle("deep", layers * (size + 2) > 240) // the readout is then under the text, not under the map
   view.map.style.setProperty("--cell", size + "px")
   view.map.style.gridTemplateColumns = `max-content repeat(${heads}, ${size}px)`
-  const shown = [make("i", "", "across")]
-  for (let h = 0; h < heads; h++) shown.push(make("i", size < 20 && h % 4 ? "" : `${h}`, "across"))
-  view.cells = []
-  for (let l = 0; l < layers; l++) {
-    shown.push(make("i", `L${l}`))
-    for (let h = 0; h < heads; h++) {
-      const cell = make("button", ""), head = `L${l}H${h}`
-      cell.type = "button"
-      cell.dataset.head = head
-      if (pruned.includes(head)) cell.classList.add("pruned")
-      cell.append(document.createElement("canvas"))
-      view.cells.push(cell)
-      shown.push(cell)
-    }
-  }
-  const focused = view.root.activeElement?.dataset?.head // redrawn while the user moves through it by keyboard
-  view.map.replaceChildren(...shown)
+  view.cells = Array.from({ length: layers * heads }, (_, c) => {
+    const cell = make("button", ""), head = `L${Math.floor(c / heads)}H${c % heads}`
+    cell.dataset.head = head
+    if (pruned.includes(head)) cell.classList.add("pruned")
+    cell.append(document.createElement("canvas"))
+    return cell
+  })
+  const names = Array.from({ length: layers }, (_, l) => labelOf(`L${l}`))
+  const focused = view.map.querySelector(":focus")?.dataset.head // redrawn while the user moves through it by keyboard
+  view.map.replaceChildren(...columnsOf(heads, size < 20 ? 4 : 1, "across"), ...rowsOf(view.cells, names, heads))
   view.cells.find(cell => cell.dataset.head === focused)?.focus()
 }
 
@@ -60,7 +53,7 @@ function tintHeads(view) {
   view.cells.forEach((cell, c) => {
     cell.classList.toggle("raised", byToken)
     cell.style.setProperty("--tint", Math.min(100, (100 * Math.abs(values[c])) / full).toFixed(0) + "%")
-    cell.classList.toggle("lowered", values[c] < 0)
+    cell.classList.toggle("lowered", byToken && values[c] < 0)
     const what = byToken ? `${nats(values[c], true)} nats` : `induction score ${values[c].toFixed(2)}`
     cell.title = `${cell.dataset.head}: ${what}${cell.classList.contains("pruned") ? ", pruned" : ""}`
     cell.ariaLabel = cell.title
@@ -94,20 +87,15 @@ function choose(view, head, more) {
   showHead(view)
   paint(view)
   clearTimeout(view.timer) // a held key sends a few requests a second, for the head it has reached
-  view.timer = setTimeout(() => { view.askedAt = Date.now(); view.ask(heads) }, Math.max(0, 200 - (Date.now() - view.askedAt)))
+  view.timer = setTimeout(() => {
+    view.askedAt = Date.now()
+    view.tell("heads", { names: heads, number: view.number })
+  }, Math.max(0, 200 - (Date.now() - view.askedAt)))
 }
 
-function step(view, by) {
+function chooseNext(view, by) {
   const c = view.cells.findIndex(cell => cell.dataset.head === view.heads.at(-1))
   const to = view.cells[(c + by + view.cells.length) % view.cells.length]
-  if (view.map.contains(view.root.activeElement)) to.focus()
+  if (view.map.querySelector(":focus")) to.focus()
   choose(view, to.dataset.head, false)
-}
-
-function walk(view, event, cell) {
-  const c = view.cells.indexOf(cell), n = view.seen.heads
-  const to = { ArrowRight: c + 1, ArrowLeft: c - 1, ArrowDown: c + n, ArrowUp: c - n, Home: 0, End: view.cells.length - 1 }[event.key]
-  if (to === undefined || !view.cells[to]) return false
-  view.cells[to].focus()
-  return true
 }

@@ -5,17 +5,17 @@ const thickness = (value, largest) => (value < 0.01 * largest || value <= 0 ? "0
 
 function drawLegend(view, largest) {
   const swatch = (name, value, text) => {
-    const token = make("span", text, "swatch")
+    const token = make("span", text, "token")
     token.style.setProperty(name, value)
     return token
   }
   view.legend.replaceChildren(
-    make("b", "attention"), ...[0.05, 0.25, 1].map(share => swatch("--looks", strength(share), String(share))),
+    make("b", "attention"), ...[0.05, 0.25, 1].map(share => swatch("--tint", strength(share), String(share))),
     make("b", "nats"), ...[0.05, 0.25, 1].map(share => swatch("--raises", thickness(share * largest, largest), "+" + (share * largest).toFixed(2))),
   )
 }
 
-function tell(view, looks, raises, waiting) {
+function showReadout(view, looks, raises, waiting) {
   const { seen, at, readout, pattern } = view, { pieces } = seen
   const destination = view.mode === "destination", t = asked(view)
   const next = destination && view.about === "next"
@@ -40,7 +40,10 @@ const sorted = values => [...values.keys()].filter(i => values[i] >= 0.005).sort
 function list(view, values, title, colour, text, full) {
   const box = make("section", "", colour)
   box.append(make("h4", title))
-  for (const i of sorted(values).slice(0, N_LISTED)) box.append(row(readable(view.seen.pieces[i]), place(view, i), text(values[i]), values[i] / full))
+  for (const i of sorted(values).slice(0, N_LISTED)) {
+    const piece = make("span", readable(view.seen.pieces[i]), "piece")
+    box.append(row(values[i] / full, piece, place(view, i), make("b", text(values[i]))))
+  }
   if (box.childElementCount === 1) box.append(make("p", "nothing", "quiet"))
   return box
 }
@@ -60,31 +63,18 @@ function parts(view, t) {
   box.append(make("h4", `Logit of ${quoted(seen.pieces[t])}: ${nats(logit, true)}`))
   const columns = make("div", "", "two")
   const left = make("div", ""), right = make("div", "")
-  for (const [name, value] of sums) left.append(row(name, null, nats(value, true), value / full))
+  const part = (name, value) => row(value / full, make("span", name), make("b", nats(value, true)))
+  for (const [name, value] of sums) left.append(part(name, value))
   left.append(make("p", "above the mean of all tokens, nats", "quiet"))
-  for (const c of best) right.append(row(view.cells[c].dataset.head, null, nats(heads[c], true), heads[c] / full))
+  for (const c of best) right.append(part(view.cells[c].dataset.head, heads[c]))
   columns.append(left, right)
   box.append(columns)
   return box
 }
 
-function row(name, where, number, share) {
-  const line = make("div", "", share < 0 ? "row lowered" : "row")
-  line.style.setProperty("--share", (100 * Math.min(1, Math.abs(share))).toFixed(1) + "%")
-  line.append(make("span", name, "piece"), ...(where ? [where] : []), make("b", number))
-  return line
-}
-
 const place = ({ seen }, i) => make("span", i < seen.first ? "begin" : `${i + 1 - seen.first}`, "quiet")
 const quoted = piece => `“${readable(piece)}”`
-const nats = (value, signed) => (value < -0.005 ? "−" : signed && value > 0.005 ? "+" : "") + Math.abs(value).toFixed(2)
 
 // Joiners and marks of direction too are signs here.
 const EVERY_SIGN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g
 const readable = text => (text === "" ? "⋯" : visible(text, EVERY_SIGN))
-
-function sign(text, className) {
-  const element = make("i", text, className)
-  element.ariaHidden = "true"
-  return element
-}

@@ -1,17 +1,12 @@
 // Tokens as text, painted with the tokens the chosen heads look at (violet) and those whose logit that raised (orange), and
 // a map of all heads. Everything from Python is set as textContent, so a text is never interpreted as markup.
-const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
 const TYPES = { u1: Uint8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array }
 const N_LISTED = 5, TOLD_MS = 200
 const SWITCHES = ["mode", "about", "tint"]
 const ARRIVED = "headroom-attention" // event by which the other component delivers a pattern
 
-export default function ({ data, parentElement, setStateValue }) {
-  let view = VIEWS.get(parentElement)
-  if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
-  view.ask = heads => setStateValue("heads", { names: heads, number: view.number })
-  view.say = () => setStateValue("look", { token: view.locked === null ? null : view.locked + 1 - view.seen.first,
-                                           switches: changed(view), number: view.reports })
+export default function (mount) {
+  const { data } = mount, view = viewOf(mount, begin)
   if (view.bytes !== data) load(view, data)
   drawHeads(view) // always redrawn: the thumbnails' ink follows the theme
   take(view)
@@ -26,11 +21,10 @@ function unpack(bytes) {
   return found
 }
 
-function begin(root) {
-  const part = name => root.querySelector("." + name)
-  const view = { root, page: root.ownerDocument, number: 0, heads: [], over: null, locked: null, at: null, spans: [], cells: [],
+function begin(part) {
+  const view = { page: document, number: 0, heads: [], over: null, locked: null, at: null, spans: [], cells: [],
                  mode: "destination", about: "itself", tint: "score", inside: false, askedAt: 0, reports: 0 }
-  for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(name)
+  for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(`.${name}`)
   const index = event => view.spans.indexOf(event.target.closest?.("span[role]"))
   view.text.onmouseover = event => {
     const i = index(event)
@@ -151,14 +145,11 @@ function mostRaised(view) {
 function setText(view) {
   const { seen, text } = view
   view.spans = seen.pieces.map((piece, i) => {
-    const span = make("span", "", i < seen.first ? "begin" : "")
+    const span = make("span", "", i < seen.first ? "token begin" : "token")
     span.setAttribute("role", "option")
     span.tabIndex = -1
-    if (piece === "") span.append(sign("∙", "more"))
-    piece.split("\n").forEach((line, l) => {
-      if (l) span.append(sign("↵"), "\n")
-      span.append(tame(line, EVERY_SIGN))
-    })
+    if (piece === "") span.append(sign("∙"))
+    appendLines(span, piece, EVERY_SIGN)
     if (!open(view, i)) span.classList.add("closed")
     span.ariaLabel = `${readable(piece)}, token ${i + 1 - seen.first}`
     return span
@@ -192,7 +183,10 @@ function lock(view, locked, i) {
 function report(view) {
   view.reports++
   clearTimeout(view.telling)
-  view.telling = setTimeout(view.say, TOLD_MS)
+  view.telling = setTimeout(() => {
+    const token = view.locked === null ? null : view.locked + 1 - view.seen.first
+    view.tell("look", { token, switches: changed(view), number: view.reports })
+  }, TOLD_MS)
 }
 
 function key(view, event) {
@@ -201,13 +195,13 @@ function key(view, event) {
   if (!ours && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable) return
   const onMap = view.map.contains(target)
   const free = inText || (!ours && view.inside) // nothing has the focus, the mouse points at the view
-  if (event.key === "[" || event.key === "]") step(view, event.key === "]" ? 1 : -1)
-  else if (onMap) { if (!walk(view, event, target)) return }
+  if (event.key === "[" || event.key === "]") chooseNext(view, event.key === "]" ? 1 : -1)
+  else if (onMap) { if (!walk(event, view.cells, view.seen.heads)) return }
   else if (event.key === "Escape" && (ours || free) && view.locked !== null) lock(view, null, view.over ?? view.locked)
   else if (!free || view.at === null || event.ctrlKey || event.metaKey || event.altKey) return
   else if (event.key === "Enter") lock(view, view.locked === view.at ? null : view.at, view.at)
   else {
-    const to = neighbour(view, event.key)
+    const to = neighbour(view, event)
     if (to === undefined) return
     view.over = null // the user is on the keyboard now
     if (view.locked !== null) lock(view, to, to)
@@ -219,22 +213,11 @@ function key(view, event) {
   event.stopPropagation()
 }
 
-function neighbour(view, name) {
-  const places = view.spans.map((_, i) => i).filter(i => open(view, i)), here = places.indexOf(view.at)
-  const along = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: places.length - 1 }[name]
-  if (along !== undefined) return places[Math.max(0, Math.min(places.length - 1, along))]
-  if (name !== "ArrowDown" && name !== "ArrowUp") return undefined
-  const turn = name === "ArrowDown" ? 1 : -1, box = i => view.spans[i].getBoundingClientRect()
-  const from = box(view.at)
-  let best = view.at, nearest = Infinity, line = null
-  for (let p = here + turn; p >= 0 && p < places.length; p += turn) {
-    const rect = box(places[p])
-    if (Math.abs(rect.top - from.top) < from.height / 2) continue
-    line ??= rect.top
-    if (Math.abs(rect.top - line) > from.height / 2) break
-    if (Math.abs(rect.left - from.left) < nearest) { nearest = Math.abs(rect.left - from.left); best = places[p] }
-  }
-  return best
+function neighbour(view, event) {
+  const turn = { ArrowDown: 1, ArrowUp: -1 }[event.key], isOpen = i => open(view, i)
+  if (turn) return nextLine(view.spans, view.at, turn, null, isOpen)
+  const places = [...view.spans.keys()].filter(isOpen), to = step(event, places.indexOf(view.at), places.length)
+  return to === undefined ? to : places[within(to, places.length)]
 }
 
 // ---- attention, raised logits, and the numbers ----
@@ -255,7 +238,7 @@ function paint(view) {
       raises[i] = i ? pattern.nats[(i - 1) * n + at] : 0
     }
   spans.forEach((span, i) => {
-    span.style.setProperty("--looks", strength(looks[i]))
+    span.style.setProperty("--tint", strength(looks[i]))
     span.style.setProperty("--raises", thickness(raises[i], pattern.largest))
     span.classList.toggle("at", i === at)
     span.classList.toggle("locked", i === view.locked)
@@ -263,5 +246,5 @@ function paint(view) {
   })
   if (view.tint === "raised" || view.seen.scores === undefined) tintHeads(view)
   drawLegend(view, pattern.largest)
-  tell(view, looks, raises, waiting)
+  showReadout(view, looks, raises, waiting)
 }

@@ -44,9 +44,9 @@ HTML = """
         <label><input type="radio" name="tint" value="score" checked>induction score</label>
         <label><input type="radio" name="tint" value="raised">raised this token</label></fieldset>
     </div>
-    <div class="map" role="group" aria-label="Heads, layer by layer: arrow keys move, Enter chooses one"></div>
-    <p class="scale"></p>
-    <p class="hint">Click: one head. Shift-click: several. Keys [ and ]: the next.</p>
+    <div class="map grid" role="group" aria-label="Heads, layer by layer: arrow keys move, Enter chooses one"></div>
+    <p class="hint quiet scale"></p>
+    <p class="hint quiet">Click: one head. Shift-click: several. Keys [ and ]: the next.</p>
   </div>
   <div class="readout" role="status" aria-live="polite"></div>
 </div>

@@ -20,15 +20,16 @@ from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.many_tasks import several, show_failed
 from pages.ui.downloads.origin import of_model, of_task, percent
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.address import MOST, number_field
+from pages.ui.page.address import MOST, number_field, rename_choice
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.work import Work
+from pages.ui.page.work import Work, live
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
 AT_FIRST = [name for name in CRITERIA if name != "oracle"]  # the oracle takes one pass per component
 AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
-STEPS = {"every 10 %": 100, "every 20 %": 200, "every 25 %": 250, "every 5 %": 50}
+STEPS = {"every 10%": 100, "every 20%": 200, "every 25%": 250, "every 5%": 50}
+OLDER_STEPS = {" %".join(step.split("%")): step for step in STEPS}  # labels in older addresses
 MOST_SEEDS = 20
 CRITERIA_HELP = (
     "What scores least goes first. "
@@ -40,7 +41,7 @@ SEEDS_HELP = "Seeded random orders, which every criterion has to beat: the band 
 AREA_HELP = (
     "Mean right: accuracy averaged over the levels, the area under the curve (trapezoids). Intervals: 2,000 paired "
     "bootstrap draws over the questions, the same ones for all criteria; the difference also over the random orders. "
-    "Clearly: the 95 % interval of the difference leaves 0 out. Of many verdicts at 5 % one may be wrong."
+    "Clearly: the 95% interval of the difference leaves 0 out. Of many verdicts at 5% one may be wrong."
 )
 AGREEMENT_HELP = (
     "Spearman's rank correlation of the scores over the same parts; of rankings without scores, of the places in the "
@@ -51,17 +52,19 @@ MEASURE_HELP = "In the background. Finished work is stored, even if you leave th
 
 def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, task: TaskSpec) -> Comparing | None:
     """Draws the choice of what to compare, kept in the address: the criteria at `where`, the rest in a row; None if no
-    criterion is chosen."""
+    criterion is chosen, which is said there."""
     named = {name: criteria_tables.label(name) for name in OPTIONS}
     more = {"format_func": named.__getitem__, "help": CRITERIA_HELP}
     draw = partial(where.multiselect, "Criteria", OPTIONS, **more)
     chosen = several(f"{prefix}_criteria", OPTIONS, draw, AT_FIRST, named)
     axis = one_of(at, "Prune", AXES, f"{prefix}_along", AXIS_HELP)
     help = "Levels at which accuracy is measured; all of them count in the area."
+    rename_choice(f"{prefix}_step", OLDER_STEPS)
     step = STEPS[one_listed(at, "Levels", STEPS, f"{prefix}_step", width=150, help=help)]
     more = {"value": SEEDS, "step": 1, "width": 130, "help": SEEDS_HELP}
     seeds = int(number_field(at, "Random orders", (1, MOST_SEEDS), f"{prefix}_orders", **more))
     if not chosen:
+        where.info("Choose at least one criterion.", icon=":material/checklist:")
         return None
     return Comparing(task, tuple(chosen), axis, tuple(range(0, 1001, step)), seeds)
 
@@ -95,8 +98,13 @@ class CriteriaView:
         )  # fmt: skip
 
 
-def draw_comparison(of: CriteriaView, sheet: Sheet) -> None:
-    """Draws the results so far and the progress; to be run by `live`."""
+def draw_comparison(of: CriteriaView, sheet: Sheet, since_s: float) -> None:
+    """Draws the results so far and the progress, again while it is measured."""
+    of.work.stored()
+    live(of.work.watched(), partial(_draw_so_far, of, sheet), since_s)
+
+
+def _draw_so_far(of: CriteriaView, sheet: Sheet) -> None:
     work, comparing = of.work, of.comparing
     found = max((ComparedCriteria(comparing), *work.stored()), key=lambda each: len(each.curves))
     n = len(comparing.criteria) + comparing.n_seeds - len(found.failed)

@@ -61,7 +61,7 @@ def _agreement(names: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("cells").encode(
         x=alt.X("b:N", sort=list(names), axis=axis(labelAngle=-45)),
         y=alt.Y("a:N", sort=list(names), axis=axis()),
-        tooltip=charts.tips("a:N|Criterion; b:N|and; number:N|Spearman's rho; interval:N|95 % interval"),
+        tooltip=charts.tips("a:N|Criterion; b:N|and; number:N|Spearman's rho; interval:N|95% interval"),
     )
     legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".2f", gradientLength=130)
     colour = alt.Color("value:Q", title="Spearman's rho", scale=charts.around_zero(1.0, clamp=True), legend=legend)

@@ -45,7 +45,7 @@ def lines(found: ComparedCriteria) -> pd.DataFrame:
         if curve.criterion != RANDOM:
             for level, right in zip(levels, curve.correct, strict=True):
                 between = wilson(int(right.sum()), found.n)
-                about = f"95 % interval {percent(between[0])} to {percent(between[1])}"
+                about = f"95% interval {percent(between[0])} to {percent(between[1])}"
                 rows.append((label(curve.criterion), "criterion", level, right.mean(), *between, found.n, about))
     if found.random:
         acc = np.array([curve.acc for curve in found.random])  # (seed, level)
@@ -80,15 +80,15 @@ def area_words(frame: pd.DataFrame) -> pd.DataFrame:
         rows.append({
             "Criterion": f"{RANDOM}, mean of {row['random']}" if is_random else label(row["criterion"]),
             "Mean right": percent(row["area"]),
-            "95 % interval": f"{number(100 * row['low'], 1)} to {percent(row['high'])}",
-            "Points above random": gain, "95 % interval of these": gains,
+            "95% interval": f"{number(100 * row['low'], 1)} to {percent(row['high'])}",
+            "Points above random": gain, "95% interval of these": gains,
             "Orders beaten": "" if is_random else f"{row['beats']} of {row['random']}", "Verdict": row["verdict"],
         })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def agreement_cells(found: ComparedCriteria, axis: Part) -> pd.DataFrame:
-    """Returns one row per ordered pair of criteria: Spearman's rho of their scores with its 95 % interval."""
+    """Returns one row per ordered pair of criteria: Spearman's rho of their scores with its 95% interval."""
     agreeing = found.agreement(axis)
     rows: list[dict[str, Any]] = []
     labels = agreeing.labels if agreeing is not None else ()

@@ -2,7 +2,7 @@
 on Importance and Induction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
@@ -12,14 +12,15 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.models.session import Target
 from engine.shapes import ModelShape
 from engine.studies.surveys import Agreed, agreed, farthest
+from pages.ui.comparison.second import shapes_in_words
 from pages.ui.figures import charts
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import GREY, UNDEFINED
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import number, p_in_words, plain, whole_percent
 
 Scale = Literal["root", "straight", "around zero"]
@@ -34,7 +35,7 @@ def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFra
     return frame.assign(difference=frame["second"] - frame["first"])
 
 
-def scale_of(scores: Sequence[np.ndarray], by_root: bool = False) -> tuple[Scale, float]:
+def scale_of(scores: Sequence[np.ndarray], by_root: bool) -> tuple[Scale, float]:
     """Returns (color scale, its end) for the scores of both: around zero if any is negative."""
     every = np.concatenate([np.ravel(each) for each in scores])
     reach = float(np.nanmax(np.abs(every), initial=0.0)) or 1.0
@@ -90,13 +91,13 @@ def _scatter(names: tuple[str, ...], form: str, n_layers: int, low: float, high:
 
 
 def in_words(found: Agreed, noun: str) -> str:
-    """Returns a sentence such as "Heads: SRCC **+0.97**, 95 % interval +0.94 to +0.99, p < 0.001; of the highest 30 % 8
+    """Returns a sentence such as "Heads: SRCC **+0.97**, 95% interval +0.94 to +0.99, p < 0.001; of the highest 30% 8
     of 9 are the same"."""
     if found.srcc != found.srcc:
         return f"{noun}: SRCC undefined, as one of the two scores all alike"
     srcc, low, high = (number(each, sign=True) for each in (found.srcc, found.low, found.high))
-    ends = "" if found.low != found.low else f", 95 % interval {low} to {high}"
-    same = f"of the highest 30 % {round(found.overlap * found.n_top)} of {found.n_top} are the same"
+    ends = "" if found.low != found.low else f", 95% interval {low} to {high}"
+    same = f"of the highest 30% {round(found.overlap * found.n_top)} of {found.n_top} are the same"
     return f"{noun}: SRCC **{srcc}**{ends}, {p_in_words(found.p)}; {same}"
 
 
@@ -105,39 +106,43 @@ def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame
     return pd.DataFrame([{"of": name, **asdict(agreed(*pair))} for name, pair in pairs.items()])
 
 
-def draw_maps(
+def draw_pair(
+    models: Sequence[Target],
     scores: Sequence[np.ndarray],
-    names: Sequence[str],
-    title: str,
-    form: str,
+    noun: str,
+    look: tuple[str, str],
     key: str,
     sheet: Sheet,
+    draw_next: Callable[[pd.DataFrame], None],
+    more: Mapping[str, Sequence[np.ndarray]] | None = None,
     by_root: bool = False,
 ) -> None:
-    """Draws the two maps side by side on one color scale."""
-    scale = scale_of(scores, by_root=by_root)
+    """Draws two maps on one color scale, and, if their heads can be paired, how far the `models` agree: in words, on
+    these scores, which `noun` names, and on `more`; as one dot per head; and what `draw_next` draws of `rows` next to
+    the dots. `look`: (title of the maps, format)."""
+    (title, form), names, scale = look, [each.spec.in_words for each in models], scale_of(scores, by_root=by_root)
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
         words = f"{name}: highest in L{best // each.shape[1]}H{best % each.shape[1]}"
         at.markdown(f"**{plain(name)}**")
         sheet.draw(f"{title}, {name}", score_map(each, title, form, scale), f"{key} map of {name}", words, at)
-
-
-def draw_agreement(
-    frame: pd.DataFrame, names: Sequence[str], lines: Sequence[str], form: str, key: str, sheet: Sheet
-) -> DeltaGenerator:
-    """Draws how far the two agree: the `lines` that say so, and one dot per head of `rows`. Returns the place next to
-    the dots."""
-    st.markdown(said := "  \n".join(lines), help=AGREED_HELP)
+    if why := shapes_in_words(*models):
+        st.caption(why)
+        return
+    known = {noun: scores, **(more or {})}
+    frame = sheet.tables[f"Two models, {noun}"] = rows(models[0].shape, *scores)
+    st.markdown(said := "  \n".join(in_words(agreed(*each), name) for name, each in known.items()), help=AGREED_HELP)
     sheet.says.append(said)
     scatter_at, table_at = st.columns([5, 6], gap="large")
     sheet.draw("Two models, heads", scatter(frame, names, form), f"{key} second scatter", said, scatter_at)
-    return table_at
+    with table_at:
+        draw_next(frame)
 
 
-def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:
+def draw_farthest(names: Sequence[str], write: Any, frame: pd.DataFrame) -> None:
     """Draws the heads of `rows` whose scores differ most as a table; `write` formats a score."""
-    places = list(farthest(frame["first"].to_numpy(), frame["second"].to_numpy(), n))
+    st.markdown("**Where they differ most**")
+    places = list(farthest(frame["first"].to_numpy(), frame["second"].to_numpy(), 10))
     titles = {"name": "Head", "first": names[0], "second": names[1], "difference": "Second less first"}
     formats = {name: write for name in ("first", "second", "difference")}
     shown = frame.iloc[places].reset_index(drop=True)
@@ -147,9 +152,9 @@ def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int 
 def draw_agreed(frame: pd.DataFrame, title: str, height: int) -> None:
     """Draws `agreed_rows` as a table; `title` says what each row is of."""
     column = st.column_config.Column
-    about = "Of the 30 % highest of one, so many are among the other's."
-    titles = {"of": title, "srcc": column("SRCC", help=AGREED_HELP), "interval": "95 % interval", "p": "p",
-              "overlap": column("Top 30 %", help=about)}  # fmt: skip
+    about = "Of the 30% highest of one, so many are among the other's."
+    titles = {"of": title, "srcc": column("SRCC", help=AGREED_HELP), "interval": "95% interval", "p": "p",
+              "overlap": column("Top 30%", help=about)}  # fmt: skip
     ends = zip(frame["low"], frame["high"], strict=True)
     signed = partial(number, sign=True)
     frame = frame.assign(interval=["–" if low != low else f"{signed(low)} to {signed(high)}" for low, high in ends])

@@ -16,16 +16,14 @@ from pages.ui.page.runtime import session
 from pages.ui.page.tables import plain
 
 
-def with_second(
-    of: Origin, second: Target | None, shows: Measurements, requests: Sequence[Request] = (), says: Sequence[str] = ()
-) -> Origin:
-    """Returns the screen's origin with the second model, if there is one: what it `shows`, what the comparison `says`,
-    and the `requests` of both, by default the screen's own once more for the second."""
+def with_second(of: Origin, second: Target | None, shows: Measurements, requests: Sequence[Request] = ()) -> Origin:
+    """Returns the screen's origin with the second model, if there is one: what it `shows`, and the
+    `requests` of both, by default the screen's own once more for the second."""
     if second is None:
         return of
     asked = requests or [*of.requests, *(of_second(each, second) for each in of.requests)]
     about, measurements = f"{of.about} · compared with {second.spec.in_words}", {**of.measurements, **shows}
-    return replace(of, requests=[*asked], measurements=measurements, says=[*of.says, *says], about=about)
+    return replace(of, requests=[*asked], measurements=measurements, about=about)
 
 
 def second_model(setup: Setup) -> Target | None:

@@ -1,4 +1,4 @@
-"""The likeliest next tokens as bars: takes a DataFrame, returns a picture, from 0 to 100 % (`sections.next_frame`)."""
+"""The likeliest next tokens as bars: takes a DataFrame, returns a picture, from 0 to 100% (`sections.next_frame`)."""
 
 import altair as alt
 import pandas as pd

@@ -11,7 +11,7 @@ export default function ({ data, parentElement }) {
     one.title = `${visible(piece)} ${data.p[i]}`
     return [" ".repeat(gap), one]
   })
-  at("text").replaceChildren(span(data.prompt, "prompt"), ...pieces.flat())
+  at("text").replaceChildren(span(data.prompt, "quiet"), ...pieces.flat())
   const box = at("text"), first = pieces[0]?.[1]
   if (!first) return
   const start = first.offsetTop - 10 // where the continuation begins, unless its end would be out of sight

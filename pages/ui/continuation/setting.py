@@ -3,7 +3,7 @@
 No streamlit here: the generator runs in the worker thread, and everything can be tested as plain functions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from engine.importance.rankings_of import Pruning, orders_of
@@ -74,13 +74,13 @@ def measure(x: ContinuationControls, session: Session) -> Iterator[Progress[Said
             yield replace(placed, value=found)
 
 
-def origin(x: ContinuationControls, mask: Mask | None, says: Sequence[str]) -> Origin:
-    """Returns the request and the records of the results shown; `says`: the results in sentences."""
+def origin(x: ContinuationControls, mask: Mask | None) -> Origin:
+    """Returns the request and the records of the results shown."""
     of = about(x.target, in_words(x.how), mask_in_words(x.target.shape, mask))
     mask = mask or Mask.full(x.target.shape)
     said = {f"{name.capitalize()} model": one for name, one in x.continuations(mask).items()}
     parts = {"Next tokens": x.next_tokens(mask), **said, **ranking_part(x.target, x.pruning, x.data_dir)}
-    return Origin("Continue", [request(x, mask)], parts, of, says)
+    return Origin("Continue", [request(x, mask)], parts, of)
 
 
 def in_words(how: How) -> str:

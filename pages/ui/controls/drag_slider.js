@@ -1,16 +1,12 @@
 // A slider that reports drags to Python: at intervals while it moves, and once when released or at rest. Typing a number
 // into its box counts as a release at that number.
-const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
-const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30, ANSWER_MS = 5000
+const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30
 const KEY_REST_MS = 60 // a held key repeats about every 30 ms
 const STALE = "headroom-stale" // class of the page while Python's drawing is of another level than the slider's
 const LOST_MS = 1500 // after this, a release that Python still waits for is sent again if nothing moves here
 
-export default function ({ data, parentElement, setStateValue }) {
-  let view = VIEWS.get(parentElement)
-  if (!view) VIEWS.set(parentElement, (view = begin(parentElement, data)))
-  Object.assign(view, { data, tell: setStateValue })
-  const { part, input } = view
+export default function (mount) {
+  const { data } = mount, view = viewOf(mount, begin), { part } = view
   part("label").textContent = data.label
   part(".tip").textContent = data.help
   part(".help").ariaLabel = `About: ${data.label}`
@@ -18,17 +14,15 @@ export default function ({ data, parentElement, setStateValue }) {
   part(".level").classList.toggle("large", data.large)
   view.box.ariaLabel = data.label
   view.box.step = data.step
-  const stale = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
-  if (!view.down && !view.moving && !stale) set(view, data.value)
+  if (!view.down && !view.moving && !isStale(view)) set(view, data.value)
   show(view)
   clearTimeout(view.lost)
   if (data.hand !== null) view.lost = setTimeout(() => letGoAt(view, data.hand), LOST_MS)
   return () => { clearTimeout(view.report); clearTimeout(view.rest); clearTimeout(view.lost); markBehind(view, false) }
 }
 
-function begin(root, data) {
-  const part = name => root.querySelector(name)
-  const view = { part, input: part("input"), box: part(".box"), typing: false, number: data.seen, toldAt: -ANSWER_MS, lastReport: 0, movedAt: 0,
+function begin(part, data) {
+  const view = { input: part("input"), box: part(".box"), typing: false, number: data.seen, toldAt: -ANSWER_MS, lastReport: 0, movedAt: 0,
                  down: false, moving: false, reported: false, report: null, rest: null, lost: null }
   view.input.onpointerdown = () => { view.down = true }
   view.input.onpointerup = view.input.onpointercancel = () => { view.down = false; if (view.moving) letGo(view) }
@@ -95,8 +89,8 @@ function letGo(view) {
   clearTimeout(view.rest)
   Object.assign(view, { report: null, rest: null, moving: false })
   if (!view.reported && +view.input.value === view.data.value) return // back at its value, and never reported
-  Object.assign(view, { reported: false, number: view.number + 1, toldAt: performance.now() })
-  view.tell("hand", { percent: +view.input.value, moving: false, number: view.number })
+  view.reported = false
+  tellRelease(view, { percent: +view.input.value, moving: false })
 }
 
 // A number typed in between the steps is kept as typed.
@@ -114,10 +108,10 @@ function show(view) {
   const { part, input, box, data } = view, text = data.texts?.[input.value] ?? ""
   if (!view.typing) box.value = input.value
   markBehind(view, +input.value !== (data.hand ?? data.value))
-  part("output").textContent = `${input.value} %`
+  part("output").textContent = `${input.value}%`
   part(".note").textContent = text
   part(".track").style.setProperty("--at", input.value / 100)
-  input.ariaValueText = `${input.value} %${text ? ", " + text : ""}`
+  input.ariaValueText = `${input.value}%${text ? ", " + text : ""}`
 }
 
 // Marks the drawings that follow the slider as out of date, if that lasts (screens.css).

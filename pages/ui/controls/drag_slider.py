@@ -19,14 +19,14 @@ from pages.ui.page.widget_writes import hold, write
 
 HTML = """
 <div class="level">
-  <div class="words"><label for="range"></label><button class="help" type="button" tabindex="-1">?</button></div>
-  <div class="tip" id="tip" role="tooltip"></div>
+  <div class="words"><label for="range"></label><button class="help quiet" type="button" tabindex="-1">?</button></div>
+  <div class="tip framed" id="tip" role="tooltip"></div>
   <div class="controls">
     <div class="track">
       <output for="range"></output>
       <input id="range" type="range" min="0" max="100" aria-describedby="tip">
     </div>
-    <input class="box" type="number" min="0" max="100" aria-describedby="tip">
+    <input class="box framed" type="number" min="0" max="100" aria-describedby="tip">
   </div>
   <div class="note"></div>
 </div>
@@ -54,7 +54,7 @@ class Field:
 
 
 def drag_slider(where: DeltaGenerator, key: str, label: str, help: str, default: int = 0) -> int:
-    """Draws a slider for 0 to 100 %; returns the level set, in percent."""
+    """Draws a slider for 0 to 100%; returns the level set, in percent."""
     field = draw_field(where, key, label, default=default)
     draw_slider(field, help)
     return field.percent

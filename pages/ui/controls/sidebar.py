@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -23,10 +24,12 @@ from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import draw_against
 from pages.ui.page.address import current_value, rename_choice
+from pages.ui.page.first_visit import ASKED, PLAYED, plays_next, set_plays_next
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
 from pages.ui.page.tables import plain
+from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import FETCH_TASKS, Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
@@ -73,6 +76,8 @@ FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`.
 BOS_DEFAULT = "model default"
 BOS = {BOS_DEFAULT: None, "on": True, "off": False}
 BOS_BEFORE = {"model's own": BOS_DEFAULT}  # labels in older addresses
+OPENING_HELP = "Twenty seconds on Prune: what the demo model loses without its induction heads. Off once it has played."
+SWITCH, SWITCH_AFTER = "opening_story", "opening story switch of"
 LONG_PATH = 28  # characters that fit into the sidebar next to the size
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
 
@@ -150,7 +155,26 @@ def _draw_more() -> None:
         st.text_input("Task data folder", folder, key="data_dir", **look)
         st.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
         draw_store()
+        _draw_opening_switch()
         st.caption(memory_in_words(), help=MEMORY_HELP)
+
+
+def _draw_opening_switch() -> None:
+    """Draws the switch of the opening story, and the button that plays it now."""
+    state, played = st.session_state, st.session_state.get(PLAYED, 0)
+    if state.get(SWITCH_AFTER) != played:  # playing it turns the switch off
+        state[SWITCH_AFTER] = played
+        write(SWITCH, plays_next(store()))
+    hold(SWITCH)
+
+    def switched() -> None:
+        set_plays_next(bool(state[SWITCH]), store())
+
+    st.toggle("Opening story at the next start", key=SWITCH, on_change=switched, help=OPENING_HELP)
+    asks = partial(state.__setitem__, ASKED, True)
+    if st.button("Play it now", key="play_opening", type="tertiary", icon=":material/replay:", on_click=asks):
+        if urlsplit(st.context.url or "").path.strip("/"):  # not on Prune
+            st.switch_page("pages/prune.py", query_params={})
 
 
 def more_label(folder: str) -> str:

@@ -25,12 +25,11 @@ PRIVATE = "It never leaves this computer."
 
 @dataclass(frozen=True)
 class Chosen:
-    """A text and its name; `passage` is the built-in passage, if it is one; `remembered`: it is kept under the name."""
+    """A text and its name; `passage` is the built-in passage, if it is one."""
 
     name: str
     text: str
     passage: Passage | None = None
-    remembered: bool = False
 
     @property
     def named(self) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def _find_text(name: str) -> Chosen | None:
     if name in built_in:
         return Chosen(name, built_in[name].text, built_in[name])
     text = kept.recall(name, store())
-    return None if text is None else Chosen(name, text, remembered=True)
+    return None if text is None else Chosen(name, text)
 
 
 def _own_text() -> Chosen | None:

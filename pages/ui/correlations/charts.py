@@ -30,7 +30,7 @@ KINDS = ("task", "row", "column")  # of words in the small matrices
 LEGEND_PX = 105  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
 COUNTED = "n:Q|Tasks; lowest:N|Lowest; highest:N|Highest"
-TOOLTIP = "srcc:N|SRCC; interval:N|95 % interval; p:N|p (random relabelling); shared:N|Top 30 % shared"
+TOOLTIP = "srcc:N|SRCC; interval:N|95% interval; p:N|p (random relabelling); shared:N|Top 30% shared"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Measure:
 MEASURES = {
     "srcc": Measure("srcc", "SRCC"),
     "as_published": Measure("as_published", "Coefficient as published"),
-    "overlap": Measure("overlap", "Share of the top 30 % in both", signed=False),
+    "overlap": Measure("overlap", "Share of the top 30% in both", signed=False),
 }
 
 
@@ -134,7 +134,7 @@ def small_matrices(
 
 
 def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Picture:
-    """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal and both top 30 %."""
+    """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal and both top 30%."""
     n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     axis = alt.Axis(tickMinStep=1, format="d", grid=False)
@@ -147,9 +147,9 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
     edge = n_top(n) + 0.5
-    ends = [(0, 0, n + 1, n + 1, "agreement"), (edge, 0, edge, n + 1, "top 30 %"), (0, edge, n + 1, edge, "top 30 %")]
+    ends = [(0, 0, n + 1, n + 1, "agreement"), (edge, 0, edge, n + 1, "top 30%"), (0, edge, n + 1, edge, "top 30%")]
     lines = pd.DataFrame(ends, columns=["x", "y", "x2", "y2", "line"])
-    dashes = alt.Scale(domain=["agreement", "top 30 %"], range=[[1, 0], [3, 3]])
+    dashes = alt.Scale(domain=["agreement", "top 30%"], range=[[1, 0], [3, 3]])
     rules = charts.named_chart("lines").mark_rule(color=GREY)
     dash = alt.StrokeDash("line:N", scale=dashes, legend=None)
     rules = rules.encode(strokeDash=dash, tooltip=charts.tips("line:N|Line"), x2="x2:Q", y2="y2:Q")

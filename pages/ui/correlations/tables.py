@@ -21,12 +21,12 @@ PUBLISHED = (
     "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
-NAMES = {"srcc": "SRCC", "as_published": "coefficient", "overlap": "top-30 % overlap"}
+NAMES = {"srcc": "SRCC", "as_published": "coefficient", "overlap": "top-30% overlap"}
 FORMATS = {name: number for name in ("srcc", "low", "high", "overlap", "as_published")} | {
     "p": partial(number, digits=3)
 }
 TITLES = {"kind": "Between", "at": "At", "a": "Ranking", "b": "and ranking", "srcc": "SRCC", "low": "from"}
-TITLES |= {"high": "to", "p": "p", "overlap": "Top 30 % shared", "as_published": "As published"}
+TITLES |= {"high": "to", "p": "p", "overlap": "Top 30% shared", "as_published": "As published"}
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks need largely, or partly, the same components
 P_CLEAR = 0.05
 NOUNS = {"Head": "head", "FFN": "FFN"}
@@ -218,7 +218,7 @@ def _coefficients(cross: pd.DataFrame, column: str) -> Iterable[tuple[int, int, 
 
 
 def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: str, second: str) -> str:
-    """Describes SRCC of two rankings with its interval, p and the overlap of their top 30 %: from their row of `pairs`,
+    """Describes SRCC of two rankings with its interval, p and the overlap of their top 30%: from their row of `pairs`,
     or computed here if they differ in both task and shots."""
     if first == second:
         return "The same ranking twice: choose two."
@@ -231,7 +231,7 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
         return f"SRCC {UNDEFINED}."
     n, count = scores[first].size, n_top(scores[first].size)
     words = f"SRCC **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
-    words += f"; of the {count:,} in each top 30 % they share **{round(row['overlap'] * count):,}**"
+    words += f"; of the {count:,} in each top 30% they share **{round(row['overlap'] * count):,}**"
     return f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
 
 
@@ -254,4 +254,4 @@ def _tooltip(row: dict) -> dict[str, str]:
 def _interval(row: dict) -> str:
     if math.isnan(row["low"]):
         return "no interval, as the orders are equal or opposite"
-    return f"95 % interval {number(row['low'])} to {number(row['high'])}"
+    return f"95% interval {number(row['low'])} to {number(row['high'])}"

@@ -6,7 +6,6 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -19,8 +18,8 @@ from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import rows
 from pages.ui.figures import charts
 from pages.ui.figures.colours import QUIET, light_theme
-from pages.ui.figures.sheet import Drawn, Table
-from pages.ui.page.tables import magnitude, to_csv
+from pages.ui.figures.sheet import Sheet
+from pages.ui.page.tables import magnitude
 
 VEGA_LITE, EXPOSED = "6.4", "window.vegaEmbed = vegaEmbed"  # what Altair writes; what a page needs of it
 N_ROWS = 60  # of a table on the page; the archive has all
@@ -42,12 +41,11 @@ window.views = Promise.all(specs.map((spec, i) => vegaEmbed(`#picture${i}`, spec
 
 @dataclass(frozen=True)
 class ScreenFiles:
-    """A screen as it is now: the source of its numbers, its tables and pictures by name, the session that has the
-    receipts, and the link to it."""
+    """A screen as it is now: the source of its numbers, what it shows, the session that has the receipts, and the link
+    to it."""
 
     origin: Origin
-    tables: Mapping[str, Table]
-    pictures: Mapping[str, Drawn]
+    sheet: Sheet
     session: Session
     link: str
 
@@ -56,19 +54,9 @@ class ScreenFiles:
         """Returns the caption of every picture: model, measurement, pruning, and the day it was saved."""
         return f"{self.origin.about} · saved {time.strftime('%Y-%m-%d')}"
 
-    def picture(self, name: str) -> charts.Picture:
-        """Returns one of the pictures."""
-        drawn = self.pictures[name]
-        return drawn if isinstance(drawn, charts.Picture) else drawn()
-
-    def table(self, name: str) -> bytes:
-        """Returns one of the tables as a CSV file."""
-        found = self.tables[name]
-        return to_csv(found) if isinstance(found, pd.DataFrame) else found()
-
     def svg(self, name: str) -> bytes:
         """Returns one of the pictures as an SVG drawing."""
-        return charts.to_svg(self.picture(name), name, self.caption)
+        return charts.to_svg(self.sheet.picture(name), name, self.caption)
 
     def png(self, name: str) -> bytes:
         """Returns one of the pictures as PNG."""
@@ -84,43 +72,43 @@ def file_name(name: str, ending: str) -> str:
     return f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-') or 'file'}.{ending}"
 
 
-def to_zip(sheet: ScreenFiles) -> bytes:
+def to_zip(files: ScreenFiles) -> bytes:
     """Returns an archive of pictures, tables, the command, the program, the receipt and the page."""
     archive = io.BytesIO()
-    origin = sheet.origin
+    origin = files.origin
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
-        for name in sheet.tables:
-            into.writestr(file_name(name, "csv"), sheet.table(name))
-        for name in sheet.pictures:
-            drawing = sheet.svg(name)
+        for name in list(files.sheet.tables):  # a redraw may add one meanwhile
+            into.writestr(file_name(name, "csv"), files.sheet.table(name))
+        for name in list(files.sheet.pictures):
+            drawing = files.svg(name)
             into.writestr(file_name(name, "svg"), drawing)
             into.writestr(file_name(name, "png"), charts.rasterised(drawing))
         into.writestr("command.txt", f"{origin.command}\n")
         into.writestr("program.py", f"{origin.python}\n")
-        into.writestr("receipt.json", receipt(sheet))
-        into.writestr(file_name(origin.screen, "html"), to_html(sheet))
+        into.writestr("receipt.json", receipt(files))
+        into.writestr(file_name(origin.screen, "html"), to_html(files))
     return archive.getvalue()
 
 
-def receipt(sheet: ScreenFiles) -> str:
+def receipt(files: ScreenFiles) -> str:
     """Returns how it was measured, as JSON: a summary, and every record's own receipt."""
-    parts = sheet.receipts()
-    known = {"screen": sheet.origin.screen, "about": sheet.caption, "link": sheet.link, "command": sheet.origin.command}
+    parts = files.receipts()
+    known = {"screen": files.origin.screen, "about": files.caption, "link": files.link, "command": files.origin.command}
     known |= {"facts": facts(each for part in parts for each in part.receipts), "parts": list(map(asdict, parts))}
     return json.dumps(known, indent=1, default=str)
 
 
-def to_html(sheet: ScreenFiles) -> bytes:
+def to_html(files: ScreenFiles) -> bytes:
     """Returns the screen as one page with interactive charts. It makes no network requests."""
     import vl_convert
 
-    origin, theme, parts = sheet.origin, light_theme(), sheet.receipts()
+    origin, theme, parts = files.origin, light_theme(), files.receipts()
     colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
     root = " ".join(f"--{name}: {colour};" for name, colour in {**colours, "quiet": QUIET}.items())
-    specs = [charts.file_spec(sheet.picture(name), name) for name in sheet.pictures]
+    specs = [charts.file_spec(files.sheet.picture(name), name) for name in list(files.sheet.pictures)]
     figures = "".join(f'<figure><div id="picture{number}"></div></figure>' for number in range(len(specs)))
-    tables = "".join(map(partial(_table, sheet), sheet.tables))
-    says = "".join(f"<p>{_to_html_line(line)}</p>" for line in origin.says)
+    tables = "".join(map(partial(_table, files.sheet), list(files.sheet.tables)))
+    says = "".join(f"<p>{_to_html_line(line)}</p>" for line in files.sheet.says)
     known = facts(each for part in parts for each in part.receipts)
     how = "<br>".join(html.escape(f"{name}: {'; '.join(each)}") for name, each in known.items() if each)
     title = html.escape(f"{origin.screen}: {origin.about}")
@@ -129,7 +117,7 @@ def to_html(sheet: ScreenFiles) -> bytes:
 <meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">
 <title>{title}</title><style>:root {{ {root} }}{STYLE}</style></head><body>
 <h1>{html.escape(origin.screen)}</h1>
-<p class="quiet">{html.escape(sheet.caption)}</p>
+<p class="quiet">{html.escape(files.caption)}</p>
 {says}
 {figures}
 {tables}
@@ -137,14 +125,14 @@ def to_html(sheet: ScreenFiles) -> bytes:
 <div class="box">{rows(parts).to_html(index=False, border=0)}</div><p class="quiet">{how}</p>
 <pre>{html.escape(origin.command)}</pre>
 <pre>{html.escape(origin.python)}</pre>
-<p class="quiet">{html.escape(sheet.link)}</p>
+<p class="quiet">{html.escape(files.link)}</p>
 <script type="application/json" id="specs">{_as_json(specs)}</script>
 <script>{_escape_script(vl_convert.javascript_bundle(EXPOSED, VEGA_LITE))}</script><script>{DRAW}</script>
 </body></html>
 """.encode()
 
 
-def _table(sheet: ScreenFiles, name: str) -> str:
+def _table(sheet: Sheet, name: str) -> str:
     frame = pd.read_csv(io.BytesIO(sheet.table(name)), keep_default_na=False)
     shown = frame.head(N_ROWS).to_html(index=False, border=0, float_format=partial(magnitude, digits=6))
     more = f'<p class="quiet">The first {N_ROWS} of {len(frame):,} rows.</p>' if len(frame) > N_ROWS else ""

@@ -31,7 +31,7 @@ def closing(origin: Origin, sheet: Sheet) -> None:
     with st.container(key="closing"):  # hidden on a slide
         mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
         draw_shipped(origin.measurements, origin.command)
-        _draw_buttons(ScreenFiles(origin, sheet.tables, sheet.pictures, session(), permalink()))
+        _draw_buttons(ScreenFiles(origin, sheet, session(), permalink()))
 
 
 def draw_command(command: str) -> None:
@@ -42,9 +42,9 @@ def draw_command(command: str) -> None:
 
 
 @st.fragment
-def _draw_buttons(sheet: ScreenFiles) -> None:
+def _draw_buttons(files: ScreenFiles) -> None:
     """Draws the buttons, in a fragment: the receipts are read when they are opened, and nothing else changes then."""
-    origin = sheet.origin
+    origin = files.origin
     with st.container(horizontal=True):
         with st.popover("Command", icon=":material/terminal:", help=COMMAND_HELP):
             draw_command(origin.command)
@@ -53,22 +53,22 @@ def _draw_buttons(sheet: ScreenFiles) -> None:
         with st.popover("As Python", icon=":material/code:", help=PYTHON_HELP):
             st.code(origin.python, language="python")
         with st.popover("Download", icon=":material/download:", help="Everything on this screen, as files."):
-            _draw_files(sheet)
+            _draw_files(files)
     if measured.open:
         with measured:
             draw_measured(origin.measurements, origin.command)
 
 
-def _draw_files(sheet: ScreenFiles) -> None:
+def _draw_files(files: ScreenFiles) -> None:
     page_at, archive_at = st.columns(2)
     with page_at:
-        _button("This screen (HTML)", partial(to_html, sheet), sheet.origin.screen, ("html", "text/html"), HTML_HELP)
+        _button("This screen (HTML)", partial(to_html, files), files.origin.screen, ("html", "text/html"), HTML_HELP)
     with archive_at:
-        _button("Everything (ZIP)", partial(to_zip, sheet), sheet.origin.screen, ("zip", "application/zip"), ZIP_HELP)
-    for name in sheet.tables:
-        _button(f"{name} (CSV)", partial(sheet.table, name), name, ("csv", "text/csv"))
-    for name in sheet.pictures:
-        for make, form, at in zip((sheet.png, sheet.svg), (PNG, SVG), st.columns(2), strict=True):
+        _button("Everything (ZIP)", partial(to_zip, files), files.origin.screen, ("zip", "application/zip"), ZIP_HELP)
+    for name in files.sheet.tables:
+        _button(f"{name} (CSV)", partial(files.sheet.table, name), name, ("csv", "text/csv"))
+    for name in files.sheet.pictures:
+        for make, form, at in zip((files.png, files.svg), (PNG, SVG), st.columns(2), strict=True):
             with at:
                 _button(f"{name} ({form[0].upper()})", partial(make, name), name, form)
 

@@ -23,14 +23,12 @@ from engine.requests import Request, argv, program
 @dataclass(frozen=True)
 class Origin:
     """The source of a `screen`: the `requests` that measure its results and their `measurements`; `about` (model,
-    precision, task, shots, number of questions, pruning) and its findings `says`, both as text, the latter in
-    Markdown."""
+    precision, task, shots, number of questions, pruning)."""
 
     screen: str
     requests: Sequence[Request]
     measurements: Measurements
     about: str
-    says: Sequence[str] = ()
 
     @property
     def command(self) -> str:

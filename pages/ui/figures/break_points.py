@@ -6,7 +6,7 @@ from engine.statistics import detectable, smallest_clear
 from pages.ui.page.tables import number, whole_percent
 
 POWER_HELP = (
-    "A smaller loss may be there and not be found: no detectable loss is not no loss. Exact McNemar test, 5 % for all "
+    "A smaller loss may be there and not be found: no detectable loss is not no loss. Exact McNemar test, 5% for all "
     "levels together (Holm's correction), where pruning gains no question; where it gains some, it takes a larger one. "
     "This is for a single level that loses: where other levels lose too, less is enough. More questions detect smaller "
     "losses."
@@ -19,12 +19,12 @@ def power_in_words(n: int, looks: int) -> str:
         return f"{n} questions are too few to detect any loss at {looks} levels."
     loss, least = math.ceil(100 * detectable(n, looks)), 100 * smallest_clear(n) / n
     corrected = f", corrected for {looks} levels" if looks > 1 else ""
-    words = f"{n} questions detect a loss of {loss} points 80 % of the time{corrected}"
+    words = f"{n} questions detect a loss of {loss} points 80% of the time{corrected}"
     return f"{words}; under {least:.3g} points, never."
 
 
 def cliff_in_words(at: float, to: float, points: float) -> str:
-    """Returns text such as "70 to 80 %, −47 points"; "none" if accuracy never falls."""
+    """Returns text such as "70 to 80%, −47 points"; "none" if accuracy never falls."""
     if math.isnan(points):
         return "none"
     return f"{number(100 * at, 0)} to {whole_percent(to)}, {number(points, 0, sign=True)} points"

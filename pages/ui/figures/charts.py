@@ -23,8 +23,8 @@ FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # letters of a caption that fit into 
 FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first comes with vl-convert: the same on any machine
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
-# percentages as everywhere else in the app, "41.2 %"; the rest is Vega's own
-SIGNS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": " %"}
+# percentages as everywhere else in the app, "41.2%"; the rest is Vega's own
+SIGNS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": "%"}
 WRITTEN = {"locale": {"number": SIGNS}}
 # numbers of any size, such as "0.042" and "3,880": d3's "s" would write a half as "500m", its "g" thousands as "3.9e+3"
 MAGNITUDE, ROUGHLY = ",.3~r", ",.2~r"

@@ -10,7 +10,7 @@ TITLES = {
 }
 ABOUT = {
     "prefix_matching": "Looks at what followed an earlier copy: 0 no attention, 1 all of it.",
-    "copying": "Of what it raises, the share that it looks at: 0 % none, 100 % all; 4 % by chance.",
+    "copying": "Of what it raises, the share that it looks at: 0% none, 100% all; 4% by chance.",
     "previous_token": "Looks at the token just before: 0 no attention, 1 all of it.",
     "duplicate_token": "Looks at earlier copies of the same token: 0 no attention, 1 all of it.",
     "ov_eigen": "By weights alone: 1 raises whatever it looks at, −1 lowers it.",

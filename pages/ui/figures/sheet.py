@@ -9,6 +9,7 @@ import pandas as pd
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import to_csv
 
 Table = pd.DataFrame | Callable[[], bytes]  # or what makes the bytes of a CSV file
 Drawn = Picture | Callable[[], Picture]  # or what makes it
@@ -28,6 +29,16 @@ class Sheet:
         """Draws a picture as `draw_chart` does, and adds it."""
         self.pictures[name] = picture
         draw_chart(picture, key, words, at, **selection)
+
+    def picture(self, name: str) -> Picture:
+        """Returns one of the pictures."""
+        drawn = self.pictures[name]
+        return drawn if isinstance(drawn, Picture) else drawn()
+
+    def table(self, name: str) -> bytes:
+        """Returns one of the tables as a CSV file."""
+        found = self.tables[name]
+        return to_csv(found) if isinstance(found, pd.DataFrame) else found()
 
     def add(self, name: str, frame: pd.DataFrame) -> None:
         """Adds a table if it has any rows."""

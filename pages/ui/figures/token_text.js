@@ -1,23 +1,17 @@
 // A text set as text, token by token. Everything from `data` is set as textContent: a text is never interpreted as markup.
-const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
-
-export default function ({ data, parentElement, setStateValue }) {
-  let view = VIEWS.get(parentElement)
-  if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
-  view.data = data
-  view.tell = locked => setStateValue("locked", { token: locked === null ? null : data.start + locked + 1, number: ++view.reports })
+export default function (mount) {
+  const { data } = mount, view = viewOf(mount, begin)
   if (view.textKey !== data.text_key) setText(view)
   if (data.locked?.number >= view.reports) light(view, shownAt(view, data.locked.token)) // not of a lock before the last one
   drawLegend(view)
-  tint(view)
+  view.spans.forEach((span, i) => tint(span, tinted(data, i), data.full, data.view === "B − A"))
   drawLandmarks(view)
   show(view)
 }
 
-function begin(root) {
-  const part = name => root.querySelector("." + name)
-  const view = { legend: part("legend"), text: part("text"), readout: part("readout"), landmarks: part("landmarks"),
-                 said: part("said"), spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null, reports: 0 }
+function begin(part) {
+  const view = { spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null, reports: 0 }
+  for (const name of ["legend", "text", "readout", "landmarks", "said"]) view[name] = part(`.${name}`)
   const index = event => {
     const span = event.target.closest?.("span")
     return span && view.text.contains(span) ? view.spans.indexOf(span) : -1
@@ -29,12 +23,11 @@ function begin(root) {
   view.text.addEventListener("focusout", () => { view.focused = false; show(view) })
   view.text.onkeydown = event => {
     const vertical = { ArrowDown: 1, ArrowUp: -1 }[event.key]
-    if (!vertical) view.column = null
-    const to = vertical ? nextLine(view, vertical)
-      : { ArrowRight: view.at + 1, ArrowLeft: view.at - 1, Home: 0, End: view.spans.length - 1 }[event.key]
+    view.column = vertical ? view.column ?? view.spans[view.at]?.getClientRects()[0]?.left : null // over lines, that of the first
+    const to = vertical ? nextLine(view.spans, view.at, vertical, view.column) : step(event, view.at, view.spans.length)
     if (event.key === "Enter" || event.key === " ") lock(view, view.at)
     else if (event.key === "Escape") lock(view, null)
-    else if (to !== undefined) { view.over = null; move(view, Math.max(0, Math.min(view.spans.length - 1, to))) }
+    else if (to !== undefined) { view.over = null; move(view, within(to, view.spans.length)) }
     else return
     event.preventDefault()
     event.stopPropagation()
@@ -46,15 +39,11 @@ function setText(view) {
   const { data, text } = view
   Object.assign(view, { textKey: data.text_key, lit: [], over: null, at: 0, focused: false, locked: null, back: null })
   view.spans = data.pieces.map(piece => {
-    const span = document.createElement("span"), ink = document.createElement("b")
+    const span = make("span", ""), ink = make("b", "", "token")
     const gap = /^ \S/.test(piece) ? 1 : 0 // the blank before a word stays white: it may end the previous line
     span.tabIndex = -1
     span.append(" ".repeat(gap), ink)
-    piece.slice(gap).split("\n").forEach((line, i) => {
-      if (i) ink.append(make("i", "↵"), "\n")
-      ink.append(tame(line))
-    })
-    for (const sign of ink.querySelectorAll("i")) sign.ariaHidden = "true"
+    appendLines(ink, piece.slice(gap))
     return span
   })
   text.replaceChildren(...view.spans)
@@ -71,22 +60,6 @@ function setText(view) {
   }
 }
 
-function tint(view) {
-  const { data } = view
-  view.spans.forEach((span, i) => {
-    const value = tinted(data, i)
-    const kind = value === null || value === 0 ? "unlit" : data.view !== "B − A" ? "loss" : value > 0 ? "worse" : "better"
-    const strength = value === null ? 0 : Math.min(1, Math.abs(value) / data.full) * 62
-    span.style.setProperty("--tint", strength.toFixed(1))
-    view.kinds ??= new WeakMap()
-    if (view.kinds.get(span) !== kind) {
-      span.classList.remove(view.kinds.get(span) ?? "unlit")
-      span.classList.add(kind)
-      view.kinds.set(span, kind)
-    }
-  })
-}
-
 function tinted(data, i) {
   const a = data.loss.a[i], b = data.loss.b[i]
   if (data.view === "A") return a
@@ -95,15 +68,12 @@ function tinted(data, i) {
 }
 
 function drawLegend({ legend, data }) {
-  const bar = make("div", "")
-  const difference = data.view === "B − A"
-  bar.className = difference ? "bar of-change" : "bar of-loss"
-  const full = data.full
+  const { words, full, view, note } = data, isChange = view === "B − A"
   legend.replaceChildren(
-    ...(difference
-      ? [make("b", data.words.better), make("span", `−${full}`), bar, make("span", `+${full} nats`), make("b", data.words.worse)]
-      : [make("span", `Loss of ${data.view}: 0`), bar, make("span", `${full} nats and more`)]),
-    ...(data.note ? [make("span", data.note, "note")] : []),
+    ...(isChange ? [make("b", words.better), make("span", `−${full}`)] : [make("span", `Loss of ${view}: 0`)]),
+    make("div", "", isChange ? "bar worse" : "bar loss"),
+    ...(isChange ? [make("span", `+${full} nats`), make("b", words.worse)] : [make("span", `${full} nats and more`)]),
+    ...(note ? [make("span", note, "note")] : []),
   )
 }
 
@@ -111,9 +81,7 @@ function drawLandmarks(view) {
   const { data, landmarks } = view
   landmarks.replaceChildren(...data.landmarks.map(mark => {
     const button = make("button", "")
-    button.type = "button"
-    button.append(make("b", `${mark.mark}  ${mark.text}`), ` ${mark.about} `,
-                  make("span", mark.measured, "quiet"))
+    button.append(make("b", `${mark.mark}  ${mark.text}`), ` ${mark.about} `, make("span", mark.measured, "quiet"))
     button.onclick = () => {
       const i = mark.first - data.start
       if (i >= 0 && i < view.spans.length) { move(view, i); lock(view, i, true) }
@@ -133,25 +101,9 @@ function move(view, i, quietly) {
 
 function lock(view, i, stay) {
   light(view, i === view.locked && !stay ? null : i)
-  if (view.data.locked) view.tell(view.locked)
+  const { data, locked } = view
+  if (data.locked) view.tell("locked", { token: locked === null ? null : data.start + locked + 1, number: ++view.reports })
   show(view)
-}
-
-function nextLine(view, step) {
-  const box = i => view.spans[i].getClientRects()[0]
-  const from = view.spans.length ? box(view.at) : null
-  if (!from) return view.at + step
-  view.column ??= from.left // over several lines, the column it began in
-  let best = view.at, nearest = Infinity, line = null
-  for (let i = view.at + step; i >= 0 && i < view.spans.length; i += step) {
-    const here = box(i)
-    if (!here || Math.abs(here.top - from.top) < from.height / 2) continue
-    line ??= here.top
-    if (Math.abs(here.top - line) > from.height / 2) break
-    const away = Math.abs(here.left - view.column)
-    if (away < nearest) { nearest = away; best = i }
-  }
-  return best
 }
 
 // What the locked token's past holds in this part: places of the same token, and of the two tokens before it.
@@ -218,16 +170,15 @@ function numbers(data, i) {
 }
 
 function likely(data, i) {
-  const grid = make("div", "", "likely")
+  const grid = make("div", "", "two")
   for (const side of ["a", "b"]) {
     const column = make("div", "")
     column.append(make("div", `Likeliest, ${data.words[side]}`, "quiet"))
     data.likely[side][i].forEach((token, k) => {
-      const p = data.p[side][i][k]
-      const row = make("div", "", token === data.ids[i] ? "row right" : "row")
-      row.style.setProperty("--p", p)
-      row.append(make("b", visible(data.strings[token] ?? "")), make("span", percent(p)))
-      column.append(row)
+      const p = data.p[side][i][k], piece = make("span", visible(data.strings[token] ?? ""), "piece")
+      const line = row(p, piece, make("span", percent(p)))
+      line.classList.toggle("right", token === data.ids[i])
+      column.append(line)
     })
     grid.append(column)
   }
@@ -250,9 +201,4 @@ function past(data, i, { same, places }) {
 
 const elsewhere = n => n ? `, ${n.toLocaleString("en")} of them in earlier parts` : ""
 const times = n => n === 0 ? "never" : n === 1 ? "once" : `${n.toLocaleString("en")} times`
-const percent = p => p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`
-
-function nats(value, sign) {
-  const text = Math.abs(value).toFixed(2)
-  return (value < 0 && +text ? "−" : sign && +text ? "+" : "") + text
-}
+const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`

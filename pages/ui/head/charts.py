@@ -53,7 +53,7 @@ def _pattern_map(n: int) -> charts.Template:
 
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
-    """Returns `tables.effect_rows`: change of accuracy without the head, with its 95 % interval, one row per task."""
+    """Returns `tables.effect_rows`: change of accuracy without the head, with its 95% interval, one row per task."""
     return charts.picture(_effects(len(frame)), tasks=frame, zero=pd.DataFrame({"zero": [0]}))
 
 
@@ -61,7 +61,7 @@ def effects(frame: pd.DataFrame) -> charts.Picture:
 def _effects(n: int) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False)
     y = alt.Y("task:N", sort=None, axis=axis)
-    x = alt.X("low:Q", title="Accuracy without it, change in points (95 %)", axis=alt.Axis(tickCount=6))
+    x = alt.X("low:Q", title="Accuracy without it, change in points (95%)", axis=alt.Axis(tickCount=6))
     tooltip = charts.tips(
         "task:N|Task; points:Q|Change, points|+.1f; low:Q|from|+.1f; high:Q|to|+.1f; gained:Q|Gained; lost:Q|Lost",
         "p:Q|McNemar's p|.3f; n:Q|Questions",

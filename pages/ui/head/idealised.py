@@ -21,9 +21,9 @@ NAME = "With an ideal pattern"
 HELP = (
     "Queries and keys are ignored, and the head looks exactly where its name says; its values and its "
     "output are unchanged (Scherlis in Olsson et al.). *Recovered*: of what ablating the head adds to the loss, the "
-    "share that the pattern keeps away; 100 % = the pattern is all it needs, 0 % = no better than without the head. "
+    "share that the pattern keeps away; 100% = the pattern is all it needs, 0% = no better than without the head. "
     "*Previous*: the token before; *Prefix*: what followed earlier copies of the token; *Uniform*: all tokens alike. "
-    "95 % bootstrap intervals over stretches of 32 tokens, or over questions. *Nats*: what ablating it "
+    "95% bootstrap intervals over stretches of 32 tokens, or over questions. *Nats*: what ablating it "
     "adds, a token in the built-in texts, of the right answer in tasks. "
     "*Right*: accuracy of the full model, with the head ablated, and with the ideal pattern."
 )
@@ -109,7 +109,7 @@ def recovered(frame: pd.DataFrame) -> charts.Picture:
 def _recovered(n_places: int) -> charts.Template:
     y = alt.Y("where:N", sort=None, axis=alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False))
     offset = alt.YOffset("pattern:N", sort=list(TITLES.values()))
-    x = alt.X("at:Q", title="Of its effect recovered (95 %)", scale=alt.Scale(domain=list(ENDS), nice=False),
+    x = alt.X("at:Q", title="Of its effect recovered (95%)", scale=alt.Scale(domain=list(ENDS), nice=False),
               axis=alt.Axis(format="%", values=[-0.5, 0, 0.5, 1]))  # fmt: skip
     colour = alt.Color("pattern:N", sort=list(TITLES.values()), legend=alt.Legend(title=None, orient="top", columns=2))
     tooltip = charts.tips(

@@ -10,7 +10,7 @@ from pages.ui.page.tables import number
 
 EFFECTS, PLACES = "Tasks without the head", "Rank by criterion"
 HELP = (
-    "Accuracy with this head alone ablated (z = 0) less that of the full model, on the same questions, with the 95 % "
+    "Accuracy with this head alone ablated (z = 0) less that of the full model, on the same questions, with the 95% "
     "interval of the paired change; p is McNemar's exact test."
 )
 PLACES_HELP = (

@@ -209,7 +209,7 @@ def rests_in_words(seen: HeadInText) -> str:
 
 
 def effects_in_words(frame: pd.DataFrame) -> str:
-    """Returns the loss on each task, such as "demo_walk, 5 shots: 94.0 % to 88.0 % (0 gained, 6 lost, p = 0.031)."."""
+    """Returns the loss on each task, such as "demo_walk, 5 shots: 94.0% to 88.0% (0 gained, 6 lost, p = 0.031)."."""
     lines = []
     for row in frame.to_dict("records"):
         counts = f"{row['gained']} gained, {row['lost']} lost of {row['n']}, {p_in_words(row['p'])}"

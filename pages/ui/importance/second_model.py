@@ -13,9 +13,9 @@ from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements
-from engine.studies.surveys import StudySettings, Survey, agreed, in_words, survey, together
+from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from pages.ui.comparison import pairs
-from pages.ui.comparison.second import heading, shapes_in_words
+from pages.ui.comparison.second import heading
 from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line
 from pages.ui.figures.charts import ROUGHLY
 from pages.ui.figures.sheet import Sheet
@@ -55,14 +55,12 @@ def draw(of: FirstImportance, second: Target, sheet: Sheet, since_s: float) -> M
     """Draws the section on the second model: what is missing is a button with its cost. Gives what it shows."""
     heading(of.target, second, HELP)
     found = _second_scores(of, second, since_s)
-    if why := shapes_in_words(of.target, second):
-        st.caption(why)
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
-        names, means = (of.target.spec.in_words, second.spec.in_words), means_of(of.setting, heads)
-        pairs.draw_maps(means, names, f"Mean of {len(heads)}", ROUGHLY, "importance", sheet, by_root=True)
-        if not why:
-            _draw_agreement(of, sheet, common, means, names)
+        ffns = {"FFNs": means_of(of.setting, common["ffns"])} if common["ffns"] else {}
+        look = f"Mean of {len(heads)}", ROUGHLY
+        means, draw_next = means_of(of.setting, heads), partial(_draw_agreement, common, sheet)
+        pairs.draw_pair((of.target, second), means, "Heads", look, "importance", sheet, draw_next, ffns, by_root=True)
     return of.measurements(second)
 
 
@@ -99,17 +97,9 @@ def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[
     return found
 
 
-def _draw_agreement(
-    of: FirstImportance, sheet: Sheet, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
-) -> None:
-    """Draws how far the two agree, head by head and task by task, if both have equal numbers of heads and layers."""
-    words = [pairs.in_words(agreed(*means), "Heads")]
-    if common["ffns"]:
-        words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))
-    frame = sheet.tables["Two models, heads"] = pairs.rows(of.target.shape, *means)
-    table_at = pairs.draw_agreement(frame, names, words, ROUGHLY, "importance", sheet)
+def _draw_agreement(common: Mapping[str, Any], sheet: Sheet, _: pd.DataFrame) -> None:
+    """Draws how far the two agree on each task."""
     tables = [pairs.agreed_rows(pairs_of(common[kind])).assign(what=KINDS[kind]) for kind in KINDS if common[kind]]
     rows = sheet.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
-    with table_at:
-        shown = rows.assign(of=rows["what"] + ", " + rows["of"])
-        pairs.draw_agreed(shown, "Scores of", min(370, 37 + 35 * len(shown)))
+    shown = rows.assign(of=rows["what"] + ", " + rows["of"])
+    pairs.draw_agreed(shown, "Scores of", min(370, 37 + 35 * len(shown)))

@@ -32,7 +32,7 @@ def ffn_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
 
 def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFrame:
     """Returns layer, head, name, score and rank by `mean` (engine.studies.surveys.together), and `kept`: how many of
-    the tasks and shot counts have the head among their 30 % most important."""
+    the tasks and shot counts have the head among their 30% most important."""
     rows = _ranked(mean.scores, mean.tie_break)
     kept = np.zeros(len(rows), int)
     for found in scores.values():
@@ -101,12 +101,12 @@ def ffns_in_words(rows: pd.DataFrame) -> str:
 
 
 def agreement_in_words(found: Agreement, a: str, b: str) -> str:
-    """Returns text such as "SRCC +0.62, 95 % interval +0.31 to +0.81, p = 0.001"."""
+    """Returns text such as "SRCC +0.62, 95% interval +0.31 to +0.81, p = 0.001"."""
     i, j = found.labels.index(a), found.labels.index(b)
     if np.isnan(found.srcc[i, j]):
         return "SRCC undefined: one of the two scores is the same for all heads."
     srcc, low, high = (number(table[i, j], sign=True) for table in (found.srcc, found.low, found.high))
-    return f"SRCC **{srcc}**, 95 % interval {low} to {high}, {p_in_words(found.p[i, j])}"
+    return f"SRCC **{srcc}**, 95% interval {low} to {high}, {p_in_words(found.p[i, j])}"
 
 
 def _all_of(count: int, n: int) -> str:

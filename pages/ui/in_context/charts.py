@@ -23,7 +23,7 @@ ZERO = pd.DataFrame({"at": [0.0]})
 
 
 def loss_curve(frame: pd.DataFrame) -> charts.Picture:
-    """Returns loss against token index, with 95 % bands; `frame` of `tables.curves`."""
+    """Returns loss against token index, with 95% bands; `frame` of `tables.curves`."""
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
     highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
     return charts.picture(
@@ -41,7 +41,7 @@ def _loss_curve(highest: int, last: float, drawn: tuple[str, ...]) -> charts.Tem
 
 
 def slope_chart(frame: pd.DataFrame) -> charts.Picture:
-    """Returns d loss / d ln(index) against token index, with 95 % bands; `frame` of `tables.slopes`."""
+    """Returns d loss / d ln(index) against token index, with 95% bands; `frame` of `tables.slopes`."""
     lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
     return charts.picture(
         _slope_chart(lowest, highest, float(frame["last"].max()), _drawn_series(frame)),
@@ -66,7 +66,7 @@ def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Pi
 @charts.kept
 def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bool) -> charts.Template:
     row_px = charts.row_height(n_layers)
-    interval = [f"{column} low:Q|95 % interval from|+.3f", f"{column} high:Q|to|+.3f"] if with_interval else []
+    interval = [f"{column} low:Q|95% interval from|+.3f", f"{column} high:Q|to|+.3f"] if with_interval else []
     base = charts.head_grid(f"{column}:Q|{TITLES[column]} (nats)|+.3f", *interval, "n:Q|Texts")
     legend = alt.Legend(format="+.2~f", tickCount=3, gradientLength=max(60, row_px * n_layers))
     colour = alt.Color(f"{column}:Q", title="nats", scale=charts.around_zero(reach), legend=legend)
@@ -75,7 +75,7 @@ def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bo
 
 
 def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
-    """Returns each head's change of the score against its prefix matching, with 95 % intervals."""
+    """Returns each head's change of the score against its prefix matching, with 95% intervals."""
     value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
     frame = frame.assign(value=value, low=low, high=high)
     return charts.picture(
@@ -119,7 +119,7 @@ def _lines(title: str, scale: alt.Scale, last: float, drawn: tuple[str, ...]) ->
     legend = alt.Legend(values=list(drawn), orient="top", title=None, labelExpr=words, **symbol)
     colour = alt.Color("series:N", scale=series, legend=legend)
     dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=[FULL, PRUNED], range=[[7, 4], [1, 0]]), legend=legend)
-    interval = "low:Q|95 % interval from|.3f; high:Q|to|.3f; n:Q|Texts"
+    interval = "low:Q|95% interval from|.3f; high:Q|to|.3f; n:Q|Texts"
     tooltip = charts.tips(f"series:N|Model; tokens:N|Tokens; mean:Q|{title}|.3f", interval)
     base = charts.named_chart("points").encode(x=x, color=colour)
     y = alt.Y("mean:Q", title=title, scale=scale)

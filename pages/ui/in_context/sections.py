@@ -32,7 +32,7 @@ from pages.ui.in_context import charts, tables
 from pages.ui.in_context.first_view import AROUND, HEADS, ORDER, SEEN, first_choices
 from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.address import number_field, one_among, unseen_field
-from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS
+from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.tables import number
 from pages.ui.page.widget_writes import write
@@ -49,14 +49,14 @@ SHORT_WINDOW = (
 SCORE_HELP = (
     f"Olsson et al.'s in-context-learning score: loss at the {LATE}th token minus loss at the {EARLY}th (from 1, the "
     "beginning token not counted), averaged over the texts. Below 0 = later tokens are predicted better. The interval "
-    "is Student's over texts, 95 %; the change is paired, on the same texts."
+    "is Student's over texts, 95%; the change is paired, on the same texts."
 )
 CURVE_HELP = (
-    f"Mean over texts, in bins that are even in ln(index); from {charts.BAND_TEXTS} texts on the band is its 95 % "
+    f"Mean over texts, in bins that are even in ln(index); from {charts.BAND_TEXTS} texts on the band is its 95% "
     "interval, cut off at the end of the axis. The score is the difference of the curve at the two dotted lines."
 )
 SLOPE_HELP = (
-    "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95 % intervals over "
+    "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95% intervals over "
     f"texts, from {charts.BAND_TEXTS} texts on. 0 = later tokens are no easier."
 )
 FILL_HELP = "`zero`: nothing, like a pruned head. `mean`: its mean over these texts, an output that later layers know."
@@ -116,7 +116,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
     heads_at, order_at = pruning_at.columns([8, 3], gap="medium", vertical_alignment="bottom")
     task_at, more_at = at.container(width="content"), settings_popover(at, SETTINGS_HELP)
-    levels = {"heads": heads_at, "ffns": more_at}
+    levels: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels.items())
     typed = type_mask("incontext", more_at)
     ranking = choose_ranking("incontext", order_at)

@@ -66,10 +66,10 @@ def head_frame(
 
 
 def interval_in_words(found: MeanOverTexts) -> str:
-    """Returns text such as "95 % interval **−4.08 to −0.63**, 24 texts"."""
+    """Returns text such as "95% interval **−4.08 to −0.63**, 24 texts"."""
     if np.isnan(found.low):
         return f"{found.n} text, so no interval"
-    return f"95 % interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
+    return f"95% interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
 
 
 def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str) -> str:
@@ -118,9 +118,9 @@ def slope_in_words(frame: pd.DataFrame) -> str:
     return "How fast loss falls. " + "; ".join(lines) + "."
 
 
-def map_in_words(frame: pd.DataFrame, column: str, count: int = 3) -> str:
+def map_in_words(frame: pd.DataFrame, column: str) -> str:
     """Describes the heads with the largest values of a column, with their signs."""
-    largest = frame.reindex(frame[column].abs().sort_values(ascending=False).index).head(count)
+    largest = frame.reindex(frame[column].abs().sort_values(ascending=False).index).head(3)
     named = [f"{name} {number(value, sign=True)}" for name, value in zip(largest["name"], largest[column], strict=True)]
     return f"Largest: {', '.join(named)} nats."
 

@@ -22,7 +22,7 @@ TITLES = {"score": "In-context-learning score without them", "loss": "Loss witho
 
 
 def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
-    """Returns one row per set: heads, mean loss, score and its paired change with the 95 % interval, in nats."""
+    """Returns one row per set: heads, mean loss, score and its paired change with the 95% interval, in nats."""
     full, values = losses.get(HeadSet()), {}
     for each, found in losses.items():
         change = icl_change(full or found, found, around)

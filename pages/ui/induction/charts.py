@@ -18,7 +18,7 @@ from pages.ui.figures.induction_scores import TITLES
 HELP = {
     "prefix_matching": "Random tokens, four times over: attention from each to what followed its earlier copies.",
     "copying": "Random tokens, once. In files and on the command line it is Olsson's score, 4 times this share less 1, "
-    "from −1 (none) to 1, its maximum: 50 % means 50 % or more. Bansal's variant is a share there too.",
+    "from −1 (none) to 1, its maximum: 50% means 50% or more. Bansal's variant is a share there too.",
     "previous_token": "In a story.",
     "duplicate_token": "Random tokens, four times over.",
     "ov_eigen": "OV circuit: from a token through the head's values to its logit. Real parts of its eigenvalues over "

@@ -25,9 +25,9 @@ from pages.ui.page.work import live
 
 LEFT_HELP = (
     "Share of the total over all heads, the least important pruned first. Copying counts as a share, from 0 to 1. The "
-    "band holds 95 % of random orders."
+    "band holds 95% of random orders."
 )
-KEPT_HELP = "How many of the best by prefix matching are among the 30 % most important."
+KEPT_HELP = "How many of the best by prefix matching are among the 30% most important."
 BOTH = ("prefix_matching", "copying")
 
 

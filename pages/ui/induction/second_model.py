@@ -14,9 +14,8 @@ from engine.heads.induction import SCORES, InductionScores, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.session import Target
 from engine.receipts import Measurements
-from engine.studies.surveys import agreed
 from pages.ui.comparison import pairs
-from pages.ui.comparison.second import heading, shapes_in_words
+from pages.ui.comparison.second import heading
 from pages.ui.controls.controls import one_of
 from pages.ui.figures.charts import ROUGHLY
 from pages.ui.figures.sheet import Sheet
@@ -61,17 +60,10 @@ def draw(of: FirstInduction, second: Target, sheet: Sheet) -> Measurements:
     sheet.says.append(said)
     named = {each: charts.TITLES[each] for each in SCORES}
     score = one_of(st.container(), "Score of both", named, "induction_both", "For the maps and the points below.")
-    form = ".0%" if score == "copying" else ROUGHLY
-    both = [values_of(each, score) for each in (of.found, found)]
-    pairs.draw_maps(both, names, charts.TITLES[score], form, "induction", sheet)
-    if why := shapes_in_words(of.target, second):
-        st.caption(why)
-        return shows
-    rows = sheet.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.target.shape, *both)
-    words = pairs.in_words(agreed(*both), charts.TITLES[score])
-    with pairs.draw_agreement(rows, names, [words], form, "induction", sheet):
-        st.markdown("**Where they differ most**")
-        pairs.draw_farthest(rows, names, percent if score == "copying" else partial(number, digits=3))
+    form, write = (".0%", percent) if score == "copying" else (ROUGHLY, partial(number, digits=3))
+    both, title = [values_of(each, score) for each in (of.found, found)], charts.TITLES[score]
+    draw_next = partial(pairs.draw_farthest, names, write)
+    pairs.draw_pair((of.target, second), both, title, (title, form), "induction", sheet, draw_next)
     return shows
 
 

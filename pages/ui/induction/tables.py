@@ -59,7 +59,7 @@ def retained_lines(
     scores: np.ndarray, orders: Mapping[str, np.ndarray], chosen: str, aggregate: np.ndarray | None
 ) -> pd.DataFrame:
     """Returns rows for `charts.retained_chart`: every task's order, the chosen one first with its reverse, the
-    aggregate's, and the mean of random orders with the band that holds 95 % of them."""
+    aggregate's, and the mean of random orders with the band that holds 95% of them."""
     others = {task: order for task, order in orders.items() if task != chosen}
     left = {task: _at_levels(retained(scores, order)) for task, order in others.items()}
     rows = [pd.DataFrame({"line": task, "kind": "task", "left": share}) for task, share in left.items()]
@@ -110,7 +110,7 @@ def finding(frame: pd.DataFrame) -> str:
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:
     """Returns one row per ranking: SRCC of its importance with prefix matching and copying, each with the p of random
-    relabellings, and how many of the `top` heads by prefix matching are among its 30 % most important."""
+    relabellings, and how many of the `top` heads by prefix matching are among its 30% most important."""
     top = min(top, len(frame))
     best = set(frame.nlargest(top, "prefix_matching").index)
     induction = {name: frame[name].to_numpy() for name in ("prefix_matching", "copying")}

@@ -2,6 +2,7 @@
 // begins the script of the stage component, which is on every page and calls `mendPage` in every run and for every theme.
 const HELP = `[data-testid="stTooltipIcon"] button:is([aria-label="Help"], [aria-label^="Help for "])`
 const WIDGET = `[data-testid="stElementContainer"]`
+const EXPAND = `[data-testid="stExpandSidebarButton"]` // is there while the sidebar is collapsed
 const APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
 
 // Streamlit draws elements at any time: each is mended as it appears, once.
@@ -14,6 +15,7 @@ function mendPage() {
   window.headroomMends.observe(document.body, { childList: true, subtree: true })
   window.addEventListener("keydown", showHelp, true)
   window.addEventListener("pointerdown", closeSettings, true)
+  window.headroomShowSidebar = () => document.querySelector(EXPAND)?.click()
   mend()
 }
 

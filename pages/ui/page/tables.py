@@ -33,23 +33,23 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Returns a share such as "41.2 %"; a dash if undefined."""
-    return f"{number(100 * share, digits)} %" if share == share else "–"
+    """Returns a share such as "41.2%"; a dash if undefined."""
+    return f"{number(100 * share, digits)}%" if share == share else "–"
 
 
 def whole_percent(share: float) -> str:
-    """Returns a share such as "60 %"; a dash if undefined."""
+    """Returns a share such as "60%"; a dash if undefined."""
     return percent(share, 0)
 
 
 def percents(low: float, high: float, digits: int = 1, to: str = "to") -> str:
-    """Returns two shares, such as "36.1 to 46.5 %"."""
+    """Returns two shares, such as "36.1 to 46.5%"."""
     return f"{number(100 * low, digits)} {to} {percent(high, digits)}"
 
 
 def level_percent(permille: float) -> str:
-    """Returns a pruning level, such as "12.5 %" or "60 %"."""
-    return f"{permille / 10:g} %"
+    """Returns a pruning level, such as "12.5%" or "60%"."""
+    return f"{permille / 10:g}%"
 
 
 def magnitude(value: float, digits: int = 2) -> str:
@@ -61,8 +61,8 @@ def magnitude(value: float, digits: int = 2) -> str:
 
 
 def typeset(words: str) -> str:
-    """Returns a sentence of the command line with its numbers as on the screens: "63%" as "63 %", "-2.4" as "−2.4"."""
-    return re.sub(r"(?<![\w.)])-(?=\d)", "−", re.sub(r"(?<=\d)%", " %", words))
+    """Returns a sentence of the command line with its numbers as on the screens: "-2.4" as "−2.4"."""
+    return re.sub(r"(?<![\w.)])-(?=\d)", "−", words)
 
 
 def written(frame: pd.DataFrame, **columns: Any) -> Any:
@@ -92,8 +92,8 @@ def visible(piece: str) -> str:
 
 
 def probability(p: float) -> str:
-    """Such as "4.0 %"; "< 0.1 %" where it is less."""
-    return "< 0.1 %" if p < 0.001 else percent(p)
+    """Such as "4.0%"; "< 0.1%" where it is less."""
+    return "< 0.1%" if p < 0.001 else percent(p)
 
 
 def p_in_words(p: float) -> str:

@@ -15,7 +15,7 @@ from pages.ui.page.tables import number, probability, visible
 
 CONTEXT_CHARACTERS = 48
 N_LARGEST = 10
-ALIKE_NATS = 0.1  # a probability that is 10 % larger or smaller
+ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 VIEWS = ("B − A", "A", "B")
 
 

@@ -31,7 +31,7 @@ NEITHER: Pair = (NONE, NONE)
 def accuracy_curve(
     points: pd.DataFrame, now: pd.DataFrame, full: float | None, chance: float, x_title: str, dashed: Pair = NEITHER
 ) -> charts.Picture:
-    """Returns accuracy against pruning level, with 95 % intervals; `points` and `now` have level, acc, low, high, n,
+    """Returns accuracy against pruning level, with 95% intervals; `points` and `now` have level, acc, low, high, n,
     pruned.
 
     `now` is the current position: one row, or none before the first measurement there. `dashed` are estimates, along
@@ -59,7 +59,7 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
     y_low = alt.Y("low:Q", title="Questions right")
     tooltip = charts.tips(
         "level:Q|Pruned|.0%; pruned:N|Components; acc:Q|Questions right|.1%",
-        "low:Q|95 % interval from|.1%; high:Q|to|.1%; n:Q|Questions",
+        "low:Q|95% interval from|.1%; high:Q|to|.1%; n:Q|Questions",
     )
     about = charts.tips(
         "level:Q|Pruned|.0%; estimated:Q|Estimate, not measured|.0%",

@@ -147,7 +147,7 @@ def pruned_in_words(x: Experiment, known: Evidence, mask: Mask | None) -> str:
 
 
 def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dict[int, str]:
-    """Returns {percent: text about that level without measuring it}, such as "12 of 32 heads · estimate 41 % ± 3"."""
+    """Returns {percent: text about that level without measuring it}, such as "12 of 32 heads · estimate 41% ± 3"."""
     said = {}
     for permille, words in counted(x, axis, known).items():
         if permille in line.measured:
@@ -159,7 +159,7 @@ def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dic
 
 
 def short(level: Level) -> str:
-    """Returns text such as "41 % ± 3", "41 %, unchecked", "unreliable"."""
+    """Returns text such as "41% ± 3", "41%, unchecked", "unreliable"."""
     if not level.shown:
         return "unreliable"
     value = whole_percent(level.estimated)

@@ -62,7 +62,7 @@ class Experiment:
     train: Requests | None  # questions that importance is measured on; None until they are rendered
     limit: int  # the most questions asked
     pruning: Pruning  # levels, order and mask
-    width: int = 0  # stop once the accuracy's 95 % interval is within this many points either way (0: never)
+    width: int = 0  # stop once the accuracy's 95% interval is within this many points either way (0: never)
 
     @property
     def shape(self) -> ModelShape:

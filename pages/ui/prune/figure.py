@@ -7,7 +7,6 @@ import math
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
@@ -16,10 +15,12 @@ from pages.ui.figures.drawing import draw_table
 from pages.ui.page.tables import RANK_TITLE, magnitude, number, p_in_words, percent, percents, plain, whole_percent
 from pages.ui.prune.estimates import EstimateLine, trust
 from pages.ui.prune.experiment import AnswersSoFar
+from pages.ui.prune.found import Found
+from pages.ui.prune.tables import ffn_frame, head_frame
 
 HELP = (
     "The interval is Wilson's. The length-normalized score divides each choice's log-likelihood by its characters. "
-    "Gained and lost count the same questions before and after; p is McNemar's exact test at 5 %, the interval of the "
+    "Gained and lost count the same questions before and after; p is McNemar's exact test at 5%, the interval of the "
     "change is Bonett and Price's. Neither knows how many levels you look at: one in twenty differs by chance. "
     "A published value is lm-evaluation-harness 0.3's, of all questions of the task."
 )
@@ -89,9 +90,9 @@ def _draw_number(title: str, value: str, delta: str, grey: bool, **look: Any) ->
 
 
 def in_words(result: Accuracy, total: int) -> list[str]:
-    """Returns lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalized
+    """Returns lines such as "312 of 500 questions", "95% interval 36.1 to 46.5%", "40.1% by length-normalized
     score"."""
-    interval = f"95 % interval **{percents(result.ci_low, result.ci_high)}**"
+    interval = f"95% interval **{percents(result.ci_low, result.ci_high)}**"
     norm = f"{percent(result.acc_norm)} by length-normalized score"
     if not math.isnan(result.perplexity):
         norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
@@ -107,7 +108,7 @@ def cut_in_words(answers: Answers) -> list[str]:
 
 
 def change_in_words(change: Paired) -> str:
-    """Returns lines such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", with the gained and lost questions."""
+    """Returns lines such as "Lost 12.5 points, 95% interval 8.1 to 16.8", with the gained and lost questions."""
     counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
     low, high = (100 * end for end in change.interval)
     signed = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
@@ -117,18 +118,19 @@ def change_in_words(change: Paired) -> str:
         return f"{counted}  \n**No detectable change**: anything from {signed} points fits"
     share = 100 * (change.gained - change.lost) / change.n
     ends = " to ".join(number(end, 1) for end in ((low, high) if share > 0 else (-high, -low)))
-    return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95 % interval {ends}"
+    return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95% interval {ends}"
 
 
-def component_tables(heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
+def component_tables(shown: Found) -> None:
     """Draws the data of the map and the bars as two tables, the most important first."""
+    of = shown.x, shown.known, shown.mask
     columns = {
         "name": "Name",
         "score": "Importance",
         "rank": st.column_config.NumberColumn(RANK_TITLE, help="By the importance shown, whatever order prunes."),
         "state": "State",
     }
-    for at, frame, noun in zip(st.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
-        shown = frame.sort_values(["score", "rank"], ascending=[False, True])
+    for at, frame, noun in zip(st.columns(2), (head_frame(*of), ffn_frame(*of)), ("heads", "FFNs"), strict=True):
+        ordered = frame.sort_values(["score", "rank"], ascending=[False, True])
         formats = {"score": partial(magnitude, digits=4)}
-        draw_table(shown, columns, f"All {noun} with their importance", at, formats, height=300)
+        draw_table(ordered, columns, f"All {noun} with their importance", at, formats, height=300)

@@ -1,63 +1,39 @@
 // Heads as a map, or FFNs as bars: a click prunes one or restores it, with Shift all of its layer.
-const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
-
-export default function ({ data, parentElement, setStateValue }) {
-  let view = VIEWS.get(parentElement)
-  if (!view) VIEWS.set(parentElement, (view = begin(parentElement, data)))
-  Object.assign(view, { data, tell: setStateValue })
+export default function (mount) {
+  const { data } = mount, view = viewOf(mount, begin)
   view.edits = view.edits.filter(edit => edit.number > data.seen) // the others are in `pruned` by now
   const shape = `${data.names.length} ${data.columns}`
   if (view.shape !== shape) build(view, shape)
   paint(view)
 }
 
-function begin(root, data) {
-  const view = { root, grid: root.querySelector(".grid"), cells: [], edits: [], number: data.seen, shape: "" }
+function begin(part, data) {
+  const view = { grid: part(".grid"), cells: [], edits: [], number: data.seen, shape: "" }
   view.grid.onclick = event => {
     const cell = event.target.closest("button")
     if (cell) turn(view, view.cells.indexOf(cell), event.shiftKey)
   }
-  view.grid.onkeydown = event => {
-    const at = view.cells.indexOf(event.target.closest("button")), across = view.data.columns
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + across, ArrowUp: at - across,
-                 Home: 0, End: view.cells.length - 1 }[event.key]
-    if (to === undefined) return // Enter and Space are clicks, with Shift if it is held
-    event.preventDefault()
-    const cell = view.cells[to]
-    if (!cell) return
-    for (const other of view.cells) other.tabIndex = other === cell ? 0 : -1
-    cell.focus()
-  }
+  // Enter and Space are clicks, with Shift if it is held
+  view.grid.onkeydown = event => { walk(event, view.cells, view.data.columns) }
   return view
 }
 
 function build(view, shape) {
-  const { data, grid } = view, rows = data.names.length / data.columns
+  const { data, grid } = view
   view.shape = shape
   grid.style.setProperty("--row", `${data.row}px`)
   grid.style.gridTemplateColumns = `max-content repeat(${data.columns}, minmax(0, 1fr))`
   grid.classList.toggle("bars", Boolean(data.bars))
   const every = Math.ceil(data.columns / 24), down = Math.ceil(13 / data.row)
-  const shown = []
-  view.labels = new Map() // by layer
-  view.cells = data.names.map((name, at) => {
-    if (at % data.columns === 0) {
-      const label = make("i", data.layers[at] % down ? "" : `${data.layers[at]}`)
-      view.labels.set(data.layers[at], label)
-      shown.push(label)
-    }
+  const layers = data.layers.filter((_, at) => at % data.columns === 0)
+  view.labels = layers.map(layer => labelOf(layer % down ? "" : `${layer}`))
+  view.cells = data.names.map((_, at) => {
     const cell = make("button", "")
-    cell.type = "button"
     cell.tabIndex = at ? -1 : 0
     if (data.bars) cell.append(make("b", ""), make("span", ""))
-    shown.push(cell)
     return cell
   })
-  if (rows && data.columns > 1) {
-    shown.push(make("i", ""))
-    for (let h = 0; h < data.columns; h++) shown.push(make("i", h % every ? "" : `${h}`))
-  }
-  grid.replaceChildren(...shown)
+  grid.replaceChildren(...rowsOf(view.cells, view.labels, data.columns), ...(data.bars ? [] : columnsOf(data.columns, every)))
 }
 
 // Which components are pruned: Python's last state, and the clicks since.
@@ -77,10 +53,10 @@ function turn(view, at, layer) {
 }
 
 function paint(view) {
-  const { data, cells, grid, root } = view, pruned = prunedNow(view)
+  const { data, cells, grid, part } = view, pruned = prunedNow(view)
   const ramp = colorsOf(grid, "--st-chart-sequential-colors")
   grid.ariaLabel = `${data.words} Arrow keys move, Enter prunes or restores, with Shift the whole layer.`
-  for (const [layer, label] of view.labels) label.classList.toggle("gone", data.gone.includes(layer))
+  view.labels.forEach((label, r) => label.classList.toggle("gone", data.gone.includes(data.layers[r * data.columns])))
   cells.forEach((cell, at) => {
     const score = data.score[at] === null ? "" : `, ${data.title.toLowerCase()} ${data.score[at]}`
     const rank = data.rank[at] === null ? "" : `, rank ${data.rank[at]} (1 = most important)`
@@ -94,19 +70,14 @@ function paint(view) {
       cell.lastChild.textContent = data.said[at]
     } else cell.style.background = data.shade[at] === null ? "" : mixed(ramp, data.shade[at])
   })
-  const scale = root.querySelector(".scale")
+  const scale = part(".scale")
   scale.hidden = !data.scale
   if (!data.scale) return
-  root.querySelector(".title").textContent = data.title
-  root.querySelector(".ramp").style.background = `linear-gradient(to right, ${ramp.join(",")})`
-  root.querySelector(".ticks").replaceChildren(...data.scale.map(([at, text]) => {
-    const tick = make("span", text)
+  part(".title").textContent = data.title
+  part(".ramp").style.background = `linear-gradient(to right, ${ramp.join(",")})`
+  part(".ticks").replaceChildren(...data.scale.map(([at, text]) => {
+    const tick = make("span", text, "quiet")
     tick.style.left = `${100 * at}%`
     return tick
   }))
-}
-
-function mixed(ramp, share) {
-  const at = Math.min(1, share) * (ramp.length - 1), low = Math.floor(at), high = Math.ceil(at)
-  return `color-mix(in srgb, ${ramp[high]} ${(100 * (at - low)).toFixed(0)}%, ${ramp[low]})`
 }

@@ -62,7 +62,7 @@ class Idle:
 
 
 def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iterable[float]) -> tuple[int, ...]:
-    """Returns the levels of the 10 % grid that are not `measured` (0-1), nearest first, up to the budget of background
+    """Returns the levels of the 10% grid that are not `measured` (0-1), nearest first, up to the budget of background
     work; none if that needs an order that is not known, or a model that is not in memory: idle work only measures, it
     does not prepare."""
     if not in_memory(x.target.spec) or x.at(axis, 1000).mask(known) is None:

@@ -24,13 +24,13 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis, orde
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
     if not x.judged.greedy:
         measurements["Estimates"] = gradients(x.target, x.questions)
-    pruned = pruned_in_words(x, known, mask) + (f" · {order}" if order else "")
-    of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
-    return Origin("Prune", [request(x, found)], measurements, of, figure_in_words(x, found, pruned))
+    of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", _describe_pruned(x, known, order))
+    return Origin("Prune", [request(x, found)], measurements, of)
 
 
-def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str]:
+def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence, order: str) -> list[str]:
     """Returns the large figure and the text under it."""
+    pruned = _describe_pruned(x, known, order)
     if not found.pruned:
         return [pruned]
     says = [f"**{percent(accuracy(found.pruned).acc)}** of the questions answered right", pruned]
@@ -39,6 +39,10 @@ def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str
         change = paired(found.full.correct, found.pruned.correct)
         says.insert(2, figure.change_in_words(change))
         says.insert(2, f"Full model: {percent(accuracy(found.full).acc)}")
-    if known := published.in_words(x.target, x.task):
-        says.append(known)
+    if of_paper := published.in_words(x.target, x.task):
+        says.append(of_paper)
     return says
+
+
+def _describe_pruned(x: Experiment, known: Evidence, order: str) -> str:
+    return pruned_in_words(x, known, x.mask(known)) + (f" · {order}" if order else "")

@@ -14,10 +14,10 @@ from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.texts import chosen_text
 from pages.ui.figures import published
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.page.marks import counts, mark
+from pages.ui.page.tables import for_file
 from pages.ui.page.work import cost_in_words, live
 from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
 from pages.ui.prune.controls import draw_chips
@@ -25,6 +25,7 @@ from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
+from pages.ui.prune.opening.playing import draw_opening
 from pages.ui.prune.panels import perplexity
 from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
@@ -56,8 +57,9 @@ def draw_levels(screen: PruneScreen) -> None:
         head_map.apply_edits()
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # a control is set: the whole page needs it
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(width="content")
+        draw_opening(screen.setup)
     story_at = st.container()
     figure_at, curve_at = st.columns([4, 7], gap="large")
     shown = screen.shown
@@ -91,12 +93,12 @@ def draw_levels(screen: PruneScreen) -> None:
         goes_on = shown.idle is not None and shown.idle.wanted
         slots = ["curve", second_model.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
         with st.container(key="follows_hand_curve"):
-            draw = partial(draw_curve, shown, axis, screen.pictures)
+            draw = partial(draw_curve, shown, axis, screen.sheet)
             live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
         with st.container(key="prune_example"):  # hidden on a slide
             draw_example_question(screen, shown)
     with st.container(key="follows_hand_map"):
-        screen.tables.update(draw_components(shown, screen.pictures))
+        draw_components(shown, screen.sheet)
 
 
 def draw_second(screen: PruneScreen, shown: PruneResult) -> None:
@@ -168,7 +170,7 @@ def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
         st.rerun()
 
 
-def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> None:
+def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     """Draws accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     measured, x, moving = shown.measured, shown.at_hand(), dragging.moving()
     if shown.idle is not None and not moving:
@@ -190,8 +192,8 @@ def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> 
         words += f" {shown.compared.names[1]}: {tables.points_in_words(shown.compared.curve(axis), LEVELS[axis])}"
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
     title = LEVELS[axis] + starting_from
-    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
-    draw_chart(pictures["Curve"], "prune_curve", words)
+    drawn = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
+    sheet.draw("Curve", drawn, "prune_curve", words)
     is_ranked = x.order(axis, shown.known) is not None
     caption, help = estimates.describe_preview(shown.x, line, x.pruning.level(axis), is_ranked)
     st.caption(caption, help=help or None)
@@ -213,13 +215,14 @@ def draw_curve(shown: PruneResult, axis: Axis, pictures: dict[str, Picture]) -> 
     draw_curve_of_second(shown, axis)
 
 
-def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[str, pd.DataFrame]:
-    """Draws the map of heads and the bars of FFNs, pruned at the slider's position; returns their tables."""
+def draw_components(shown: PruneResult, sheet: Sheet) -> None:
+    """Draws the map of heads and the bars of FFNs, pruned at the slider's position."""
     x = shown.at_hand()
     mask = x.mask(shown.known) if dragging.moving() else shown.mask
     heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
     of_heads, of_ffns = tables.score_titles(x)
-    pictures["Heads"], pictures["FFNs"] = charts.head_map(heads, of_heads), charts.ffn_bars(ffns, of_ffns)
+    sheet.pictures |= {"Heads": charts.head_map(heads, of_heads), "FFNs": charts.ffn_bars(ffns, of_ffns)}
+    sheet.tables |= {"Heads": for_file(heads), "FFNs": for_file(ffns)}
     about: dict[Axis, str | None] = {"heads": MAP_HELP.format(heads=of_heads, ffns=of_ffns.lower()), "ffns": None}
     named: dict[Axis, str] = {"heads": of_heads, "ffns": of_ffns}
     titles: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs"}
@@ -235,7 +238,6 @@ def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[st
             if of == "heads" and x.pruning.typed.text():  # those that were clicked or typed
                 kept = [kept for row in x.pruning.typed.alone.heads for kept in row]
                 open_heads([name for name, stays in zip(frame["name"], kept, strict=True) if not stays])
-    return {"Heads": heads, "FFNs": ffns}
 
 
 def draw_importance(shown: PruneResult) -> None:

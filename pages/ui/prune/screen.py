@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings_of import Axis
@@ -15,7 +14,7 @@ from engine.texts.perplexity import Both
 from pages.ui.controls.controls import Levels, hand_level
 from pages.ui.controls.own_questions import draw_fault
 from pages.ui.controls.sidebar import Setup, wait_for_model
-from pages.ui.figures.charts import Picture
+from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import end_run, errors_shown, jobs
 from pages.ui.prune import dragging, estimates, neighbours, provisional
@@ -92,8 +91,7 @@ class PruneScreen:
     whole: bool = True  # the whole page runs, not only the fragment with the sliders
     shown: PruneResult | None = None  # the last results
     since_s: float = field(default_factory=time.monotonic)  # when the page ran
-    pictures: dict[str, Picture] = field(default_factory=dict)  # by title, for the downloads
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # by title, for the downloads
+    sheet: Sheet = field(default_factory=Sheet)  # for the downloads
 
     def look(self, percent: Mapping[Axis, int]) -> PruneResult:
         """Returns the results at these levels; missing ones are being measured, unless a slider is dragged."""

@@ -82,7 +82,7 @@ def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.
 
 
 def in_words(both: ModelComparison, names: Sequence[str]) -> str:
-    """Returns text such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95 % interval 0.3 to 7.9 (p =
+    """Returns text such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95% interval 0.3 to 7.9 (p =
     0.041)"."""
     low, high = (100 * end for end in both.change.interval)
     first, second = map(plain, names)
@@ -93,7 +93,7 @@ def in_words(both: ModelComparison, names: Sequence[str]) -> str:
         return f"**No detectable difference**: {second} less {first} may be {ends} points " + _p(both)
     more, ends = ("more", (low, high)) if both.change.difference > 0 else ("fewer", (-high, -low))
     points, (low, high) = number(100 * abs(both.change.difference), 1), (number(end, 1) for end in ends)
-    return f"**{second} answers {points} points {more}** than {first}, 95 % interval {low} to {high} {_p(both)}"
+    return f"**{second} answers {points} points {more}** than {first}, 95% interval {low} to {high} {_p(both)}"
 
 
 def _p(both: ModelComparison) -> str:
@@ -107,7 +107,7 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
         return []
     _, of_second = found.to_dict("records")
     interval = percents(of_second["low"], of_second["high"])
-    said = [f"**{plain(names[1])}: {percent(both.second.acc)}**, 95 % interval {interval}"]
+    said = [f"**{plain(names[1])}: {percent(both.second.acc)}**, 95% interval {interval}"]
     if of_second["acc_full"] == of_second["acc_full"]:
         said[0] += f"; its full model {percent(of_second['acc_full'])}"
     of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.change.lost}**"
@@ -130,10 +130,8 @@ def with_points_of_second(
 
 
 def with_second_model(of: Origin, x: Experiment, compared: SecondModel, found: AnswersSoFar) -> Origin:
-    """Returns the screen's origin with the second model added to its request, measurements and sentences."""
+    """Returns the screen's origin with the second model added to its request and measurements."""
     second, (_, name) = compared.x, compared.names
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
-    both = pair(found, compared.answers(x.n_taken(found)))
-    says = [] if both is None else [f"{plain(name)}: {percent(both.second.acc)}", in_words(both, compared.names)]
     measurements = {"Second model": accuracies(second, compared.mask, name)}
-    return with_second(of, second.target, measurements, [against], says)
+    return with_second(of, second.target, measurements, [against])

@@ -49,6 +49,7 @@ WITHOUT_EXAMPLES = (
     "boolq",
     "hellaswag",
 )  # examples do not help with their questions
+TEXT = "Privet Drive, twice"
 HELP = "Each sets the controls, says what to expect and what came out. One more click closes it."
 
 

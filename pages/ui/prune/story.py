@@ -18,7 +18,7 @@ from pages.ui.page.tables import level_percent, number, percents, whole_percent
 from pages.ui.page.work import live
 from pages.ui.prune.jobs import is_short
 from pages.ui.prune.screen import PruneResult
-from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
+from pages.ui.prune.stories import FAR, LEVEL, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work
 
 EXPECT = {
     "heads": "answers that depend on the examples are lost.",
@@ -36,7 +36,6 @@ WITHOUT_THE_HEADS = {
 NONE = "This model has no induction heads by the rule used here, so the story does not apply: no head looks at what "
 NONE += "followed a token's earlier copy with 0.3 of its attention."
 UNASKED = "No task that suits this model is on this computer: give a task data folder, or see it on a text."
-TEXT = "Privet Drive, twice"
 TEXT_HELP = "Opens the Passage screen with these heads pruned: a text that is said twice, token by token."
 
 

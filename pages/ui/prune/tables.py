@@ -28,7 +28,7 @@ def curve_points(found: Curve) -> pd.DataFrame:
 
 
 def starting_from(x: Experiment, axis: Axis) -> str:
-    """Returns the pruning at the start of the curve over `axis`, such as ", on top of “L1H0”, 20 % of FFNs", or ""."""
+    """Returns the pruning at the start of the curve over `axis`, such as ", on top of “L1H0”, 20% of FFNs", or ""."""
     text = x.pruning.typed.text()
     alone = x.pruning.typed.alone
     counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]

@@ -1,7 +1,6 @@
 """The section of the Sweeps screen that compares criteria of the highlighted task."""
 
 import time
-from functools import partial
 
 import streamlit as st
 
@@ -14,7 +13,6 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, tasks_in_words
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.work import live
 
 SECTION, TITLE = "compare", "Compare criteria"
 
@@ -23,13 +21,10 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
     """Draws the section, from its controls, most of them in the row `at`, to its downloads."""
     comparing = choose_comparing("sweeps", at, st.container(), task)
     if comparing is None:
-        st.info("Choose at least one criterion.", icon=":material/checklist:")
         return
     target, since_s = wait_for_model(setup), time.monotonic()
     of, drawn = CriteriaView("sweep compare", setting_of(setup, n_questions), target, comparing), Sheet()
-    stored = of.work
-    stored.stored()
-    live(stored.watched(), partial(draw_comparison, of, drawn), since_s)
+    draw_comparison(of, drawn, since_s)
     questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"
     subject = about(target, tasks_in_words([task]), questions, pruned)
     closing(Origin("Sweeps", [of.request], {TITLE: of.measurement}, subject), drawn)

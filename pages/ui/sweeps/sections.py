@@ -120,9 +120,9 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
 CURVES_HELP = "Thin: one task each. The band: three random rankings, each a mean of tasks."
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
-    "The first level that is significantly below the full model (exact McNemar on the same questions, 5 % for all "
+    "The first level that is significantly below the full model (exact McNemar on the same questions, 5% for all "
     "levels together by Holm's correction), the measured level before it, and the cliff: the two neighboring levels "
-    "between which accuracy falls most. At chance: the 95 % interval of the full model contains the accuracy of "
+    "between which accuracy falls most. At chance: the 95% interval of the full model contains the accuracy of "
     "guessing, so there is nothing to lose. Not measured: it takes two levels."
 )
 _RIGHT = partial(st.column_config.TextColumn, alignment="right")

@@ -123,7 +123,7 @@ def transfer(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
 
 def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float] | None = None) -> pd.DataFrame:
     """Returns one row per task and shot count; `detects_points` is the smallest loss at one level that its n questions
-    detect in 80 % of cases, `reading` is the reason if nothing is read from a curve. `published`: accuracies of full
+    detect in 80% of cases, `reading` is the reason if nothing is read from a curve. `published`: accuracies of full
     models."""
     frame = pd.DataFrame([each.cells() for each in found], columns=BREAK_COLUMNS)
     detects = [100 * detectable(each.n, max(1, each.looks)) for each in found]

@@ -1,6 +1,5 @@
 """Training screen: small models during training, and what forms in them.
 
-`analysis`: the model analysis table: a column per run, nine rows
 `charts`: charts over training, with a marker that moves in the browser
 `choosing`: the choice of runs, folder and axis
 `live`: training a model now, with charts that grow
@@ -8,7 +7,7 @@
 `measuring`: runs that are not measured yet
 `origin`: the source of the numbers
 `own_recipe`: the user's recipe
-`paths`: paths on principal components, and heads' ablations as bars
+`paths`: paths on principal components, heads' ablations as bars, and the model analysis table
 `runs`: the available runs and their records
 `sections`: the sections below the first charts
 `slider`: the slider of training (`slider.css`, `slider.js`)

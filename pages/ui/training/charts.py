@@ -141,7 +141,7 @@ def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> chart
     faint = alt.condition(alt.datum.kind == KINDS[2], alt.value(0.4), alt.value(1))
     lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18))
     lines = lines.encode(color=colour, opacity=faint, tooltip=tooltip)
-    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), _zero(look), lines, _marker(look))
+    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), _zero(), lines, _marker(look))
 
 
 def curves(
@@ -280,9 +280,9 @@ def _rows_on_axis(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
     return frame[frame["tokens"] >= look.low] if look.log else frame
 
 
-def _y(field: str, title: str, zero: bool = True, **scale: Any) -> alt.Y:
+def _y(field: str, title: str, **scale: Any) -> alt.Y:
     axis = alt.Axis(tickCount=4, minExtent=34, titleLimit=0)
-    return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale) if scale else alt.Scale(zero=zero))
+    return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale or {"zero": True}))
 
 
 def _band(look: TokenAxis) -> alt.Chart:
@@ -291,7 +291,7 @@ def _band(look: TokenAxis) -> alt.Chart:
     return base.encode(x=look.x("start"), x2="end:Q", tooltip=alt.value(None))
 
 
-def _zero(look: TokenAxis) -> alt.Chart:
+def _zero() -> alt.Chart:
     return charts.named_chart("one").mark_rule(color=GREY, opacity=0.6, aria=False).encode(y=alt.datum(0))
 
 

@@ -20,13 +20,15 @@ from engine.training.locking import trainer
 from engine.training.recipe import RECIPES, Recipe, law_tokens
 from engine.training.running import best
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.first_visit import LEARNING
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error
 from pages.ui.page.tables import number, plain, typeset, whole_percent
 from pages.ui.page.widget_writes import write
-from pages.ui.page.work import draw_restart, in_words, live, mark_job
+from pages.ui.page.work import draw_restart, in_words, live, mark_job, under_way
 from pages.ui.training import live_charts, own_recipe
 
+FIRST = "repeats"  # the recipe that the opening story asks for
 N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
@@ -72,6 +74,8 @@ def shown_last() -> dict[Path, LiveRun]:
 def draw_live(folder: Path) -> None:
     """Draws the section, for the runs in `folder`."""
     since_s = time.monotonic()
+    if st.session_state.pop(LEARNING, False) and not under_way(_slots(folder), trainings()):
+        begin(folder, FIRST, RECIPES[FIRST].recipe)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for name in ("smeared", "repeats"):
             _offer(folder, name, RECIPES[name].recipe, RECIPES[name].title)
@@ -83,8 +87,11 @@ def draw_live(folder: Path) -> None:
         with st.popover("Own recipe", help="Layers, width, keys, positions, text and what else makes a run."):
             _draw_form(folder, repeats)
     _SCROLL(key="scroll to live charts", data={"begun": st.session_state.get(BEGUN, 0)})
-    slots = [each.slot for each in _all(shown_last().get(folder))]
-    live(slots, partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
+    live(_slots(folder), partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
+
+
+def _slots(folder: Path) -> list[str]:
+    return [each.slot for each in _all(shown_last().get(folder))]
 
 
 def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> None:

@@ -13,7 +13,7 @@ from engine.training.recipe import Recipe, law_tokens
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
 from pages.ui.page.tables import typeset
-from pages.ui.training.charts import axis_end
+from pages.ui.training.charts import TokenAxis, axis_end
 
 HEIGHT = 130
 RUN, CONTROL = "run", "control"
@@ -61,7 +61,7 @@ def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Pi
 @charts.kept
 def _heads_template(score: str, title: str, words: str, end: float, n_layers: int) -> charts.Template:
     y = alt.Y(f"{score}:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
-    base = charts.named_chart("heads").encode(x=_x(end), y=y, detail="name:N")
+    base = charts.named_chart("heads").encode(x=TokenAxis(0.0, end).x(), y=y, detail="name:N")
     colour = charts.by_layer(n_layers, orient="top-left", direction="horizontal", symbolType="stroke", padding=0,
                              symbolStrokeWidth=3, titleOrient="left", offset=0)  # fmt: skip
     if n_layers == 1:
@@ -74,7 +74,7 @@ def _heads_template(score: str, title: str, words: str, end: float, n_layers: in
 
 @charts.kept
 def _copies_template(title: str, words: str, end: float) -> charts.Template:
-    base = charts.named_chart("copies").encode(x=_x(end), y=_y("nats"))
+    base = charts.named_chart("copies").encode(x=TokenAxis(0.0, end).x(), y=_y("nats"))
     legend = alt.Legend(orient="top-right", title="Copy", direction="horizontal", symbolType="stroke", padding=0,
                         titleOrient="left", offset=0)  # fmt: skip
     colour = alt.Color("copy:N", scale=alt.Scale(domain=list(COPIES.values()), range=[GREY, MARK]), legend=legend)
@@ -86,7 +86,7 @@ def _copies_template(title: str, words: str, end: float) -> charts.Template:
 
 @charts.kept
 def _curve_template(name: str, title: str, words: str, end: float) -> charts.Template:
-    base = charts.named_chart("rows").encode(x=_x(end), y=_y(name))
+    base = charts.named_chart("rows").encode(x=TokenAxis(0.0, end).x(), y=_y(name))
     tooltip = charts.tips(f"tokens:Q|Tokens|,.0f; {name}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
     return _template(title, words, _marks(end), _grey(base, tooltip), own.encode(tooltip=tooltip))
@@ -99,12 +99,7 @@ def _grey(base: alt.Chart, tooltip: Any) -> alt.Chart:
 
 def _marks(end: float) -> alt.Chart:
     rule = charts.named_chart("marks").mark_rule(color=GREY, strokeDash=[2, 3], strokeWidth=1)
-    return rule.encode(x=_x(end), tooltip=charts.tips("what:N|Mark; tokens:Q|Tokens|,.0f"))
-
-
-def _x(end: float) -> alt.X:
-    axis = alt.Axis(labelExpr=charts.TOKENS, tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
-    return alt.X("tokens:Q", title="Tokens trained on", scale=alt.Scale(domain=[0, end], nice=False), axis=axis)
+    return rule.encode(x=TokenAxis(0.0, end).x(), tooltip=charts.tips("what:N|Mark; tokens:Q|Tokens|,.0f"))
 
 
 def _y(name: str) -> alt.Y:

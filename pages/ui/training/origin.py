@@ -7,7 +7,6 @@ import pandas as pd
 from engine.requests import MeasureTrajectory
 from pages.ui.downloads.origin import Origin
 from pages.ui.training.runs import DrawnRun, RunSource
-from pages.ui.training.tables import in_words
 
 FIELDS = ("n_layers", "mlp", "smeared", "positions", "repeats", "n_heads", "d_model", "n_ctx", "n_vocab", "batch",
           "rate", "tokens", "seed", "step_tokens", "words")  # fmt: skip
@@ -15,7 +14,7 @@ SAID = ("text", "text_digest", "n_texts", "early", "late", "around", "n_ablated_
 
 
 def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin:
-    """Returns the requests and sentences of the results shown of these runs."""
+    """Returns the requests of the results shown of these runs."""
     requests = [
         MeasureTrajectory(
             series=str(sources[run.name].record),
@@ -25,7 +24,7 @@ def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin
         for run in runs
     ]
     about = " · ".join(run.in_full for run in runs)
-    return Origin("Training", requests, {}, about, [in_words(run) for run in runs])
+    return Origin("Training", requests, {}, about)
 
 
 def recipes(runs: Sequence[DrawnRun]) -> pd.DataFrame:

@@ -22,7 +22,6 @@ from pages.ui.page.address import number_field
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, paths, tables
-from pages.ui.training.analysis import analysis_table
 from pages.ui.training.charts import TokenAxis, joined
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tint import FULL_NATS, VIEWS, draw_tint
@@ -272,7 +271,7 @@ def passage(view: TrainingFrames, sheet: Sheet) -> None:
 def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None, sheet: Sheet) -> None:
     """Draws the model analysis table: a column per run, nine rows."""
     st.caption("One column per run. The window is shaded; A and B are its ends.", help=ANALYSIS_HELP)
-    drawn = analysis_table(view.runs, view.look, found)
+    drawn = paths.analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
     draw_chart(drawn, "training analysis", words, width="content")
-    sheet.pictures["Model analysis table"] = partial(analysis_table, view.runs, view.still, found)
+    sheet.pictures["Model analysis table"] = partial(paths.analysis_table, view.runs, view.still, found)

@@ -1,14 +1,10 @@
 // The slider of training: it writes its tokens into a field of the page, which charts and the tinted text listen to, so
 // that they move with no run of the page; it reports to Python when it is released or rests, and when playing ends.
-const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends new numbers
-const FINE = 1000, REST_MS = 350, FRAME_MS = 160, WATCH_MS = 200, ANSWER_MS = 5000
+const FINE = 1000, REST_MS = 350, FRAME_MS = 160, WATCH_MS = 200
 
-export default function ({ data, parentElement, setStateValue }) {
-  let view = VIEWS.get(parentElement)
-  if (!view) VIEWS.set(parentElement, (view = begin(parentElement, data)))
-  Object.assign(view, { data, tell: setStateValue })
-  const stale = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
-  if (!view.moving && view.timer === null && !stale) {
+export default function (mount) {
+  const { data } = mount, view = viewOf(mount, begin)
+  if (!view.moving && view.timer === null && !isStale(view)) {
     view.number = data.seen
     view.at = nearest(data.stops, data.value)
   }
@@ -18,9 +14,8 @@ export default function ({ data, parentElement, setStateValue }) {
   return () => { clearTimeout(view.rest); stop(view); clearInterval(view.watch); view.watch = null }
 }
 
-function begin(root, data) {
-  const part = name => root.querySelector(name)
-  const view = { part, input: part("input"), play: part(".play"), number: data.seen, toldAt: -ANSWER_MS, at: 0,
+function begin(part, data) {
+  const view = { input: part("input"), play: part(".play"), number: data.seen, toldAt: -ANSWER_MS, at: 0,
                  moving: false, down: false, rest: null, timer: null, watch: null }
   const { input, play } = view
   input.onpointerdown = () => { view.down = true; stop(view) }
@@ -32,13 +27,12 @@ function begin(root, data) {
     wait(view)
   }
   input.onkeydown = event => {
-    const last = view.data.stops.length - 1, far = Math.max(1, Math.round(last / 10))
-    const to = { ArrowRight: view.at + 1, ArrowUp: view.at + 1, ArrowLeft: view.at - 1, ArrowDown: view.at - 1,
-                 PageUp: view.at + far, PageDown: view.at - far, Home: 0, End: last }[event.key]
+    const n = view.data.stops.length, far = Math.max(1, Math.round(n / 10))
+    const to = { PageUp: view.at + far, PageDown: view.at - far }[event.key] ?? step(event, view.at, n, -1)
     if (to === undefined) return
     event.preventDefault() // from snapshot to snapshot, at any spacing
     stop(view)
-    Object.assign(view, { moving: true, at: Math.min(last, Math.max(0, to)) })
+    Object.assign(view, { moving: true, at: within(to, n) })
     show(view)
     wait(view)
   }
@@ -73,8 +67,7 @@ function wait(view) {
 
 function letGo(view) {
   clearTimeout(view.rest)
-  Object.assign(view, { moving: false, number: view.number + 1, toldAt: performance.now() })
-  view.tell("hand", { tokens: view.data.stops[view.at], number: view.number })
+  tellRelease(view, { tokens: view.data.stops[view.at] })
   show(view)
 }
 
@@ -84,18 +77,17 @@ function build(view) {
   if (view.shape === shape) return
   view.shape = shape
   const colours = colorsOf(part(".training"), "--st-chart-categorical-colors")
-  const coloured = (tag, k) => { const made = document.createElement(tag); made.style.setProperty("--colour", colours[k % colours.length]); return made }
+  const coloured = (tag, text, k) => { const made = make(tag, text); made.style.setProperty("--colour", colours[k % colours.length]); return made }
   part(".bands").replaceChildren(...data.runs.flatMap((run, k) => {
     if (!run.window) return []
-    const band = coloured("i", k), [from, to] = run.window.map(tokens => place(data, tokens))
+    const band = coloured("i", "", k), [from, to] = run.window.map(tokens => place(data, tokens))
     band.style.left = along(from)
     band.style.width = `calc(${Math.max(to - from, 0.004)} * (100% - var(--thumb)))`
     return [band]
   }))
   view.lines = []
   part(".runs").replaceChildren(...data.runs.flatMap((run, k) => {
-    const name = coloured("b", k), line = document.createElement("span")
-    name.textContent = run.label
+    const name = coloured("b", run.label, k), line = make("span", "")
     name.title = run.title
     view.lines.push(line)
     return [name, line]

@@ -21,7 +21,7 @@ from pages.ui.training.tables import at_each
 HTML = """
 <div class="training">
   <div class="head">
-    <button class="play" type="button"></button>
+    <button class="play framed" type="button"></button>
     <label for="moment">Training, tokens</label> <output for="moment"></output>
   </div>
   <div class="track"><div class="bands"></div><input id="moment" type="range" min="0" max="1000" step="any"></div>

@@ -1,10 +1,6 @@
 // A text tinted by its losses at a snapshot: the one nearest to the tokens that a field of the page holds.
-const VIEWS = new WeakMap()
-
-export default function ({ data, parentElement }) {
-  let view = VIEWS.get(parentElement)
-  if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
-  view.data = data
+export default function (mount) {
+  const { data } = mount, view = viewOf(mount, begin)
   if (view.pieces !== data.pieces.join("\u0000")) build(view)
   document.removeEventListener("input", view.hear, true)
   document.addEventListener("input", view.hear, true)
@@ -12,16 +8,15 @@ export default function ({ data, parentElement }) {
   return () => document.removeEventListener("input", view.hear, true)
 }
 
-function begin(root) {
-  const part = name => root.querySelector(name), view = { part, pieces: null, spans: [], over: null }
+function begin(part) {
+  const view = { pieces: null, spans: [], over: null }, text = part(".text")
   view.hear = event => { if (event.target.id === view.data.field) paint(view) }
-  const text = part(".text")
   text.onpointerover = event => { const at = view.spans.indexOf(event.target.closest("span")); if (at >= 0) point(view, at) }
   text.onkeydown = event => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key]
-    if (!step) return
+    const to = view.over === null ? 0 : step(event, view.over, view.spans.length)
+    if (step(event, 0, 1) === undefined) return
     event.preventDefault()
-    point(view, Math.min(view.spans.length - 1, Math.max(0, (view.over ?? -step) + step)))
+    point(view, within(to, view.spans.length))
   }
   return view
 }
@@ -29,11 +24,7 @@ function begin(root) {
 function build(view) {
   view.pieces = view.data.pieces.join("\u0000")
   view.over = null
-  view.spans = view.data.pieces.map(piece => {
-    const span = document.createElement("span")
-    span.textContent = piece
-    return span
-  })
+  view.spans = view.data.pieces.map(piece => make("span", piece, "token"))
   view.part(".text").replaceChildren(...view.spans)
 }
 
@@ -48,13 +39,9 @@ function values({ data }) {
 function paint(view) {
   const { data, part, spans } = view, { at, shown } = values(view)
   view.shown = shown
-  shown.forEach((value, i) => {
-    const share = value === null ? 0 : Math.min(1, Math.abs(value) / data.full)
-    const colour = data.view === "loss" ? "--loss" : value > 0 ? "--worse" : "--better"
-    spans[i].style.background = share < 0.02 ? "" : `color-mix(in srgb, var(${colour}) ${Math.round(58 * share)}%, transparent)`
-  })
   const isLoss = data.view === "loss"
-  part(".bar").className = `bar ${isLoss ? "of-loss" : "of-change"}`
+  shown.forEach((value, i) => tint(spans[i], value, data.full, !isLoss))
+  part(".bar").className = `bar ${isLoss ? "loss" : "worse"}`
   part(".low").textContent = isLoss ? "0" : `better, −${data.full}`
   part(".high").textContent = isLoss ? `${data.full} nats` : `+${data.full} nats, worse`
   part(".what").textContent = { change: `from ${data.start} to ${data.end}`, since: `from ${data.start} to ${inTokens(data.tokens[at])} tokens`,
@@ -68,11 +55,7 @@ function point(view, at) {
   view.over = at
   const value = at === null ? null : view.shown[at]
   view.spans[at]?.classList.add("over")
-  const token = at === null ? "" : view.data.pieces[at].replaceAll(" ", "␣").replaceAll("\n", "↵")
-  view.part(".readout").textContent = at === null ? "Point at a token for its numbers." :
+  const token = at === null ? "" : visible(view.data.pieces[at])
+  view.part(".note").textContent = at === null ? "Point at a token for its numbers." :
     value === null ? `“${token}”, token ${at + 1}: no loss.` : `“${token}”, token ${at + 1}: ${nats(value, view.data.view !== "loss")} nats.`
-}
-
-function nats(value, sign) {
-  return (value < 0 ? "−" : sign && value > 0 ? "+" : "") + Math.abs(value).toFixed(2)
 }

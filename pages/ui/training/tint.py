@@ -16,7 +16,7 @@ HTML = """
   <div class="legend"><span class="low"></span><span class="bar"></span><span class="high"></span>
     <span class="what"></span></div>
   <div class="text" role="group" tabindex="0"></div>
-  <div class="readout" role="status"></div>
+  <div class="note" role="status"></div>
 </div>
 """
 _COMPONENT = component_of("training_tint", HTML, Path(__file__).parent, "tint")

@@ -25,7 +25,7 @@ def curve(task, right, n=100, axis="heads", by_level=100):
 
 def holm_by_scipy(rows):
     """The levels that are a loss, by scipy's exact test and Holm's step-down procedure as it is written: the smallest p
-    is held against 5 % / m, the next against 5 % / (m - 1), up to the first that fails."""
+    is held against 5% / m, the next against 5% / (m - 1), up to the first that fails."""
     tested = [row for row in rows if row.point.heads_permille]
     ps = [stats.binomtest(row.gained, row.gained + row.lost).pvalue if row.gained + row.lost else 1.0 for row in tested]
     found = []
@@ -57,7 +57,7 @@ def test_break_points_of_a_curve(axis, tasks):
         "task": tasks[0].name,
         "shots": 0,
         "no_loss_up_to": 0.2,
-        "first_detectable_loss": 0.3,  # 9 of 9 lost: 3 * 2 / 512, where 6 of 6 lost at 20 % have 2 * 2 / 64
+        "first_detectable_loss": 0.3,  # 9 of 9 lost: 3 * 2 / 512, where 6 of 6 lost at 20% have 2 * 2 / 64
         "cliff_from": 0.3,
         "cliff_to": 0.4,
         "cliff_points": -31.0,

@@ -117,7 +117,7 @@ def test_equal_ffn_scores_are_ordered_by_the_mean_tie_break(setting, tasks):
 
 @pytest.mark.parametrize("rankings", [ONE_SHOT, ["rescored"]])
 def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, session, store, by_hand, monkeypatch):
-    """Nor does a level at which no component goes: 4 % of 16 heads is none."""
+    """Nor does a level at which no component goes: 4% of 16 heads is none."""
     monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
     masks = {(0, 0): "", (40, 0): "", (1000, 0): "L*H*", (0, 300): "", (0, 1000): "F*", (1000, 1000): "L*H* F*"}
     wanted = [Point(tasks[0], *at, by, pool[1] if by == "task" else "") for by in rankings for at in masks]

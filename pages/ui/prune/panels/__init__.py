@@ -1,8 +1,7 @@
 """Collapsible panels below the figure of Prune.
 
 `questions`: the questions themselves, with both models' answers
-`costs`: savings of a mask, as a panel
-`speeds`: tokens a second, and bytes of weights, keys and values, as a table
+`costs`: savings of a mask, and tokens a second, as a panel
 `perplexity`: the second figure: perplexity of a text under the same mask
 `criteria`: criteria compared on the same task, as a panel
 `exports`: the pruned model as a folder

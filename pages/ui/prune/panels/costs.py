@@ -1,17 +1,17 @@
-"""The Prune screen's cost panel: size of the layers under a mask, and seconds a question, masked and sliced."""
+"""The Prune screen's cost panel: size of the layers under a mask, seconds a question, masked and sliced, and tokens a
+second of a prompt and after it."""
 
 from functools import partial
 
 import numpy as np
 import streamlit as st
 
-from engine.accuracy.costs import Cost, cost
+from engine.accuracy.costs import Cost, Speed, cost, speed
 from engine.models.masks import Mask
 from engine.models.slicing import SLICE_BELOW
 from pages.ui.page.runtime import in_memory, session
 from pages.ui.page.tables import mask_in_words, whole_percent
 from pages.ui.page.work import Work, live
-from pages.ui.prune.panels import speeds
 from pages.ui.prune.screen import PruneResult
 
 SLOT = "cost"
@@ -20,12 +20,14 @@ HELP = (
     "Masked: everything is computed, and pruned components are set to 0. Sliced: they are not computed; this is "
     "how accuracy is measured here. The sidebar counts the embeddings too."
 )
+SPEED_SLOT = "speed"
+SPEED_HELP = "Full and pruned in turn, a prompt and what follows it with a cache of keys and values, in the background."
 
 
 def draw_savings(shown: PruneResult, since_s: float) -> bool:
     """Draws the panel's inside; True."""
     live([SLOT], partial(draw_costs, shown), since_s)
-    live([speeds.SLOT], partial(speeds.draw_speed, shown), since_s)
+    live([SPEED_SLOT], partial(draw_speed, shown), since_s)
     return True
 
 
@@ -96,3 +98,43 @@ def _milliseconds(seconds: np.ndarray | None) -> str:
     low, middle, high = 1000 * np.quantile(seconds, [0, 0.5, 1])
     digits = 1 if middle < 100 else 0
     return f"{middle:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+
+
+def draw_speed(shown: PruneResult) -> None:
+    """Draws the table if it is stored, and the job that measures it."""
+    if shown.mask is None:
+        return
+    found, work = stored_speed(shown), Work(SPEED_SLOT, "Speed", speed(shown.x.target, shown.mask, again=True), 1)
+    if found is not None:
+        st.markdown(speed_table(found))
+        st.caption(speed_note(found))
+    if work.line():
+        return
+    work.offer("Measure tokens a second again" if found else "Measure tokens a second", "speed", SPEED_HELP)
+
+
+def stored_speed(shown: PruneResult) -> Speed | None:
+    """Returns the stored speed of the present mask."""
+    return None if shown.mask is None else speed(shown.x.target, shown.mask).stored(session())
+
+
+def speed_table(found: Speed) -> str:
+    """Returns the speed as a Markdown table; rates are medians with the range of the turns."""
+    rows = ["| | Unit | Full model | Pruned | Pruned / full |", "|:--|:--|--:|--:|--:|"]
+    for row in found.rows():
+        sides = [_cell(row, way) for way in ("full", "pruned")]
+        rows.append(f"| {row['quantity']} | {row['unit']} | {sides[0]} | {sides[1]} | {row['ratio']:.2f} |")
+    return "\n".join(rows)
+
+
+def speed_note(found: Speed) -> str:
+    """Returns how it was measured, as sentences."""
+    busy = ": it was busy" if found.load > 0.75 * found.n_cpus else ""
+    return (f"A prompt of {found.n_prompt} tokens, and {found.n_new} generated after it with a cache. Medians (range) "
+            f"of {len(found.prompt['full'])} turns each, full and pruned in turn. Weights are the whole model's. The "
+            f"machine's load was {found.load:.1f} on {found.n_cpus} cores{busy}.")  # fmt: skip
+
+
+def _cell(row: dict[str, float], way: str) -> str:
+    value = f"{row[way]:,.0f}"
+    return f"{value} ({row[f'{way}_low']:,.0f} to {row[f'{way}_high']:,.0f})" if f"{way}_low" in row else value

@@ -1,7 +1,5 @@
 """The Prune screen's second figure: perplexity of a text under the same mask, measured after the accuracy."""
 
-from dataclasses import replace
-
 import pandas as pd
 import streamlit as st
 
@@ -9,7 +7,7 @@ from engine.measurement import Measurement
 from engine.requests import MeasurePerplexity
 from engine.texts.perplexity import BLOCK, Both, Change, both
 from pages.ui.controls.texts import Chosen
-from pages.ui.downloads.origin import Origin, command_line, of_model, of_pruning, of_task
+from pages.ui.downloads.origin import command_line, of_model, of_pruning, of_task
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import budget_s, in_memory, jobs, session
 from pages.ui.page.tables import number, plain
@@ -88,11 +86,11 @@ def in_words(found: Both, name: str) -> list[str]:
 
 
 def change_in_words(found: Change) -> str:
-    """Returns text such as "+0.698 nats a token (95 %: +0.463 to +0.934)"."""
+    """Returns text such as "+0.698 nats a token (95%: +0.463 to +0.934)"."""
     nats, low, high = (number(each, 3, sign=True) for each in (found.nats, found.low, found.high))
     if found.low != found.low:
         return f"{nats} nats a token; too few tokens for an interval"
-    return f"{nats} nats a token (95 %: {low} to {high})"
+    return f"{nats} nats a token (95%: {low} to {high})"
 
 
 def table(found: Both) -> pd.DataFrame:
@@ -130,16 +128,6 @@ def request(shown: PruneResult, text: Chosen) -> MeasurePerplexity:
     task = of_task(x.task) if x.pruning.by_level else {}
     of = {**of_model(x.target), **of_pruning(x.pruning), **text.named, **task}
     return MeasurePerplexity(**of, task_data=x.data_dir)
-
-
-def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:
-    """Returns the screen's origin with the perplexity of the text: its measurement, and its sentences."""
-    found = shown.second
-    if found.full is None:
-        return of
-    measurements = {**of.measurements, "Perplexity": perplexities(shown, text)}
-    says = in_words(found, f"Perplexity of {plain(text.name)}") if found.complete else []
-    return replace(of, measurements=measurements, says=[*of.says, *says])
 
 
 def _four_digits(perplexity: float) -> str:
