@@ -209,7 +209,7 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
             tensors,
             begin=quantised and quantised.begin,
             config=config,
-            attn_implementation="sdpa",
+            attn_implementation=family.attends_by,
             device_map=device_map(placing, model_class, config),
             **options,
         )

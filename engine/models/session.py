@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cache import Store
+from engine.architecture.family import family_of
 from engine.checkpoints.identity import Identity
 from engine.errors import HeadroomError
 from engine.kernels.cpu_kernels import Kernels
@@ -62,7 +63,7 @@ class Target:
             "precision": self.spec.precision,
             "int8_threshold_milli": round(self.spec.int8_threshold * 1000) if is_int8 else None,
             "device": asked_device() or device_class(),
-            "attention": "sdpa",
+            "attention": family_of(self.identity.config).attends_by,
             "bos": self.bos,
             "versions": versions,
             **({"products": ways} if ways else {}),

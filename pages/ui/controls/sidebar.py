@@ -43,6 +43,8 @@ TO_TRY = [
     ("HuggingFaceTB/SmolLM3-3B-Base", "SmolLM3", 6.2),
     ("allenai/OLMo-2-0425-1B", "OLMo 2", 5.9),
     ("microsoft/Phi-3-mini-4k-instruct", "Phi-3", 7.6),
+    ("google/gemma-2-2b-it", "Gemma 2", 5.2),
+    ("google/gemma-3-270m", "Gemma 3", 0.54),
     ("openai-community/gpt2", "GPT-2", 0.55),
     ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
 ]
