@@ -78,8 +78,9 @@ def cancel_all() -> None:
     """In the server: cancels all work."""
     from pages.ui.page.runtime import jobs
 
-    for slot in list(jobs()._slots):
-        jobs().cancel(slot)
+    for job in list(jobs()._slots.held.values()):
+        with jobs()._changed:
+            jobs()._abandon(job)
 
 
 def held() -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _parts() -> dict[str, Any]:
     found: dict[str, Any] = {
         "sessions": len(sessions.list_sessions()),
         "active": len(sessions.list_active_sessions()),
-        "slots": len(jobs()._slots),
+        "slots": len(jobs()._slots.held),
     }
     loaded = session().models.loaded
     if loaded is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import streamlit as st
 
@@ -65,13 +65,26 @@ def runs() -> dict[str, int]:
     return {}
 
 
+@st.cache_resource(show_spinner=False)
+def _notes() -> dict[str | None, dict[str, Any]]:
+    """Returns by session what `notes` returns."""
+    return {}
+
+
+def notes() -> dict[str, Any]:
+    """Returns what this tab remembers from run to run and no longer once it is closed, unlike its session state."""
+    return _notes().setdefault(tab(), {})
+
+
 def begin_run() -> None:
-    """Begins a run of a whole page: drawings of the previous run are no longer shown."""
+    """Begins a run of a whole page: drawings of the previous run are no longer shown, and closed tabs are forgotten."""
     keep_unsent_messages()
     known = runs()
-    for session in list(known):
-        if not is_open(known, (session, known[session])):
-            known.pop(session, None)
+    for session in {*known, *_notes()}:
+        if not is_here(session):
+            known.pop(session or "", None)
+            _notes().pop(session, None)
+    jobs().forget_closed()
     if (page := page_of(known)) is not None:
         known[page[0]] = page[1] + 1
 
@@ -88,12 +101,22 @@ def is_open(known: Mapping[str, int], page: tuple[str, int]) -> bool:
     return is_connected(session) and known.get(session) == number
 
 
+def tab() -> str | None:
+    """Returns the tab that is being drawn or clicked in; None in a thread that runs no page."""
+    return session_id()
+
+
+def is_here(session: str | None) -> bool:
+    """Returns whether a tab is open; threads that run no page always are."""
+    return session is None or is_connected(session)
+
+
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """Returns the one worker, for all tabs."""
     bound_growth()
     known = runs()
-    return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known))
+    return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known), tab, is_here)
 
 
 @st.cache_resource(show_spinner=False)

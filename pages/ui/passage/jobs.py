@@ -58,5 +58,5 @@ def losses_work(x: reading.PassageControls, which: str, side: reading.PassageMod
 
 
 def so_far(x: reading.PassageControls, which: str, side: reading.PassageModel | None) -> TokenLosses | None:
-    """Returns the losses of this side so far; None if there are none or they are another tab's."""
+    """Returns the losses of this side so far; None if there are none."""
     return losses_work(x, which, side).found if side is not None else None
