@@ -22,7 +22,7 @@ from engine.slots import Job
 from pages.ui.controls import many_tasks
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
-from pages.ui.page.streamlit_internals import session_id
+from pages.ui.page.streamlit_internals import is_connected, session_id
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import while_measured
 
@@ -49,6 +49,7 @@ def tab_of_tests():
 def tests_are_in_the_tab(monkeypatch):
     """A test looks at the slots of the tab that its AppTest has open."""
     monkeypatch.setattr(runtime, "tab", tab_of_tests)
+    monkeypatch.setattr(runtime, "is_here", lambda session: session in (None, TAB) or is_connected(session))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from cache import Store, open_store
 from engine.errors import HeadroomError, one_line, unforeseen
 from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
+from engine.models.in_memory import Models
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.receipts import is_readable
@@ -25,6 +26,8 @@ from pages.ui.page.streamlit_internals import (
     session_id,
 )
 from pages.ui.page.tables import plain
+
+MODELS = "models"  # in a tab's notes: those that it shows
 
 
 def require_frame(page: str) -> None:
@@ -121,8 +124,18 @@ def jobs() -> Jobs:
 
 @st.cache_resource(show_spinner=False)
 def session() -> Session:
-    """Returns the store and the one model in memory, for all tabs; only the worker loads models."""
-    return Session(store(), shipped=shipped_records())
+    """Returns the store and the models in memory, for all tabs; only the worker loads models."""
+    return Session(store(), Models(store(), partial(_models_of, _notes())), shipped_records())
+
+
+def show_models(*specs: LoadSpec) -> None:
+    """Notes the models that this tab shows: they stay in memory, as far as there is room."""
+    notes()[MODELS] = frozenset(specs)
+
+
+def _models_of(noted: Mapping[str | None, Mapping[str, Any]]) -> frozenset[LoadSpec]:
+    """Returns the models that open tabs show."""
+    return frozenset().union(*(each.get(MODELS, ()) for tab, each in list(noted.items()) if is_here(tab)))
 
 
 def in_memory(spec: LoadSpec) -> bool:
