@@ -30,7 +30,7 @@ from typing import Any
 from engine.errors import Cancelled, HeadroomError, unforeseen
 from engine.progress import Progress, Stopped, TimeLeft, is_to_stop, piece_done
 from engine.slots import HeldJob, Job, Place, Slots, Snapshot, spent
-from engine.turns import ASKED, Turn, Turns, precedes, rank
+from engine.turns import Turn, Turns, precedes, rank
 
 LONG_S = 1.0  # of work: then there may be something to tidy up
 UNSEEN_S = 4.0  # a page draws what it shows every second
@@ -66,7 +66,8 @@ class Jobs:
         self._closed = False
 
     def put(self, slot: str, asked: Job, again: bool = False) -> Snapshot[Any]:
-        """The snapshot of the job now in the slot. Putting a job counts as looking at it.
+        """The snapshot of the job now in the slot. Putting a job counts as looking at it. A tab that puts a new job of
+        priority 0, or one `again`, is first in turn.
 
         The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a failing
         job for ever and restart what the user has just cancelled. `again` restarts a finished job (a retry). What was
@@ -86,7 +87,7 @@ class Jobs:
                 self._queue.append(job)
             if job is not old:
                 self._slots.hold(at, job)
-                if not asked.while_seen or asked.priority <= ASKED:
+                if again or asked.priority <= 0:  # else the page itself reads something or works ahead
                     self._turns.ask(at[0])
             job.while_seen = job.while_seen and asked.while_seen
             job.priority = min(job.priority, asked.priority)
@@ -257,9 +258,9 @@ class Jobs:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closed)
-                job = self._turns.first(self._queue)
-                if job is None:
+                if not self._queue:
                     return
+                job = self._turns.first(self._queue) or self._queue[0]
                 self._queue.remove(job)
                 if self._is_unseen(job):
                     self._publish(job, state="left")  # it stays in its slot, until somebody looks
@@ -293,7 +294,7 @@ class Jobs:
 
     def _hands_over(self, job: HeldJob, turn: Turn) -> bool:
         """Whether the running job, which has just finished a piece, is to leave the worker to another tab: its turn is
-        over, or the other has asked for something new meanwhile."""
+        over, or the user has asked for something new there."""
         with self._changed:
             if not self._queue:
                 return False

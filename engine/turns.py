@@ -1,8 +1,8 @@
 """Whose turn it is when jobs of several tabs wait for the one worker.
 
 Of each tab the most urgent job counts: the one of lowest priority, then the one submitted first. Between tabs the lower
-rank goes first, then the tab whose turn it is. A tab that asks for something new is first in turn, and a tab that is
-served goes to the back. The rank of a job is its priority, except that after a whole turn it is at least ASKED: two
+rank goes first, then the tab whose turn it is. A tab whose user asks for something new is first in turn, and a tab that
+is served goes to the back. The rank of a job is its priority, except that after a whole turn it is at least ASKED: two
 tabs with long jobs then take turns, whatever these are, and background work still comes last.
 """
 
@@ -52,7 +52,7 @@ class Turns:
         self._asked_s: dict[Hashable, float] = {}
 
     def ask(self, tab: Hashable) -> None:
-        """Puts a tab first in turn: it asks for something new."""
+        """Puts a tab first in turn: its user asks for something new."""
         self._place[tab], self._asked_s[tab] = -next(self._numbers), time.monotonic()
 
     def serve(self, tabs: Iterable[Hashable]) -> None:

@@ -193,6 +193,24 @@ def test_whoever_asks_for_something_new_is_next_after_the_piece(tabs, monkeypatc
     other.release(9)
 
 
+def test_what_a_page_reads_by_itself_does_not_cut_the_turns_of_others_short(tabs, monkeypatch):
+    monkeypatch.setattr(turns, "TURN_S", 1000.0)
+    done = []
+    long, other = (Pieces(5, called=tab, order=done) for tab in "ab")
+    tabs.put("A", "a", long, priority=2)
+    long.wait_started()
+    tabs.put("B", "b", other, priority=2)
+    long.release()
+    other.wait_started()
+    other.release()
+    long.wait_started()  # its second turn
+    tabs.put("B", "read", Pieces(0), priority=3, slot="read")
+    long.release(4)
+    other.release(4)
+    assert tabs.end("B").state == tabs.end("A").state == tabs.end("B", "read").state == "done"
+    assert "".join(done) == "abaaaabbbb"
+
+
 def test_background_work_of_one_tab_gives_way_to_another_in_the_middle_of_a_piece(tabs):
     idle, urgent = Work(3, stops=True), Pieces(1, let_go=1)
     tabs.put("A", "idle", idle, priority=5, slot="idle")
