@@ -1,6 +1,6 @@
 """Several tabs of one app: how long each waits for the others, and whether alternating tabs load their models again.
 
-    python -m tests.benchmarks.several_tabs [--rounds 1] [--drags 10]
+    python -m tests.benchmarks.several_tabs [--rounds 1] [--drags 10] [--questions 100]
 
 First three tabs, each in a context of its own, with the embedded model, a smeared run and a tiny OPT: the time from
 opening to the first interval, alone on a fresh server and opened at once on another. The one that is served as the
@@ -26,7 +26,6 @@ from tests.browser.test_drag import grab
 from tests.browser.weighed import Server
 from tests.conftest import make_tiny_opt
 
-N_QUESTIONS = 100
 LEVELS = (65, 35, 85, 25, 45, 55, 15, 75, 5, 95)  # none of the tenths that are measured ahead
 # The time since the page was opened at which the figure first had an interval.
 FIRST = """() => {
@@ -38,7 +37,7 @@ FIRST = """() => {
 
 
 def main() -> None:
-    given = options(__doc__, rounds=1, drags=10)
+    given = options(__doc__, rounds=1, drags=10, questions=100)
     if CHROMIUM is None:
         raise SystemExit("no Chromium on this computer: nothing is measured on screen")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
@@ -47,26 +46,28 @@ def main() -> None:
         make_tiny_opt(tiny, n_ctx=512)
         models = ["demo", "runs/smeared", str(tiny)]
         for number in range(given.rounds):
-            wait_in_turn(browser, Path(folder) / f"round {number}", models)
+            wait_in_turn(browser, Path(folder) / f"round {number}", models, given.questions)
         other = os.environ.get("HEADROOM_BENCH_LLAMA") or models[1]
-        alternate(browser, Path(folder) / "drags", ["demo", other], given.drags)
+        alternate(browser, Path(folder) / "drags", ["demo", other], given.drags, given.questions)
         browser.close()
 
 
-def view(model: str, shots: int = 5) -> str:
-    return f"?model={model}&precision=fp32&prune_order=random&prune_limit={N_QUESTIONS}&prune_shots={shots}"
+def view(model: str, n_questions: int, shots: int = 5) -> str:
+    return f"?model={model}&precision=fp32&prune_order=random&prune_limit={n_questions}&prune_shots={shots}"
 
 
-def wait_in_turn(browser: Browser, folder: Path, models: Sequence[str]) -> None:
+def wait_in_turn(browser: Browser, folder: Path, models: Sequence[str], n_questions: int) -> None:
     """Prints each tab's time to its first interval next to what it may take."""
-    alone = {model: firsts(browser, folder / f"alone {n}", [view(model)])[0] for n, model in enumerate(models)}
-    together = firsts(browser, folder / "together", [view(model) for model in models])
+    alone = {
+        model: firsts(browser, folder / f"alone {n}", [view(model, n_questions)])[0] for n, model in enumerate(models)
+    }
+    together = firsts(browser, folder / "together", [view(model, n_questions) for model in models])
     in_turn = sorted(zip(together, models, strict=True))
     for n_ahead, (took_s, model) in enumerate(in_turn):
         bound_s = (n_ahead + 1) * alone[model]
         print(f"{Path(model).name}: {took_s:.1f} s with {n_ahead} tabs ahead, {alone[model]:.1f} s alone: "
               f"{took_s / bound_s:.2f} of {bound_s:.1f} s, {verdict(took_s, bound_s)}", flush=True)  # fmt: skip
-    six = firsts(browser, folder / "six", [view(model, shots) for shots in (0, 5) for model in models])
+    six = firsts(browser, folder / "six", [view(model, n_questions, shots) for shots in (0, 5) for model in models])
     print(f"six tabs: first intervals after {', '.join(f'{each:.1f}' for each in sorted(six))} s", flush=True)
 
 
@@ -81,19 +82,19 @@ def firsts(browser: Browser, folder: Path, views: Sequence[str]) -> list[float]:
         return [page.wait_for_function("() => window.first").json_value() / 1000 for page in pages]
 
 
-def alternate(browser: Browser, folder: Path, models: Sequence[str], n_drags: int) -> None:
+def alternate(browser: Browser, folder: Path, models: Sequence[str], n_drags: int, n_questions: int) -> None:
     """Prints the loads and the memory of a server whose two tabs are dragged in turn."""
     with ExitStack() as open_until_the_end:
         server = started(folder, open_until_the_end, HEADROOM_IDLE_SECONDS="0")
         pages = [new_page(browser, open_until_the_end) for _ in models]
         for page, model in zip(pages, models, strict=True):
-            page.goto(f"{server.address}/{view(model)}")
-            await_mark(page, "figure", "measured", questions=N_QUESTIONS)
+            page.goto(f"{server.address}/{view(model, n_questions)}")
+            await_mark(page, "figure", "measured", questions=n_questions)
         held, took = [], []
         for number in range(n_drags):
             page = pages[number % len(pages)]
             page.bring_to_front()
-            took.append(released(page, LEVELS[number // len(pages) % len(LEVELS)]))
+            took.append(released(page, LEVELS[number // len(pages) % len(LEVELS)], n_questions))
             held.append(server.weigh())
         loads, resident = [each["loads"] for each in held], [each["resident"] for each in held]
     print(f"{n_drags} drags on {' and '.join(Path(model).name for model in models)}, in turn: "
@@ -104,7 +105,7 @@ def alternate(browser: Browser, folder: Path, models: Sequence[str], n_drags: in
           f"{growth:.3f}, {verdict(growth, 1.05)}")  # fmt: skip
 
 
-def released(page: Page, level: int) -> float:
+def released(page: Page, level: int, n_questions: int) -> float:
     """Seconds from a slider's release at a level to the figure of all questions."""
     x, y = grab(page)
     for percent in (100, 0, level):
@@ -112,7 +113,7 @@ def released(page: Page, level: int) -> float:
     began_s = time.perf_counter()
     page.mouse.up()
     await_command(page, f"--prune-heads {level}")
-    await_mark(page, "figure", "measured", questions=N_QUESTIONS)
+    await_mark(page, "figure", "measured", questions=n_questions)
     return time.perf_counter() - began_s
 
 
