@@ -41,8 +41,7 @@ def so_far() -> setting.Said:
 
 def draw() -> None:
     """Draws both models, again as they generate."""
-    if not work.line() and work.now() is None:
-        st.caption("Another tab is using the worker. Change any control to continue here.")
+    work.line()
     sections.draw(so_far(), x.prompt, sheet)
 
 
