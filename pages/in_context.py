@@ -74,8 +74,8 @@ def draw_scores() -> None:
         st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
     if asks and losses.now() is None:
         losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
-    elif not losses.line() and losses.now() is None:
-        st.caption("Another tab is using the worker. Change any control to continue here.")
+    else:
+        losses.line()
     if found.full:
         sections.curves(found, sheet)
 

@@ -14,7 +14,12 @@ from functools import cache as once
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.transformers_internals import attention_named, keys_and_values, sdpa_attention
+from engine.architecture.transformers_internals import (
+    attention_named,
+    capped_attention,
+    keys_and_values,
+    sdpa_attention,
+)
 from engine.kernels.cpu_kernels import FP32, OWN
 from engine.models.loading import Loaded
 from engine.models.slicing import last_layer_at
@@ -198,10 +203,12 @@ def _attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *, end_to_end: _Layout, **options: Any
 ) -> tuple[Tensor, None]:
     """Returns ((1, n, H, d_head), None), as transformers expects of an attention function, for `query` (1, H, n,
-    d_head), `key` and `value`; group by group, by transformers' function for torch's scaled_dot_product_attention."""
+    d_head), `key` and `value`; group by group, by transformers' function for torch's scaled_dot_product_attention, or
+    its plain one for models that cap scores."""
     import torch
 
-    attend, prefix, found = sdpa_attention(), end_to_end.prefix, []
+    is_capped, prefix, found = options.get("softcap") is not None, end_to_end.prefix, []
+    attend = capped_attention() if is_capped else sdpa_attention()
     for group in end_to_end.groups:
         q, k, v = (_as_rows(each, group) for each in (query, key, value))
         if end_to_end.in_fp32:
@@ -210,6 +217,9 @@ def _attention(
             k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)
                     for before, each in zip(prefix.layers[module.layer_idx], (k, v), strict=True))  # fmt: skip
         mask = None if group.mask is None else group.mask.to(query.device)
+        if mask is None and is_capped:
+            hidden = torch.full((q.shape[2], q.shape[2]), torch.finfo(q.dtype).min, dtype=q.dtype, device=q.device)
+            mask = hidden.triu(1)
         z = attend(module, q, k, v, mask, **options)[0].flatten(0, 1)  # (B * T, H, d_head)
         found.append(z if group.real is None else z.index_select(0, group.real.to(z.device)))
     return (found[0] if len(found) == 1 else torch.cat(found))[None].to(query.dtype), None

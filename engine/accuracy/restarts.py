@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache as once
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,8 @@ def kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
 
 @contextmanager
 def starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
-    """While open, the model has only the layers from this one on, with `given` as the input of the first."""
+    """While open, the model runs only the layers from this one on, with `given` as the input of the first. Others stand
+    in for those before it, because transformers counts layers to know what each is given."""
     import torch
 
     def feed(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -119,10 +121,22 @@ def starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
     every = getattr(parent, name)
     with every[layer].register_forward_pre_hook(feed, with_kwargs=True):
         try:
-            setattr(parent, name, torch.nn.ModuleList(list(every)[layer:]))
+            before = [_skipped()() for _ in range(layer)]
+            setattr(parent, name, torch.nn.ModuleList([*before, *list(every)[layer:]]))
             yield
         finally:
             setattr(parent, name, every)
+
+
+@once
+def _skipped() -> Any:
+    import torch
+
+    class Skipped(torch.nn.Module):
+        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            return hidden_states
+
+    return Skipped
 
 
 def oracle(target: Target, questions: Questions, what: str) -> Measurement[list[Answers]]:

@@ -90,14 +90,28 @@ def _behind(row: Row, n_prefix: int) -> Row:
     return Row(row.choices, row.tokens[n_prefix:], row.positions[n_prefix:], row.branch[n_prefix:], read)
 
 
-def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Tensor:
+    """Returns (n, V) in the model's type: the logits of `hidden` (n, d_model), capped if the model does that (Gemma 2),
+    unless `is_capped` is False."""
+    import torch
+
+    logits, cap = loaded.model.get_output_embeddings()(hidden), None
+    if is_capped:
+        cap = getattr(loaded.model.config, "final_logit_softcapping", None)
+    return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+def log_probabilities(
+    loaded: Loaded, hidden: Tensor, targets: Tensor, is_capped: bool = True
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yields (which, logits (n, V) in fp32, log p of the targets (n,)) for a few positions at a time, so that the
-    logits of a whole text are never in memory. `hidden` (n, d_model): the unembedding's input."""
+    logits of a whole text are never in memory. `hidden` (n, d_model): the unembedding's input; `is_capped` as in
+    `logits_of`."""
     import torch
 
     for start in range(0, len(hidden), READ_POSITIONS):
         which = slice(start, start + READ_POSITIONS)
-        logits = loaded.model.get_output_embeddings()(hidden[which]).float()
+        logits = logits_of(loaded, hidden[which], is_capped).float()
         chosen = logits.gather(1, targets[which, None])[:, 0]
         yield which, logits, chosen - torch.logsumexp(logits, -1)
 
@@ -132,7 +146,7 @@ def next_logits(loaded: Loaded, ids: Sequence[int], kept: Any = None, first: int
     where = torch.arange(first, first + len(ids), device=device)[None]
     more = {"use_cache": False} if kept is None else {"use_cache": True, "past_key_values": kept}
     read = loaded.model.base_model(input_ids=torch.tensor([list(ids)], device=device), position_ids=where, **more)
-    return loaded.model.get_output_embeddings()(read.last_hidden_state[0, -1:]).float()[0]
+    return logits_of(loaded, read.last_hidden_state[0, -1:]).float()[0]
 
 
 def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Tensor) -> list[Scored]:
@@ -149,7 +163,7 @@ def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Tensor) -> list[Score
     found: dict[tuple[int, int], tuple[float, bool]] = {}  # of (place, target)
     with torch.inference_mode():
         for start in range(0, len(places), READ_POSITIONS):
-            logits = loaded.model.get_output_embeddings()(hidden[start : start + READ_POSITIONS])
+            logits = logits_of(loaded, hidden[start : start + READ_POSITIONS])
             for first in range(0, len(logits), CACHED_POSITIONS):
                 some = logits[first : first + CACHED_POSITIONS].float()
                 which = [(at, token) for at in range(len(some)) for token in targets[start + first + at]]

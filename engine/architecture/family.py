@@ -46,9 +46,11 @@ def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def model_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """Those of them that the model itself is built from, without the ones that only say where it comes from. Attention
-    is built without its window: within the context, which the window limits, it is the same."""
+    is built without its window, unless layers differ in more: within the context, which the window limits, it is the
+    same."""
+    family = family_of(config)
     found = {name: value for name, value in known_fields(config).items() if name not in ABOUT}
-    return found | ({} if family_of(config).window is None else {"sliding_window": None})
+    return found | ({} if family.window is None or family.builds_window else {"sliding_window": None})
 
 
 def supported_families() -> str:
@@ -100,6 +102,9 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
             raise HeadroomError(f"config.json has no {names}; it is not a complete model config")
         return default
 
+    if config.get("use_bidirectional_attention"):
+        raise HeadroomError("config.json: use_bidirectional_attention is on, so that tokens read later ones; "
+                            "use a model that predicts the next token")  # fmt: skip
     first("word_embed_proj_dim", default=1)
     n_heads = first("num_attention_heads")
     d_model, d_head = first("hidden_size"), family.defaults.get("head_dim")

@@ -45,6 +45,13 @@ def sdpa_attention() -> Callable[..., Any]:
     return _attention_functions()["sdpa"]
 
 
+def capped_attention() -> Callable[..., Any]:
+    """The attention function of models that cap scores (`softcap`); it needs a mask, which is added to them."""
+    from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
+
+    return eager_attention_forward
+
+
 def attention_chooser() -> Callable[[Any], Callable[..., Any]]:
     """A function from a config to the attention function that a model of it uses, as transformers' own layers find
     it."""

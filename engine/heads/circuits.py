@@ -58,7 +58,7 @@ def ov_copying_eigenvalues(loaded: Loaded) -> np.ndarray:
         tokens = unembedding(loaded).T @ embedding(loaded)  # (d_model, d_model)
         for layer in range(shape.n_layers):
             _, _, value = attention_weights(loaded, layer)
-            read = normed(attention_norm(loaded, layer), tokens)
+            read = normed(loaded, attention_norm(loaded, layer), tokens)
             small = written_weights(loaded, layer) @ read.to(value.device) @ value  # (H, d_head, d_head)
             found = torch.linalg.eigvals(small.cpu().double()).numpy()
             scores[layer] = found.real.sum(1) / np.maximum(np.abs(found).sum(1), 1e-30)
@@ -82,7 +82,7 @@ def qk_trace(loaded: Loaded, previous_token: np.ndarray) -> np.ndarray:
         written = torch.zeros_like(tokens)
         for layer in range(shape.n_layers):
             norm = attention_norm(loaded, layer)
-            query, key, value = (folded(norm, weight.mT).mT for weight in attention_weights(loaded, layer))
+            query, key, value = (folded(loaded, norm, weight.mT).mT for weight in attention_weights(loaded, layer))
             if layer:
                 from_tokens = written.T @ tokens @ query.to(tokens.device)  # (H, d_model, d_head)
                 scores[layer] = (from_tokens * key.to(tokens.device)).sum((1, 2)).cpu().numpy()
@@ -134,12 +134,13 @@ def _fed(loaded: Loaded, head: Head) -> Measuring:
         rows = embedding(loaded)
         tokens = rows.T @ rows  # (d_model, d_model)
         norm = attention_norm(loaded, layer)
-        query, key, _ = (folded(norm, weight[number].T).T.to(tokens.device)
+        query, key, _ = (folded(loaded, norm, weight[number].T).T.to(tokens.device)
                          for weight in attention_weights(loaded, layer))  # fmt: skip
         sought = tokens @ query  # (d_model, d_head)
         for earlier in range(layer):
             _, _, value = attention_weights(loaded, earlier)
-            value = folded(attention_norm(loaded, earlier), value.mT).mT.to(tokens.device)  # (H, d_model, d_head)
+            before = attention_norm(loaded, earlier)
+            value = folded(loaded, before, value.mT).mT.to(tokens.device)  # (H, d_model, d_head)
             output = written_weights(loaded, earlier).to(tokens.device).mT  # (H, d_model, d_head)
             trace[earlier] = ((value.mT @ sought) * (output.mT @ key)).sum((1, 2)).cpu().numpy()
             composed[earlier] = _composition(query, key, value, output).cpu().numpy()
@@ -207,7 +208,7 @@ def circuit_rows(loaded: Loaded, head: Head, token_ids: Tensor) -> Tensor:
     vocabulary (its mean 0, its standard deviation 1), so the scales of the norms do not matter."""
     layer, number = head
     _, _, value = attention_weights(loaded, layer)
-    read = normed(attention_norm(loaded, layer), embedding(loaded, token_ids)).to(value.device)
+    read = normed(loaded, attention_norm(loaded, layer), embedding(loaded, token_ids)).to(value.device)
     rows = read @ value[number] @ written_weights(loaded, layer)[number].to(value.device)
     rows = rows @ unembedding(loaded).to(value.device).T
     rows = rows - rows.mean(-1, keepdim=True)

@@ -1,8 +1,9 @@
 """What heads, FFNs, embeddings and biases add to the logits by the direct path.
 
 Their output in the residual stream passes through the final norm, with its scale frozen, and the unembedding. Logits
-are zero-meaned over the vocabulary and read at the actual next token (Olsson et al. 2022). The parts add up to the true
-zero-meaned logit; in int8 only approximately, because a sum of heads is rounded differently than each head.
+are zero-meaned over the vocabulary, before a cap (Gemma 2), and read at the actual next token (Olsson et al. 2022). The
+parts add up to the true zero-meaned logit; in int8 only approximately, because a sum of heads is rounded differently
+than each head.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
             hidden = hidden_of(loaded, tokens[None])[0, :-1]
     parts = [right - logits.mean(-1) for logits, right in
              ((logits, logits.gather(1, tokens[1:][which, None])[:, 0])
-              for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:]))]  # fmt: skip
+              for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:], is_capped=False))]  # fmt: skip
     reader, constant = unembedding(loaded, tokens[1:], final_norm=False, zero_mean=True), hidden.new_zeros(()).float()
 
     def through(norm: Any) -> None:
@@ -108,7 +109,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
             with onloaded(norm):
                 bias = getattr(norm, "bias", None)
                 constant = constant if bias is None else constant + reader @ bias.to(reader.device).float()
-            reader = folded(norm, reader) / scale[norm].to(reader.device)
+            reader = folded(loaded, norm, reader) / scale[norm].to(reader.device)
 
     for_attention, for_ffn = {}, {}
     through(final)
@@ -118,7 +119,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         for_ffn[layer] = reader
         through(after_attention)
         branch = branches[layer]
-        of_branch = reader if branch is None else folded(branch, reader) / scale[branch].to(reader.device)
+        of_branch = reader if branch is None else folded(loaded, branch, reader) / scale[branch].to(reader.device)
         for_attention[layer] = of_branch
     return Pass(z, ffn, embedded[0], for_attention, for_ffn, reader, constant, torch.cat(parts), scale)
 
@@ -147,5 +148,5 @@ def read_by_all(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> Tenso
     norms = [attention_norm_after(loaded, layer)]
     norms += [*chain.from_iterable(norms_behind(loaded, each) for each in range(layer, n_layers))]
     for norm in [*norms, loaded.family.final_norm(loaded.model)]:
-        written = written if norm is None else normed(norm, written) / ran.scale[norm].to(written.device)
+        written = written if norm is None else normed(loaded, norm, written) / ran.scale[norm].to(written.device)
     return written

@@ -22,7 +22,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import encoded_chunk
 from engine.accuracy.passes import gradient_pass, read_places, tokens_computed
-from engine.accuracy.scoring import hidden_of
+from engine.accuracy.scoring import hidden_of, logits_of
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Target
@@ -219,7 +219,7 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
     import torch
 
     refuse_gradients(loaded.placing, loaded.identity.name)
-    model, shape = loaded.model, loaded.identity.shape
+    shape = loaded.identity.shape
     n_rows, n_choices = len(rows), max(len(row.choices) for row in rows)
     absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)
     heads, ffns = np.zeros_like(absolute), np.zeros(absolute.shape[:3], np.float32)
@@ -232,7 +232,7 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
         place, number, target, weight = (
             torch.tensor(column, device=hidden.device) for column in zip(*read, strict=True)
         )
-        logits = model.get_output_embeddings()(hidden[place]).float()
+        logits = logits_of(loaded, hidden[place]).float()
         losses = torch.nn.functional.cross_entropy(logits, target.to(logits.device), reduction="none")
         losses = losses * weight.to(losses.device)
         lengths = torch.tensor(tokens_computed(loaded, rows))

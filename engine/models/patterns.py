@@ -69,7 +69,14 @@ def visited(
 
 
 def _attend(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scaling: float, **ignored: Any
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    scaling: float,
+    softcap: float | None = None,
+    **ignored: Any,
 ) -> tuple[Tensor, None]:
     """What transformers' attention functions give: z (B, T, H, d_head), and no pattern, which `visit` has had."""
     groups = query.shape[1] // key.shape[1]  # Llama: several query heads share a key and a value head
@@ -77,8 +84,10 @@ def _attend(
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     pattern = _forced.get().get(module.layer_idx)
     if pattern is None:
-        scores = (query @ key.transpose(-1, -2)).float().mul_(scaling).add_(attention_mask)
-        pattern = scores.softmax(-1)
+        scores = (query @ key.transpose(-1, -2)).float().mul_(scaling)
+        if softcap is not None:
+            scores.div_(softcap).tanh_().mul_(softcap)
+        pattern = scores.add_(attention_mask).softmax(-1)
         del scores
     for (layer, head), instead in _replaced.get().items():
         if layer == module.layer_idx:

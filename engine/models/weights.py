@@ -27,7 +27,7 @@ def written_weights(loaded: Loaded, layer: int) -> Tensor:
     """W_O of a layer, (H, d_head, d_model), as it reaches the residual stream: a norm behind attention (OLMo 2) is
     folded in without its scale, one number a position."""
     weights, norm = output_weights(loaded, layer), attention_norm_after(loaded, layer)
-    return weights if norm is None else weights * _gain(norm, weights)
+    return weights if norm is None else weights * _gain(loaded, norm, weights)
 
 
 def attention_weights(loaded: Loaded, layer: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,7 +41,7 @@ def attention_weights(loaded: Loaded, layer: int) -> tuple[Tensor, Tensor, Tenso
     outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in family.qkv]
     heads = [each.transpose(0, 1) for each in _by_head(loaded, outputs)]
     for at, name in enumerate(family.qk_norms):
-        gains = _gain(getattr(attention, name), heads[at]).view(-1, 1, loaded.identity.shape.d_head)
+        gains = _gain(loaded, getattr(attention, name), heads[at]).view(-1, 1, loaded.identity.shape.d_head)
         each = len(heads[at]) // len(gains) if family.norms_all_heads else 1
         heads[at] = heads[at] * gains.repeat_interleave(each, 0)
     query, key, value = heads
@@ -77,7 +77,7 @@ def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Tensor, Tensor]:
         return module(units).float() - bias, bias
 
 
-def normed(norm: Any, rows: Tensor) -> Tensor:
+def normed(loaded: Loaded, norm: Any, rows: Tensor) -> Tensor:
     """(..., d_model): the rows after a norm without its bias and scale; unchanged where `norm` is None."""
     import torch
 
@@ -85,23 +85,23 @@ def normed(norm: Any, rows: Tensor) -> Tensor:
         return rows
     if isinstance(norm, torch.nn.LayerNorm):
         rows = rows - rows.mean(-1, keepdim=True)
-    return rows * _gain(norm, rows)
+    return rows * _gain(loaded, norm, rows)
 
 
-def folded(norm: Any, readers: Tensor) -> Tensor:
+def folded(loaded: Loaded, norm: Any, readers: Tensor) -> Tensor:
     """(..., d_model): vectors whose inner product with the unnormed stream is that of `readers` with the normed one."""
     import torch
 
     if norm is None:
         return readers
-    readers = readers * _gain(norm, readers)
+    readers = readers * _gain(loaded, norm, readers)
     return readers - readers.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else readers
 
 
-def _gain(norm: Any, like: Tensor) -> Tensor:
-    """(d_model,): what a norm multiplies by, where what it is for lies."""
+def _gain(loaded: Loaded, norm: Any, like: Tensor) -> Tensor:
+    """(d_model,), or as many as the norm is of: what it multiplies by, where what it is for lies."""
     with onloaded(norm):
-        return norm.weight.to(like.device).float()
+        return norm.weight.to(like.device).float() + loaded.family.norm_offset
 
 
 def attention_norm(loaded: Loaded, layer: int) -> Any:
@@ -121,8 +121,11 @@ def embedding(loaded: Loaded, token_ids: Tensor | slice = slice(None)) -> Tensor
     """(..., d_model): the residual stream's token part in front of layer 0, without positions."""
     import torch
 
+    embed = loaded.model.get_input_embeddings()
+    if isinstance(token_ids, slice):
+        token_ids = torch.arange(len(embed.weight))[token_ids]
     with torch.inference_mode():
-        rows = loaded.model.get_input_embeddings().weight[token_ids].float()
+        rows = embed(token_ids.to(embed.weight.device)).float()  # Gemma scales them there
         project_in = loaded.family.projection(loaded.model, "project_in")
         return rows if project_in is None else rows @ project_in.weight.float().T
 
@@ -144,7 +147,8 @@ def norm_scale(norm: Any, rows: Tensor) -> Tensor:
     rows = rows.float()
     if isinstance(norm, torch.nn.LayerNorm):
         return (rows.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
-    return (rows.square().mean(-1, keepdim=True) + norm.variance_epsilon).sqrt()
+    epsilon = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+    return (rows.square().mean(-1, keepdim=True) + epsilon).sqrt()
 
 
 def unembedding(
@@ -162,7 +166,7 @@ def unembedding(
         project_out = loaded.family.projection(loaded.model, "project_out")
         if project_out is not None:
             rows = rows @ project_out.weight.float()
-        return folded(loaded.family.final_norm(loaded.model), rows) if final_norm else rows
+        return folded(loaded, loaded.family.final_norm(loaded.model), rows) if final_norm else rows
 
 
 def output_bias(loaded: Loaded, layer: int) -> Tensor:

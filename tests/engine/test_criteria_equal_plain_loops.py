@@ -108,7 +108,9 @@ class Plain:
         if not hasattr(self.layers[at], "post_feedforward_layernorm"):
             return 1.0
         norm = self.layers[at].post_attention_layernorm
-        return norm.weight / (given.square().mean(1, keepdim=True) + norm.variance_epsilon).sqrt()
+        is_gemma = hasattr(norm, "eps")
+        epsilon = norm.eps if is_gemma else norm.variance_epsilon
+        return (norm.weight + is_gemma) / (given.square().mean(1, keepdim=True) + epsilon).sqrt()
 
     def scores(self, inputs):
         """Every score of this file by its name."""

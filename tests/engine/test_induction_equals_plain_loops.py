@@ -28,7 +28,7 @@ def attentions(model, ids):
     model.model.set_attn_implementation("eager")
     with torch.no_grad():
         out = model.model(input_ids=torch.tensor([ids]), output_attentions=True)
-    model.model.set_attn_implementation("sdpa")
+    model.model.set_attn_implementation(model.family.attends_by)
     return torch.stack(out.attentions)[:, 0].numpy()
 
 
@@ -70,7 +70,7 @@ def final_direction(model, token, norm=True):
     if not norm:
         return row
     if "norm.weight" in weights:  # Llama's shape, which takes no mean away
-        return row * weights["norm.weight"]
+        return row * (weights["norm.weight"] + model.family.norm_offset)
     names = {"OPT": "decoder.final_layer_norm.weight", "GPT-2": "ln_f.weight", "GPT-NeoX": "final_layer_norm.weight"}
     row = row * weights[names[model.family.name]]
     return row - row.mean()
@@ -83,7 +83,9 @@ def head_output(model, layer, head, z):
     d_head = model.identity.shape.d_head
     written = z.double() @ weight[head * d_head : (head + 1) * d_head]
     after = model.family.attention_norm_after
-    return written * getattr(model.family.layer_list(model.model)[layer], after).weight if after else written
+    if not after:
+        return written
+    return written * (getattr(model.family.layer_list(model.model)[layer], after).weight + model.family.norm_offset)
 
 
 def z_of_layers(model, tokens):

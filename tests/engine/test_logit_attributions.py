@@ -1,5 +1,7 @@
 """Logit attributions add up to the true logits, and patterns are the model's own."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -38,6 +40,18 @@ def head_alone(model, ids, head: tuple[int, int]):
     return logits - logits.mean(-1, keepdim=True)
 
 
+@contextmanager
+def uncapped(model):
+    """Context in which a model's logits have no cap."""
+    config = model.model.config
+    before = getattr(config, "final_logit_softcapping", None)
+    try:
+        config.final_logit_softcapping = None
+        yield
+    finally:
+        config.final_logit_softcapping = before
+
+
 def decomposition(model, mask):
     with torch.inference_mode():
         return decomposed(model, run(model, IDS, mask))
@@ -49,7 +63,7 @@ def test_parts_add_up_to_the_true_logit(family, text, model_of):
     model = model_of(family)
     mask = parse_mask(text, model.identity.shape)
     found = decomposition(model, mask)
-    with torch.inference_mode(), pruned(model, mask):
+    with torch.inference_mode(), pruned(model, mask), uncapped(model):
         logits = model.model(input_ids=torch.tensor(IDS)[None]).logits[0, :-1].double()
     true = (logits - logits.mean(-1, keepdim=True))[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])].numpy()
     total = found["heads"].sum((0, 1)) + found["ffns"].sum(0) + found["direct"] + found["rest"]
@@ -80,7 +94,7 @@ def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, ses
     with torch.no_grad(), pruned(model, mask):
         ids = torch.from_numpy(seen.token_ids.astype(np.int64))[None]
         attentions = model.model(input_ids=ids, output_attentions=True).attentions
-    model.model.set_attn_implementation("sdpa")
+    model.model.set_attn_implementation(model.family.attends_by)
     for (layer, head), view in views.items():
         np.testing.assert_allclose(view.pattern, attentions[layer][0, head], atol=1e-3)  # kept in half precision
         # what its sources add is, source by source, what the head adds to the next token

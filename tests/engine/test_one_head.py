@@ -15,7 +15,7 @@ from engine.heads.induction import VARIANTS, induction
 from engine.heads.probes import prefix_matching
 from engine.importance.importance import Scores
 from engine.importance.rankings import CRITERIA
-from engine.models.loading import Models
+from engine.models.in_memory import Models
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec
@@ -29,11 +29,16 @@ from tests.engine.test_logit_attributions import head_alone
 HEAD = (1, 2)
 
 
+def gain(norm):
+    """What a norm multiplies by; Gemma's by one more than its weights."""
+    return norm.weight.detach().double() + ("Gemma" in type(norm).__name__)
+
+
 def plain_norm(rows, norm):
     if norm is None:
         return rows
     rows = rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
-    return rows * norm.weight.detach().double()
+    return rows * gain(norm)
 
 
 def by_unit_vectors(module, width):
@@ -63,9 +68,9 @@ def matrices(model, layer, head):
         shared = slice(head // groups * d, (head // groups + 1) * d)
         query, key, value = whole[0][:, rows], whole[1][:, shared], whole[2][:, shared]
     if family.norms_all_heads:  # OLMo 2: the gains of all heads one behind the other
-        query, key = query * attention.q_norm.weight[rows], key * attention.k_norm.weight[shared]
+        query, key = query * gain(attention.q_norm)[rows], key * gain(attention.k_norm)[shared]
     elif family.qk_norms:
-        query, key = query * attention.q_norm.weight, key * attention.k_norm.weight
+        query, key = query * gain(attention.q_norm), key * gain(attention.k_norm)
     out = by_unit_vectors(family.layer_modules(model.model)[layer][0], n * d)[rows]
     module = family.layer_list(model.model)[layer]
     if family.attention_norm_after:
@@ -76,7 +81,8 @@ def matrices(model, layer, head):
 
 
 def embedded(model):
-    rows = model.model.get_input_embeddings().weight.detach().double()
+    embed = model.model.get_input_embeddings()
+    rows = embed.weight.detach().double() * getattr(embed, "scalar_embed_scale", 1.0)
     project = model.family.projection(model.model, "project_in")
     return rows if project is None else rows @ project.weight.detach().double().T
 

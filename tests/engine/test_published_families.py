@@ -71,6 +71,26 @@ PUBLISHED = {
          "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "sliding_window": 262144,
          "partial_rotary_factor": 0.75, "tie_word_embeddings": True,
          "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}}, 3_836_021_760),
+    "google/gemma-2-2b": (
+        {"model_type": "gemma2", "vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
+         "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 8192, "sliding_window": 4096, "query_pre_attn_scalar": 256,
+         "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}, 2_614_341_888),
+    "google/gemma-2-27b": (
+        {"model_type": "gemma2", "vocab_size": 256000, "hidden_size": 4608, "intermediate_size": 36864,
+         "num_hidden_layers": 46, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128,
+         "max_position_embeddings": 8192, "sliding_window": 4096, "query_pre_attn_scalar": 144}, 27_227_128_320),
+    "google/gemma-3-270m": (
+        {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 640, "intermediate_size": 2048,
+         "num_hidden_layers": 18, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+         "max_position_embeddings": 32768, "sliding_window": 512, "query_pre_attn_scalar": 256,
+         "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "use_bidirectional_attention": False,
+         "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 3}, 268_098_176),
+    "google/gemma-3-1b-pt": (
+        {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152, "intermediate_size": 6912,
+         "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+         "max_position_embeddings": 32768, "sliding_window": 512, "sliding_window_pattern": 6,
+         "query_pre_attn_scalar": 256, "rope_theta": 1000000, "rope_local_base_freq": 10000}, 999_885_952),
     "meta-llama/Llama-3.2-1B": (
         {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -114,6 +134,19 @@ def test_the_layers_without_positions_are_those_of_transformers():
         assert found == model_config(config | said).no_rope_layers[:9] and len(found) == 9
 
 
+@pytest.mark.parametrize("kind", ["gemma2", "gemma3_text"])
+def test_the_layers_with_a_window_are_those_of_transformers(kind):
+    config, by_layer = {"model_type": kind, "num_hidden_layers": 13}, FAMILIES[kind].by_layer
+    assert by_layer is not None
+    for said in ({}, {"sliding_window_pattern": 3}, {"layer_types": ["full_attention"] * 13}):
+        assert by_layer(config | said)["layer_types"] == model_config(config | said).layer_types
+
+
+def test_a_model_whose_tokens_read_later_ones_is_refused():
+    config = PUBLISHED["google/gemma-3-270m"][0] | {"use_bidirectional_attention": True}
+    refused_by(HeadroomError, "use_bidirectional_attention is on", lambda: shape_of(config))
+
+
 def test_every_family_has_a_published_model():
     published = {config["model_type"] for config, _ in PUBLISHED.values()}
     assert published == {kind for kind, family in FAMILIES.items() if family.is_stock}
@@ -153,7 +186,8 @@ def test_scaled_positions_are_those_of_transformers_bit_for_bit(kind, tiny_opt, 
 
 
 @pytest.mark.parametrize("name, n_ctx", [("microsoft/Phi-3-mini-4k-instruct", 2047),
-                                         ("microsoft/Phi-4-mini-instruct", 4096)])  # fmt: skip
+                                         ("microsoft/Phi-4-mini-instruct", 4096),
+                                         ("google/gemma-2-2b", 4096), ("google/gemma-3-270m", 512)])  # fmt: skip
 def test_the_context_ends_where_a_window_or_longrope_does(name, n_ctx):
     assert shape_of(PUBLISHED[name][0]).n_ctx == n_ctx
 

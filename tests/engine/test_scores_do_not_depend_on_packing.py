@@ -117,7 +117,7 @@ def test_no_padding_no_difference(family, precision, text, folder_of, questions,
         np.testing.assert_array_equal(found[1], padded[1])
     rows = [row for choices in encoded for row in pack(choices)]
     assert sum(rows * tokens for rows, tokens in lengths) == sum(len(row.tokens) for row in rows)
-    assert model.model.config._attn_implementation == "sdpa"
+    assert model.model.config._attn_implementation == model.family.attends_by
 
 
 def test_groups_share_a_pass_up_to_a_size(monkeypatch):

@@ -42,6 +42,7 @@ class Family:
     ffn_norm: str = ""
     attention_norm_after: str = ""  # of what attention gives, before the residual sum
     ffn_norm_after: str = ""  # the same of the FFN, of whose branch it is the last module
+    norm_offset: int = 0  # what a norm adds to its weights before it multiplies by them
     norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
     qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
     norms_all_heads: bool = False  # each of these is of all heads of a layer at once, so that none can be cut out
@@ -67,6 +68,8 @@ class Family:
         None  # fields with an entry for each layer
     )
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
+    builds_window: bool = False  # even so the model is built with it: its layers differ in more
+    attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
 

@@ -15,8 +15,9 @@ from streamlit.components.v2 import component
 
 from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError
-from engine.jobs import Job, Jobs
+from engine.jobs import Jobs
 from engine.progress import in_time
+from engine.slots import Job
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
