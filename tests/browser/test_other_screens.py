@@ -54,9 +54,7 @@ def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address
     at_rest(page)
 
     def cell(head):  # of the first map, prefix matching
-        return page.locator(
-            f'[aria-label^="Head: {head}; Layer: 1;"], [aria-label^="Head: {head[3:]}; Layer: 1;"]'
-        ).first
+        return page.locator(f'[aria-label^="Head: {head}; Layer: 1;"]').first
 
     heads = [f"L1H{head}" for head in range(5)]
     before = []
