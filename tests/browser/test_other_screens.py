@@ -60,7 +60,7 @@ def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address
     before = []
     for first in (3, 0):  # twice, because the table reports late on a busy machine
         for head in range(first, 5):
-            cell(head).click(modifiers=["Shift"] if head > first else [])
+            cell(head).click(modifiers=["Shift"] if head > first else [], force=True)  # a number lies on some cells
             page.locator(f'[data-mark="selection"]:not([data-heads="{" ".join(before)}"])').wait_for(state="attached")
             before = heads[first : head + 1]
             assert marked(page, "selection").get_attribute("data-heads") == " ".join(before)
