@@ -100,8 +100,8 @@ def alternate(browser: Browser, folder: Path, models: Sequence[str], n_drags: in
     print(f"{n_drags} drags on {' and '.join(Path(model).name for model in models)}, in turn: "
           f"{', '.join(f'{each:.1f}' for each in took)} s each; {held[-1]['models']} models in memory")  # fmt: skip
     print(f"loads after the first two drags: {loads[-1] - loads[1]}, {verdict(loads[-1], loads[1])}")
-    growth = max(resident[2:]) / resident[1]
-    print(f"memory: {resident[1]:.0f} MB after the first two, {max(resident[2:]):.0f} MB at most after them: "
+    growth = max(resident[1:]) / resident[1]
+    print(f"memory: {resident[1]:.0f} MB after the first two, {max(resident[1:]):.0f} MB at most from then on: "
           f"{growth:.3f}, {verdict(growth, 1.05)}")  # fmt: skip
 
 

@@ -96,6 +96,16 @@ def test_others_go_when_a_job_lacks_memory_for_its_passes(loads):
     assert loads.held == ["bf16"] and loads.loads == ["fp32", "bf16"], "the one that runs stays"
 
 
+def test_on_a_gpu_passes_free_no_model(loads):
+    """What torch keeps of freed tensors there is not free for others, and still there for the passes."""
+    loads.shown = {loads.fp32, loads.bf16}
+    for spec in (loads.fp32, loads.bf16):
+        loads.models._held[spec] = replace(loads.models.get(spec), device="cuda")
+    loads.free = 0
+    loads.models.get(loads.bf16)
+    assert loads.held == ["bf16", "fp32"]
+
+
 def test_what_a_job_needs_is_counted(loads):
     model = identify(loads.int8).model_config
     needs = measuring_needs(model, "int8")
