@@ -23,6 +23,6 @@ from importlib import import_module
 from engine.architecture.families.definition import Family
 
 # each is a module here, and what a config.json says as its `model_type`
-NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "gemma2", "gemma3_text", "phi3",
-         "gpt2", "gpt_neox")  # fmt: skip
+NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "gemma2", "gemma3_text",
+         "phi3", "gpt2", "gpt_neox")  # fmt: skip
 FAMILIES: dict[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}
