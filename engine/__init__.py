@@ -30,6 +30,8 @@
 `receipts`: how stored numbers were measured, and whether a stored result can be decoded
 `records`: stored records, their codec and keys
 `shapes`: names of axes, and `ModelShape`
+`slots`: jobs as the tabs of the app hold them
+`turns`: whose turn it is when several tabs have jobs
 `shipped`: records of the embedded model that come with the package
 `statistics`: intervals and tests
 `__main__`: `python -m engine`, the same as `headroom`

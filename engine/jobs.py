@@ -4,11 +4,14 @@ A job is a generator that yields `Progress` after each chunk of work. Between tw
 `engine.progress.may_stop` (between two layers of a pass), the worker sees whether it is to stop. It closes the
 generator in its own thread, so `finally` blocks and context managers (mask hooks) run before the next job starts.
 
-A *slot* is one place on a screen ("accuracy", "importance", "curve"). A slot holds one job: a job with another key
-replaces it at once (latest wins), a job with the same key is left alone, so a page may submit on every run. Slots are
-served in order of priority (0 before 1), then of submission. A job of lower priority yields at once: its generator is
-closed and later restarted. It is not kept open, because a paused generator could hold a mask on the model that the next
-job measures. Its finished work is in the store, so restarting only costs the reading.
+A *slot* is one place on a screen ("accuracy", "importance", "curve"); each tab has slots of its own. A slot holds one
+job: a job with another key replaces it at once (latest wins), a job with the same key is left alone, so a page may
+submit on every run. The same job in two tabs is run once, for both, until neither wants it.
+
+Slots of a tab are served in order of priority (0 before 1), then of submission; tabs take turns (`engine.turns`). A job
+of lower priority yields at once, and a job whose turn is over yields after its piece: its generator is closed and later
+restarted. It is not kept open, because a paused generator could hold a mask on the model that the next job measures.
+Its finished work is in the store, so restarting only costs the reading.
 
 A background job (`while_seen`) also yields when no page has looked at it for UNSEEN_S and no page that did is open; it
 resumes when a page looks again. A page looks each time it is drawn. A page in a hidden tab, whose timers browsers slow
@@ -21,95 +24,26 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from engine.errors import Cancelled, HeadroomError, unforeseen
-from engine.progress import Progress, Stopped, TimeLeft, is_to_stop
+from engine.progress import Progress, Stopped, TimeLeft, is_to_stop, piece_done
+from engine.slots import HeldJob, Job, Place, Slots, Snapshot, spent
+from engine.turns import Turn, Turns, precedes, rank
 
-T = TypeVar("T")
-State = Literal["queued", "running", "left", "done", "failed", "cancelled"]  # left: no page shows it
-FINISHED = ("done", "failed", "cancelled")
 LONG_S = 1.0  # of work: then there may be something to tidy up
 UNSEEN_S = 4.0  # a page draws what it shows every second
+MOST_CLOSED = 4  # closed tabs whose jobs a new tab, such as a reloaded page, takes over
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Snapshot(Generic[T]):
-    """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs.
-    `forecast` is (seconds left, when that was reckoned), None while it is not known. `owner` is its job's. `message`
-    names the step that `done` and `total` count, also after the end. `stopping`: cancelled, but still running.
-    `details` are those of the HeadroomError in which it ended."""
-
-    key: str
-    state: State
-    done: int
-    total: int
-    value: T | None
-    message: str
-    error: str | None
-    started_s: float
-    finished_s: float | None
-    title: str = ""
-    forecast: tuple[float, float] | None = None
-    owner: str = ""
-    stopping: bool = False
-    details: object = None
-
-    @property
-    def left_s(self) -> float | None:
-        """About how many seconds are left, None while that is not known."""
-        return None if self.forecast is None else max(0.0, self.forecast[0] - (time.monotonic() - self.forecast[1]))
-
-    @property
-    def finished(self) -> bool:
-        return self.state in FINISHED
-
-    @property
-    def under_way(self) -> bool:
-        return self.state in ("queued", "running")
-
-    @property
-    def seconds(self) -> float:
-        """Seconds from the start to the end, or to now while the job is under way."""
-        return (self.finished_s if self.finished_s is not None else time.monotonic()) - self.started_s
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job to run. `while_seen`: only while a page shows it, otherwise to its end. `owner`: the key of the work that
-    this job reads for, if any."""
-
-    key: str
-    start: Callable[[], Iterator[Progress[Any]]]
-    priority: int = 0
-    title: str = ""
-    while_seen: bool = False
-    owner: str = ""
-
-
-class _Job:
-    def __init__(self, asked: Job, number: int):
-        self.priority, self.number = asked.priority, number
-        self.start = asked.start
-        self.while_seen, self.seen_s, self.n_waiting = asked.while_seen, time.monotonic(), 0
-        self.pages: set[Hashable] = set()  # that have looked at it
-        self.cancelled = threading.Event()
-        self.has_run = False
-        self.snapshot: Snapshot[Any] = Snapshot(
-            asked.key, "queued", 0, 0, None, "", None, time.monotonic(), None, asked.title, owner=asked.owner
-        )
-
-    def __lt__(self, other: "_Job") -> bool:
-        return (self.priority, self.number) < (other.priority, other.number)
 
 
 class Jobs:
     """A queue with one daemon worker thread. Safe to use from any thread; `snapshot` never waits.
 
     `at_rest` is called by the worker when it has worked for LONG_S or more since the last time and nothing is left.
-    `page` names the page that looks (None: no page does), `is_open` says whether that one is still to be seen.
+    `page` names the page that looks (None: no page does), `is_open` says whether that one is still to be seen. `tab`
+    names the tab that asks, whose slots are meant; `is_here` says whether a tab is still open.
     """
 
     def __init__(
@@ -117,38 +51,47 @@ class Jobs:
         at_rest: Callable[[], None] = lambda: None,
         page: Callable[[], Hashable] = lambda: None,
         is_open: Callable[[Any], bool] = lambda page: False,
+        tab: Callable[[], Hashable] = lambda: None,
+        is_here: Callable[[Any], bool] = lambda tab: True,
     ) -> None:
         self._at_rest, self._page, self._is_open = at_rest, page, is_open
+        self._tab, self._is_here = tab, is_here
         self._changed = threading.Condition()  # guards everything below; notified whenever a snapshot changes
-        self._slots: dict[str, _Job] = {}
-        self._queue: list[_Job] = []
-        self._running: _Job | None = None
+        self._slots = Slots(is_here)
+        self._queue: list[HeldJob] = []
+        self._running: HeldJob | None = None
+        self._turns = Turns()
         self._numbers = itertools.count()
         self._worker: threading.Thread | None = None
         self._closed = False
 
     def put(self, slot: str, asked: Job, again: bool = False) -> Snapshot[Any]:
-        """The snapshot of the job now in the slot. Putting a job counts as looking at it.
+        """The snapshot of the job now in the slot. Putting a job counts as looking at it. A tab that puts a new job of
+        priority 0, or one `again`, is first in turn.
 
         The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a failing
         job for ever and restart what the user has just cancelled. `again` restarts a finished job (a retry). What was
-        once asked for to its end is run to its end.
+        once asked for to its end is run to its end. A job that another tab has in the same slot is shared.
         """
         with self._changed:
             if self._closed:
                 raise HeadroomError("no new work is accepted: the app is closing down; start it again")
-            old = self._slots.get(slot)
-            if old is not None and old.snapshot.key == asked.key and not (again and old.snapshot.finished):
-                old.while_seen = old.while_seen and asked.while_seen
-                old.priority = min(old.priority, asked.priority)
-                self._look_at(old)
-                return old.snapshot
-            if old is not None:
-                self._abandon(old)
-            job = _Job(asked, next(self._numbers))
+            at = self._at(slot)
+            old = self._slots.held.get(at)
+            is_same = old is not None and old.snapshot.key == asked.key and not (again and old.snapshot.finished)
+            if old is not None and not is_same:
+                self._release(at)
+            job = old if old is not None and is_same else self._slots.of_others(slot, asked, again)
+            if job is None:
+                job = HeldJob(asked, next(self._numbers))
+                self._queue.append(job)
+            if job is not old:
+                self._slots.hold(at, job)
+                if again or asked.priority <= 0:  # else the page itself reads something or works ahead
+                    self._turns.ask(at[0])
+            job.while_seen = job.while_seen and asked.while_seen
+            job.priority = min(job.priority, asked.priority)
             self._look_at(job)
-            self._slots[slot] = job
-            self._queue.append(job)
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="headroom-jobs", daemon=True)
                 self._worker.start()
@@ -158,7 +101,7 @@ class Jobs:
     def see(self, slot: str, key: str) -> Snapshot[Any] | None:
         """As `snapshot`, and notes that a page looks at the job, which keeps it running. None if the slot has another
         key."""
-        job = self._slots.get(slot)
+        job = self._slots.held.get(self._at(slot))
         if job is None or job.snapshot.key != key:
             return None
         if job.while_seen and not job.snapshot.finished:
@@ -168,43 +111,59 @@ class Jobs:
 
     def ahead_of(self, slot: str) -> Snapshot[Any] | None:
         """What the slot's queued job waits for: the job that runs, or that will run first. None where it waits for
-        nothing."""
+        nothing. If that is another tab's, its time left is no more than what is left of its turn."""
         with self._changed:
-            job, running = self._slots.get(slot), self._running
+            job, running = self._slots.held.get(self._at(slot)), self._running
             if job is None or job.snapshot.state != "queued":
                 return None
-            first = running or min(self._queue, default=None)
-            return None if first is job or first is None else first.snapshot
+            first = running or self._turns.first(self._queue)
+            if first is job or first is None:
+                return None
+            ahead = first.snapshot
+            if not {*first.tabs} & {*job.tabs}:
+                ahead = replace(ahead, elsewhere=True)
+                turn = first.turn if first is running and rank(first) >= rank(job) else None
+                ends_s, now_s = None if turn is None else turn.ends_s(), time.monotonic()
+                if ends_s is not None and (ahead.left_s is None or now_s + ahead.left_s > ends_s):
+                    ahead = replace(ahead, forecast=(ends_s - now_s, now_s))
+            return ahead
 
     def put_first(self, slot: str) -> None:
         """Has the slot's job go before all others: what runs gives way, and goes on later."""
         with self._changed:
-            job = self._slots.get(slot)
+            job = self._slots.held.get(self._at(slot))
             if job is not None and not job.snapshot.finished:
                 others = [self._running] if self._running is not None else []
-                job.priority = min(other.priority for other in [*others, *self._queue, job]) - 1
+                job.priority, job.goes_first = min(each.priority for each in [*others, *self._queue, job]) - 1, True
                 self._changed.notify_all()
 
     def snapshot(self, slot: str) -> Snapshot[Any] | None:
         """How the slot's job stands, or None when the slot was never used."""
-        job = self._slots.get(slot)
+        job = self._slots.held.get(self._at(slot))
         return job.snapshot if job is not None else None
 
     @property
     def running(self) -> Snapshot[Any] | None:
-        """The job that runs, None while nothing does."""
+        """The job that runs, of whichever tab; None while nothing does."""
         job = self._running
         return None if job is None else job.snapshot
 
     def cancel(self, slot: str) -> None:
-        """Asks the slot's job to stop. It counts as running until the chunk in hand ends; `join` waits for that."""
+        """Asks the slot's job to stop. It counts as running until the chunk in hand ends; `join` waits for that. If
+        another open tab wants it, it goes on for that one and is cancelled here at once."""
         with self._changed:
-            job = self._slots.get(slot)
-            if job is not None and not job.snapshot.finished:
+            at = self._at(slot)
+            job = self._slots.held.get(at)
+            if job is None or job.snapshot.finished:
+                return
+            if self._slots.is_wanted(job, at):
+                self._slots.release(at)
+                self._slots.hold(at, job.cancelled_for(at))
+            else:
                 self._abandon(job)
                 if job.snapshot.state == "running":
                     job.snapshot = replace(job.snapshot, stopping=True)
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     def drop(self, slot: str) -> None:
         """Abandons the slot's job and leaves the slot as if never used: the screen has moved on to something else.
@@ -212,9 +171,20 @@ class Jobs:
         Unlike after `cancel`, which is the user's word, the same key may be submitted again.
         """
         with self._changed:
-            job = self._slots.pop(slot, None)
-            if job is not None:
-                self._abandon(job)
+            self._release(self._at(slot))
+            self._changed.notify_all()
+
+    def forget_closed(self) -> None:
+        """Forgets what closed tabs hold, other than work that was asked for to its end and goes on, and except for the
+        last MOST_CLOSED of these tabs."""
+        with self._changed:
+            closed = {tab for tab, _ in self._slots.held if not self._is_here(tab)}
+            for tab in self._turns.by_last_asked(closed)[MOST_CLOSED:]:
+                over, are_all = self._slots.left_behind(tab)
+                for at in over:
+                    self._release(at)
+                if are_all:
+                    self._turns.forget(tab)
             self._changed.notify_all()
 
     def join(
@@ -222,12 +192,14 @@ class Jobs:
     ) -> Snapshot[Any] | None:
         """The slot's snapshot once its job is finished or `until` holds of it, or as it is after `timeout` seconds."""
 
+        at = self._at(slot)
+
         def arrived() -> bool:
-            job = self._slots.get(slot)
+            job = self._slots.held.get(at)
             return job is None or job.snapshot.finished or (until is not None and until(job.snapshot))
 
         with self._changed:
-            job = self._slots.get(slot)
+            job = self._slots.held.get(at)
             if job is None:
                 return None
             self._look_at(job)
@@ -243,22 +215,31 @@ class Jobs:
         """Cancels everything and waits for the worker to end, so that generators are closed and the model is clean."""
         with self._changed:
             self._closed = True
-            for job in [*self._slots.values(), *self._queue]:
+            for job in [*self._slots.held.values(), *self._queue]:
                 self._abandon(job)
             self._changed.notify_all()
         if self._worker is not None:
             self._worker.join(timeout)
 
-    def _abandon(self, job: _Job) -> None:
+    def _at(self, slot: str) -> Place:
+        """The place of a slot of the tab that asks."""
+        return self._tab(), slot
+
+    def _release(self, at: Place) -> None:
+        """Empties a slot; its job is abandoned if no open tab wants it."""
+        if (job := self._slots.release(at)) is not None:
+            self._abandon(job)
+
+    def _abandon(self, job: HeldJob) -> None:
         """Takes the job out of the queue, or has the worker stop it."""
         job.cancelled.set()
         if job.snapshot.state in ("queued", "left"):
             if job in self._queue:
                 self._queue.remove(job)
-            job.start = _spent
+            job.start = spent
             job.snapshot = replace(job.snapshot, state="cancelled", finished_s=time.monotonic())
 
-    def _look_at(self, job: _Job) -> None:
+    def _look_at(self, job: HeldJob) -> None:
         """Notes that a page looks at a job; one that was left is queued again."""
         job.seen_s = time.monotonic()
         if (page := self._page()) is not None:
@@ -267,7 +248,7 @@ class Jobs:
             self._queue.append(job)
             self._publish(job, state="queued")
 
-    def _is_unseen(self, job: _Job) -> bool:
+    def _is_unseen(self, job: HeldJob) -> bool:
         if not job.while_seen or job.n_waiting or time.monotonic() <= job.seen_s + UNSEEN_S:
             return False
         return not any(map(self._is_open, job.pages))
@@ -279,16 +260,17 @@ class Jobs:
                 self._changed.wait_for(lambda: self._queue or self._closed)
                 if not self._queue:
                     return
-                job = min(self._queue)
+                job = self._turns.first(self._queue) or self._queue[0]
                 self._queue.remove(job)
                 if self._is_unseen(job):
                     self._publish(job, state="left")  # it stays in its slot, until somebody looks
                     continue
                 now_s = time.monotonic()
-                began_s = job.snapshot.started_s if job.has_run else now_s
-                job.has_run, self._running = True, job
+                began_s = now_s if job.turn is None else job.snapshot.started_s
+                job.turn, self._running = Turn(job.turn is None, now_s), job
+                self._turns.serve(job.tabs)
                 self._publish(job, state="running", started_s=began_s)
-            copy_context().run(self._run, job)  # context variables that a job sets end with it
+            copy_context().run(self._run, job, job.turn)  # context variables that a job sets end with it
             worked_s += time.monotonic() - now_s
             if worked_s >= LONG_S and not self._queue:
                 worked_s = 0.0
@@ -297,32 +279,58 @@ class Jobs:
                 except Exception as error:  # tidying up must not end the only worker
                     _log.error("tidying up failed", exc_info=error)
 
-    def _must_stop(self, job: _Job) -> bool:
+    def _must_stop(self, job: HeldJob) -> bool:
         """Whether the running job must stop: it is cancelled, no page shows it, or another job is more urgent."""
         if job.cancelled.is_set() or self._is_unseen(job):
             return True
         with self._changed:
-            return any(other.priority < job.priority and not self._is_unseen(other) for other in self._queue)
+            after = self._next(job)
+            return after is not job and precedes(after, job)
 
-    def _run(self, job: _Job) -> None:
-        """Runs one job until it is done, fails, is cancelled, gives way to a more urgent one or is not looked at."""
+    def _next(self, job: HeldJob) -> HeldJob:
+        """The job whose turn it would be if the running one waited, too."""
+        waiting = [each for each in self._queue if not self._is_unseen(each)]
+        return (self._turns.first([job, *waiting]) or job) if waiting else job
+
+    def _hands_over(self, job: HeldJob, turn: Turn) -> bool:
+        """Whether the running job, which has just finished a piece, is to leave the worker to another tab: its turn is
+        over, or the user has asked for something new there."""
+        with self._changed:
+            if not self._queue:
+                return False
+            now_s = time.monotonic()
+            job.had_turn |= turn.is_whole(now_s)
+            if is_over := turn.is_over(now_s):
+                self._turns.serve(job.tabs)
+            after = self._next(job)
+            if {*after.tabs} & {*job.tabs} or rank(after) > rank(job):
+                return False
+            return is_over or self._turns.asked_since(after.tabs, turn.began_s)
+
+    def _run(self, job: HeldJob, turn: Turn) -> None:
+        """Runs one job until it is done, fails, is cancelled, gives way to another or is not looked at."""
         end: dict[str, Any] = {"state": "done"}
         gave_way: dict[str, Any] = {"state": "queued", "forecast": None}
         generator: Iterator[Progress[Any]] | None = None
-        time_left = TimeLeft(time.monotonic())
+        time_left, n_pieces, reads_again = TimeLeft(time.monotonic()), 0, True
         is_to_stop.set(lambda: self._must_stop(job))
+        piece_done.set(turn.count_piece)
         try:
             generator = job.start()
             for progress in generator:
                 time_left.told(now_s := time.monotonic(), progress)
+                turn.step(now_s, progress.cached, progress.is_loading)
                 left_s = time_left.left_s(now_s)
                 reported: dict[str, Any] = {"done": progress.done, "total": progress.total, "message": progress.message}
                 reported["forecast"] = None if left_s is None else (left_s, now_s)
+                # what it had told before it gave way stands until it is there again
+                reads_again = reads_again and progress.cached and progress.done < job.snapshot.done
                 with self._changed:
-                    if not job.cancelled.is_set():
+                    if not job.cancelled.is_set() and not reads_again:
                         value = progress.value if progress.value is not None else job.snapshot.value
                         self._publish(job, value=value, **reported)
-                if self._must_stop(job):
+                is_piece, n_pieces = turn.n_pieces > n_pieces, turn.n_pieces
+                if self._must_stop(job) or (is_piece and progress.part < 1 and self._hands_over(job, turn)):
                     end = gave_way
                     break
         except Stopped:
@@ -338,17 +346,12 @@ class Jobs:
                 self._queue.append(job)
                 self._publish(job, **end)
             else:
-                job.start = _spent  # the closure may hold on to a model
+                job.start = spent  # the closure may hold on to a model
                 self._publish(job, finished_s=time.monotonic(), forecast=None, stopping=False, **end)
 
-    def _publish(self, job: _Job, **changes: Any) -> None:
+    def _publish(self, job: HeldJob, **changes: Any) -> None:
         job.snapshot = replace(job.snapshot, **changes)
         self._changed.notify_all()
-
-
-def _spent() -> Iterator[Progress[Any]]:
-    """Nothing: takes the place of a finished job's work."""
-    return iter(())
 
 
 def _closed(generator: Iterator[Progress[Any]] | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
-from engine.progress import Progress, may_stop
+from engine.progress import Progress, may_stop, piece_done
 from engine.records import Record, encode, made_of
 from engine.timing import observed_timings as rates
 
@@ -73,6 +73,7 @@ def measured(
         record = Record(arrays, target.receipt(seconds, **about))
         rates.learn(session.store, target, piece.kind, characters, seconds, is_new)
         session.store.put(piece.key, encode(record))
+        piece_done.get()()
         session.trimming.look()
     finally:
         measuring.close()

@@ -22,6 +22,9 @@ class Stopped(BaseException):
 
 is_to_stop: ContextVar[Callable[[], bool]] = ContextVar("is_to_stop", default=lambda: False)  # set by who runs the work
 
+# called when a piece of the work is finished and stored: to stop after it loses nothing
+piece_done: ContextVar[Callable[[], None]] = ContextVar("piece_done", default=lambda: None)
+
 # shows the progress of a step that is not a generator: done, total, message, seconds left
 tell: ContextVar[Callable[[int, int, str, float | None], None]] = ContextVar("tell", default=lambda *progress: None)
 

@@ -18,10 +18,11 @@ from pages.ui.page.work import Action, Work, live
 
 require_frame("pages/continuation.py")
 STREAM_S = 0.4  # between two redraws of the text generated so far
-setup = chosen()
+setup, finding_at = chosen(), st.container()
 with errors_shown():
-    prompt, how = sections.choose()
-levels, badge_at = choose_pruning("continue", setup.data_dir), st.container()
+    prompt, how, menu = sections.choose()
+slider_at, badge_at = st.columns([7, 5], gap="large", vertical_alignment="center")
+levels = choose_pruning("continue", setup.data_dir, places=(slider_at, menu, menu, menu, menu))
 target = wait_for_model(setup)
 with errors_shown():
     prompt, pruning = checked(prompt, "the prompt"), levels.pruning(target.shape)
@@ -40,12 +41,13 @@ def so_far() -> setting.Said:
 
 def draw() -> None:
     """Draws both models, again as they generate."""
-    if not work.line() and work.now() is None:
-        st.caption("Another tab is using the worker. Change any control to continue here.")
+    work.line()
     sections.draw(so_far(), x.prompt, sheet)
 
 
 sheet = Sheet()
+with finding_at:
+    live([work.slot], lambda: sections.draw_finding(so_far()), since_s, every_s=STREAM_S)
 live([work.slot], draw, since_s, every_s=STREAM_S)
 found = so_far()
 if found.next is not None:

@@ -11,7 +11,9 @@ from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.controls.many_tasks import (
+    FirstMeasured,
     choose_tasks,
+    demo_view,
     importance_work,
     setting_of,
     show_failed,
@@ -21,8 +23,9 @@ from pages.ui.controls.many_tasks import (
 )
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
-from pages.ui.downloads.footer import closing, draw_command
-from pages.ui.downloads.origin import Origin, about, command_line, of_grid, of_model, tasks_in_words
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import end_run, require_frame
@@ -52,6 +55,7 @@ SCALE_HELP = (
     "it if one is negative. Values beyond have the last color. −1 to 1: the whole range, in every matrix."
 )
 SETTINGS_HELP = "Coefficient, mean of the aggregate, order of the tasks, and color range."
+SHOWS = "You will see how far these tasks need the same heads: a matrix, and any two head by head."
 ONE_TASK = "A matrix needs the scores of two tasks at {}: choose another task, or measure it."
 
 
@@ -80,16 +84,23 @@ work = importance_work(setting, target, tasks, what, "correlations", TITLES[what
 found = so_far(work)
 if found.n_known < len(tasks) and what == "heads":
     start_first_view(setup, tasks, [work])
-live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), since_s)
-show_failed(found.failed)
-places = [st.container() for _ in range(4)]
+line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
 request = Correlate(
     **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=how, out="correlations.csv"
 )
+of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
+origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 if not found.scores:
-    draw_command(command_line(request))
+    show_failed(found.failed)
+    demo = demo_view("correlations", setup)
+    with empty_state("matrix", SHOWS, demo=demo), st.container(width="stretch" if work.under_way else "content"):
+        live(work.watched(), line, since_s)
+    closing(origin, Sheet())
     end_run()
 
+live(work.watched(), line, since_s)
+show_failed(found.failed)
+places = [st.container() for _ in range(4)]
 found = tables.in_order(found, tasks)
 pairs, scores = compared(tables.digest(found), how, found), tables.rankings(found, how)
 rows, n = tables.csv_rows(pairs), scores[tables.RANDOM].size
@@ -120,6 +131,4 @@ with counts_at:
         words = "Every two rankings with SRCC, interval, p and overlap"
         shown = written(rows, **tables.FORMATS)
         table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
-of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
-origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 closing(origin, sheet)

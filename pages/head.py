@@ -11,35 +11,46 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.sheet import Sheet
-from pages.ui.head import by_weights, feeders, idealised, in_texts, losses, tables
+from pages.ui.head import by_weights, feeders, in_texts, losses, ranks, tables
 from pages.ui.head.asking import choose
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
+from pages.ui.page.address import one_among, put_right
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame
 
 require_frame("pages/head.py")
 N_QUESTIONS = 100
-# each draws its part of the screen from what is known
-SECTIONS = (losses.section, idealised.section, in_texts.section, feeders.section, by_weights.section)
+# by tab: what draws it from what is known
+SECTIONS = {
+    "Among all heads": ranks.section,
+    "Without it": losses.section,
+    "In a text": in_texts.section,
+    "What feeds it": feeders.section,
+    "Tokens it promotes": by_weights.section,
+}
 
 setup = chosen()
-headline_at = st.container()
+headline_at = st.empty()
 target = wait_for_model(setup)
 with errors_shown():
-    choice = choose(target, setup.data_dir)
+    choice, work_at = choose(target, setup.data_dir)
     head = head_named(choice.head, target.shape)
 asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
-verdict = known.found.verdict or "Its scores are being measured."
+verdict = known.found.verdict or "Its scores are not measured yet."
 headline_at.header(f"{asked.name} · {verdict.rstrip('.')}")
-headline_at.markdown(tables.in_short(known.found))
-draw_all(known)
+with work_at:
+    draw_all(known)
 sheet = Sheet(says=[verdict, tables.in_short(known.found)])
 sheet.add("Scores", tables.scores_table(known.found))
 draw_portrait(known, sheet)
-for section in () if presenting() else SECTIONS:  # a slide shows one screen, and these sections are below it
-    section(known, sheet)
+if not presenting():  # a slide shows one screen, and these sections are below it
+    put_right("head_part", "Part", one_among(SECTIONS))
+    tabs = st.tabs(list(SECTIONS), key="head_part", on_change="rerun", bind="query-params")
+    for section, at in zip(SECTIONS.values(), tabs, strict=True):
+        with at:
+            section(known, sheet)
 
 more = dict[str, Any]()
 if choice.tasks:

@@ -13,7 +13,9 @@ from engine.studies.surveys import Survey, in_words, survey
 from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls.controls import one_listed, one_of, settings_popover
 from pages.ui.controls.many_tasks import (
+    FirstMeasured,
     choose_tasks,
+    demo_view,
     importance_work,
     setting_of,
     show_failed,
@@ -24,8 +26,9 @@ from pages.ui.controls.many_tasks import (
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.importance import sections
+from pages.ui.importance import by_weights, sections
 from pages.ui.importance.second_model import FirstImportance
 from pages.ui.importance.second_model import draw as draw_second
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
@@ -47,6 +50,9 @@ SCALE_HELP = "Up to each map's own highest score, or to the highest of all maps.
 SETTINGS_HELP = "Color range of the maps, the mean over tasks, and the task of the comparison with the oracle."
 FRONT_HELP = "Its gradients are compared with the oracle at the bottom of the page."
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
+NOTHING = "What these tasks need is not measured yet."
+SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
+FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
 setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("importance", st.container(), setup)
@@ -70,18 +76,33 @@ found = {kind: so_far(works[kind]) if kind in works else Survey() for kind in KI
 missing = [work for kind, work in works.items() if found[kind].n_known < len(tasks)]
 if what == "heads":
     start_first_view(setup, tasks, missing)
-for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
-    with at:
-        if kind in works:
-            work = works[kind]
-            live(work.watched(), partial(survey_line, work, len(tasks), found[kind], since_s), since_s)
-        else:
+
+
+def draw_work() -> None:
+    """Draws, for heads and for FFNs, the progress or the button that measures what is missing."""
+    for kind in KINDS:
+        if kind not in works:
             st.info(sections.TOO_MANY.format(n_heads), icon=":material/info:")
+            continue
+        work = works[kind]
+        line = partial(survey_line, work, len(tasks), found[kind], since_s, FIRST[kind])
+        with st.container(width="stretch" if work.under_way else "content"):
+            live(work.watched(), line, since_s)
+
+
+is_empty = not any(each.n_known for each in found.values())
+demo = demo_view("importance", setup)
+with empty_state("maps", SHOWS, NOTHING, demo) if is_empty else st.container(horizontal=True):
+    draw_work()
 show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()
 means = replace(setting, aggregate=how)
 shown = sections.HeadMaps(target, means, found["heads"].scores, front, what, scale == "common")
-says = [*sections.draw_heads(shown, sheet), *sections.draw_ffns(found["ffns"].scores, sheet)]
+weights = dict[str, Measurement[Any]]()
+if not shown.scores:  # until a task is measured
+    weights[by_weights.NAME] = by_weights.weights(target)
+of_heads = by_weights.draw(target, sheet) if weights else sections.draw_heads(shown, sheet)
+says = [*of_heads, *sections.draw_ffns(found["ffns"].scores, sheet)]
 finding_at.markdown(" ".join(says))
 sheet.says[:0] = says
 
@@ -91,11 +112,12 @@ if second is not None:
     compared = draw_second(first, second, sheet, since_s)
 
 sections.draw_oracle(setting, target, front, sheet, since_s)
-model = dict[str, Any](of_model(target), task_data=setup.data_dir, score=what)
+model, score = dict[str, Any](of_model(target), task_data=setup.data_dir), by_weights.SCORE if weights else what
 requests = [
-    ScoreImportance(**model, **of_task(front), limit=N, sample=SAMPLE, out="heads.csv"),
-    Correlate(**model, **of_grid(tasks), aggregate=how, out="all-tasks.csv"),
+    ScoreImportance(**model, **of_task(front), score=score, limit=N, sample=SAMPLE, out="heads.csv"),
+    Correlate(**model, **of_grid(tasks), score=what, aggregate=how, out="all-tasks.csv"),
 ]
-measurements = {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS}
-of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
+measurements = weights | {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS}
+asked = ["no question asked"] if weights else [tasks_in_words(tasks), f"{N} train questions each"]
+of = about(target, *asked, "nothing pruned")
 closing(with_second(Origin("Importance", requests, measurements, of), second, compared), sheet)

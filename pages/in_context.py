@@ -19,6 +19,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.page.marks import counts, mark
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
 from pages.ui.page.tables import mask_in_words
 from pages.ui.page.work import LONG_S, Work, live
@@ -65,15 +66,16 @@ def so_far() -> setting.LossesSoFar:
 def draw_scores() -> None:
     """Draws the figures and the curves, again while texts are measured."""
     found = so_far()
-    sections.figures(found, controls.around, mask_in_words(target.shape, found.mask))
+    if not (presenting() and len(found.full) == len(texts)):  # a slide has the finding, with the same numbers
+        sections.figures(found, controls.around, mask_in_words(target.shape, found.mask))
     known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
     mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
     if target.shape.n_ctx < MIN_TOKENS:
         st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
     if asks and losses.now() is None:
         losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
-    elif not losses.line() and losses.now() is None:
-        st.caption("Another tab is using the worker. Change any control to continue here.")
+    else:
+        losses.line()
     if found.full:
         sections.curves(found, sheet)
 
@@ -97,19 +99,23 @@ if len(so_far().full) == len(texts):
 sheet = Sheet()
 live(["incontext"], draw_scores, since_s)
 title_at = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
-title_at.subheader("Which heads cause the score", help=WHICH_HELP, width="content")
+if not presenting():
+    title_at.subheader("Which heads cause the score", help=WHICH_HELP, width="content")
 kind, fill = sections.choose_ablation(title_at)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
-if target.shape.n_ctx < MIN_TOKENS:
+if presenting():
+    pass  # a slide shows one screen, and these sections are below it
+elif target.shape.n_ctx < MIN_TOKENS:
     short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
     st.info(f"{short}: choose a model with a longer window.", icon=":material/info:")
 else:
     stored = heads.stored()
     live(heads.watched(), draw_heads, since_s)
-together.draw(x, controls.around, sheet)
+if not presenting():
+    together.draw(x, controls.around, sheet)
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
 sheet.says = sections.figures_in_words(so_far(), controls.around)
 closing(origin, sheet)
-if x.source.kind == "text":
+if x.source.kind == "text" and not presenting():
     st.caption(OWN_FILE)

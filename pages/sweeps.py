@@ -9,10 +9,11 @@ from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.controls.controls import choose_level, one_listed, settings_popover
 from pages.ui.controls.first_views import JUDGES
-from pages.ui.controls.many_tasks import choose_tasks, setting_of, show_failed, start_first_view
+from pages.ui.controls.many_tasks import choose_tasks, demo_view, setting_of, show_failed, start_first_view
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.published import of_tasks
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import MOST, number_field, one_among, put_right, rename_choice
@@ -22,7 +23,7 @@ from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import Work, live
 from pages.ui.sweeps import criteria
 from pages.ui.sweeps.plans import SECTIONS, points_of, requests_of
-from pages.ui.sweeps.sections import draw_section, finding
+from pages.ui.sweeps.sections import SHOWS, draw_section, finding
 
 require_frame("pages/sweeps.py")
 HELP = (
@@ -70,14 +71,27 @@ if section == "heads" and not any(len(each.rows) + len(each.failed) >= len(point
     start_first_view(setup, tasks, [work], is_quick=False)  # it may take the demo model half a minute
 
 
+def _draw_work(missing: int) -> None:
+    """Draws the progress, or the button that measures what is missing."""
+    if not work.line() and missing:
+        work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, by_size=True, type="primary")
+
+
 def draw() -> None:
     """Draws the results so far and the progress."""
     known = (Swept(), *stored, work.found or Swept())
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
     possible = {point for point in points if point.task not in found.failed}
     missing = len(possible - {row.point for row in found.rows})
-    if not work.line() and missing:
-        work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
+    if not found.rows and missing:
+        demo = demo_view("sweeps", setup) if section == "heads" else {}  # whose results come with the app
+        demo |= {"sweeps_limit": JUDGES} if demo else {}
+        with empty_state("curves", f"You will see {SHOWS[section]}.", demo=demo):
+            _draw_work(missing)
+        show_failed(found.failed)
+        mark("sweep", "missing", section=section, known=0)
+        return
+    _draw_work(missing)
     if found.rows and missing and not work.under_way:
         st.caption(f"{len(found.rows):,} of {len(points):,} measured")
     show_failed(found.failed)

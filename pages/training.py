@@ -13,12 +13,14 @@ from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 from pages.ui.training import sections
 from pages.ui.training.choosing import choose, draw_followed, draw_made
+from pages.ui.training.finding import finding
 from pages.ui.training.live import draw_live
 from pages.ui.training.measuring import draw_unmeasured, work_of
 from pages.ui.training.origin import origin, recipes
 from pages.ui.training.slider import draw_field, moment, slider
 from pages.ui.training.statements import statements
-from pages.ui.training.tables import in_words
+
+PASSAGE_KEYS = ("training_text", "training_reader", "training_tint", "training_token_a", "training_token_b")
 
 require_frame("pages/training.py")
 draw_field()
@@ -33,30 +35,32 @@ if waiting:
 if not choice.runs:
     draw_live(choice.folder)
     end_run()
-sheet.says = [in_words(run) for run in choice.runs]
-finding_at.markdown(" ".join(sheet.says))
+sheet.says = [finding(choice.runs)]
+finding_at.markdown(sheet.says[0])
 at = moment(tokens_at, choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)
 sections.first_charts(view, sheet)
 sheet.tables["Runs"] = recipes(view.runs)
-draw_followed(choice, at)
-draw_made(choice.runs)
 if not presenting():  # a slide shows one screen, and these sections are below it
-    label, icon = "Train a tiny model live", ":material/model_training:"
-    folded(label, "training_live", partial(draw_live, choice.folder), icon)
-    sections.more_heads(view, sheet)
-    sections.losses(view, sheet)
-    sections.passage(view, sheet)
-    sections.index_maps(view, sheet)
-    like = sections.alike(view.runs)
-    found = sections.path_work(like).awaited() if like else None
-    if found is not None:
-        sections.draw_paths(view, found, like, sheet)
-    sections.carriers(view, sheet)
-    label, icon = "Model analysis table: a column a run, nine rows", ":material/table_chart:"
-    of_all = found if len(like) == len(view.runs) else None
-    folded(label, "training_analysis", partial(sections.analysis, view, of_all, sheet), icon)
-    label, icon = "What the paper says, and what these runs show", ":material/fact_check:"
-    folded(label, "training_statements", partial(statements, choice.sources, sheet), icon)
+    draw_followed(choice, at)
+    draw_made(choice.runs)
+    draw_live(choice.folder)
+    for label, key, icon, inside, holds in (
+        ("When previous-token heads form, which induction heads read from", "previous", "keyboard_tab",
+         partial(sections.more_heads, view, sheet), ()),
+        ("The loss, and how much more training gains", "losses", "trending_down",
+         partial(sections.losses, view, sheet), ()),
+        ("A passage, token by token: what training makes predictable", "passage", "format_ink_highlighter",
+         partial(sections.passage, view, sheet), PASSAGE_KEYS),
+        ("Which heads carry the change: each head ablated", "carriers", "science",
+         partial(sections.carriers, view, sheet), ()),
+        ("The path of the whole run on two components, which turns at the phase change", "paths", "route",
+         partial(sections.draw_paths, view, sheet), ()),
+        ("Model analysis table: a column a run, nine rows", "analysis", "table_chart",
+         partial(sections.analysis, view, sheet), ()),
+        ("What the paper says, and what these runs show", "statements", "fact_check",
+         partial(statements, choice.sources, sheet), ()),
+    ):  # fmt: skip
+        folded(label, f"training_{key}", inside, f":material/{icon}:", in_address=True, holds=holds)
 closing(origin(choice.runs, choice.sources), sheet)

@@ -17,9 +17,10 @@ from tests.conftest import HANG_S, REPOSITORY
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
     "cache engine.errors",
-    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes engine.statistics",
-    "engine.architecture engine.jobs engine.shipped",
-    "engine.checkpoints engine.kernels",
+    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes engine.statistics "
+    "engine.turns",
+    "engine.architecture engine.shipped engine.slots",
+    "engine.checkpoints engine.jobs engine.kernels",
     "engine.placement",
     "engine.models",
     "engine.questions",

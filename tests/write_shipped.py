@@ -105,8 +105,9 @@ def opened(view: str) -> Iterator[Any]:
 
     from pages.ui.downloads import footer
     from pages.ui.page import runtime
-    from tests.pages.conftest import page_hash, worker_state
+    from tests.pages.conftest import page_hash, tab_of_tests, worker_state
 
+    runtime.tab = tab_of_tests
     screen, address = VIEWS[view]
     page, shown, closing, known = page_hash(screen), list[Any](), footer.closing, None
     st.cache_resource.clear()

@@ -3,9 +3,7 @@
 Only safetensors or `weights_only` checkpoints are read and code from a model repository is never run.
 """
 
-import gc
 import tempfile
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +26,6 @@ from engine.memory import freed_at_once, return_freed_memory
 from engine.placement.accelerate_internals import bytes_per_s_to, quiet_accelerate
 from engine.placement.devices import asked_device, device_class, refuse_other_device
 from engine.placement.disk_offload import FOLDER, DiskOffload, Quantised, clear_leftovers, offload_to_disk, on_disk
-from engine.placement.needs import memory_estimate
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
 
 
@@ -224,68 +221,6 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
 def aside_folder(store: Store | None = None) -> Path:
     """The folder for layers on disk, next to the results."""
     return (Path(tempfile.gettempdir()) / "headroom" if store is None else store.directory) / FOLDER
-
-
-class Models:
-    """Holds one loaded model, or the two that are compared (`pair`) where memory has room for both; asking for another
-    frees the held ones first. `loaded` is the one that was used last, `second` the other one. Safe to share between
-    threads."""
-
-    def __init__(self, store: Store | None = None) -> None:
-        self._store = store
-        self._lock = threading.RLock()
-        self.pair: frozenset[LoadSpec] = frozenset()
-        self.loaded: Loaded | None = None
-        self.second: Loaded | None = None
-
-    def holds(self, spec: LoadSpec) -> bool:
-        """Whether this model is in memory."""
-        return any(held is not None and held.spec == spec for held in (self.loaded, self.second))
-
-    def get(self, spec: LoadSpec, progress: Callable[[str], None] = lambda message: None) -> Loaded:
-        """The loaded model of `spec`: one at hand when its files have not changed, else freshly loaded."""
-        with self._lock:
-            if self.second is not None and not {spec, self.second.spec} <= self.pair:
-                self._free(second_only=True)
-            if self.second is not None and self.second.spec == spec:
-                self.loaded, self.second = self.second, self.loaded
-                set_threads(self.loaded.identity.n_params, tuning(self._store))
-            held = self.loaded
-            if held and held.spec == spec and identify(spec, self._store).digest == held.identity.digest:
-                if held.products == ways_of(spec, held.identity, self._store):
-                    return held
-            del held
-            if not self._has_room_beside(spec):
-                self.unload()
-            loaded = load(spec, self._store, progress)
-            self.loaded, self.second = loaded, self.loaded
-            return loaded
-
-    def unload(self) -> None:
-        """Releases the loaded models and returns their memory to the system."""
-        with self._lock:
-            self._free()
-
-    def _has_room_beside(self, spec: LoadSpec) -> bool:
-        """Whether the model at hand may stay while this one is loaded: it is the other of the pair, and both fit."""
-        held = self.loaded
-        if held is None or held.spec == spec or not {spec, held.spec} <= self.pair:
-            return False
-        del held
-        self._free(second_only=True)
-        identity = identify(spec, self._store)
-        return memory_estimate(identity.model_config, spec.precision).fits
-
-    def _free(self, second_only: bool = False) -> None:
-        if (self.second if second_only else self.second or self.loaded) is None:
-            return
-        self.second, self.loaded = None, self.loaded if second_only else None
-        gc.collect()
-        import torch
-
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        return_freed_memory()
 
 
 def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:

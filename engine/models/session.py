@@ -1,4 +1,4 @@
-"""Who is measured, and where: `Target` is what a key says of a model, `Session` one store and one model in memory."""
+"""Who is measured, and where: `Target` is what a key says of a model, `Session` one store and the models in memory."""
 
 import os
 import platform
@@ -14,7 +14,8 @@ from engine.errors import HeadroomError
 from engine.kernels.cpu_kernels import Kernels
 from engine.kernels.kernel_choice import processor
 from engine.memory import Trimming
-from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
+from engine.models.in_memory import Models
+from engine.models.loading import Loaded, LoadSpec, aside_folder, device_class, identify, ways_of
 from engine.placement.devices import asked_device
 from engine.placement.placement import Placement, asked_places, known_rates, plan_placement
 from engine.progress import Progress
@@ -84,7 +85,7 @@ class Target:
 
 
 class Session:
-    """Where things are measured: a result store, and the one model that is held in memory. `shipped`: records that are
+    """Where things are measured: a result store, and the models that are held in memory. `shipped`: records that are
     read where the store has none. `trimming` returns the memory that long work frees."""
 
     def __init__(self, store: Store, models: Models | None = None, shipped: ShippedRecords | None = None) -> None:
@@ -131,7 +132,7 @@ class Session:
         Of one that is not in memory: where the layers of `identity` would lie. That is "" while another one takes its
         room, and with GPUs unless they may be queried, which needs torch. HeadroomError: it does not fit.
         """
-        held = [each for each in (self.models.loaded, self.models.second) if each is not None and each.spec == spec]
+        held = [each for each in self.models.held if each.spec == spec]
         placing: Placement | None = held[0].placing if held else None
         folder = aside_folder(self.store)
         is_known = asked_places() is not None or self.models.loaded is None

@@ -14,6 +14,7 @@ from engine.placement.devices import CPU, DISK, LIBRARY_BYTES, device_class, fre
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
 SPARE_ON_DISK = 1_000_000_000  # left free there, for results
 READ_POSITIONS = 128  # positions whose logits scoring computes at once: 128 x 50,272 x 4 bytes = 26 MB
+USUAL_TOKENS = 1024  # of a row: a question with a few examples, or a text
 CACHED_POSITIONS = 8  # positions whose logits it converts to fp32 at once: 1.6 MB, which fit in the processor's cache
 CONTEXT_BYTES = 600_000_000  # of a GPU's memory, for the driver and the libraries' code
 STORED_BYTES = {"float32": 4}  # of a value in a checkpoint; two in any other type
@@ -140,6 +141,19 @@ def study_needs(model: ModelConfig, precision: str, device: str, n_tokens: int) 
         running["libraries"] = CONTEXT_BYTES
     gradients = kept_bytes(model, precision, n_tokens, on_cpu)
     return replace(needs, layer=dict(needs.layer) | {"gradients": gradients}, running=running)
+
+
+def measuring_needs(model: ModelConfig, precision: str) -> Needs:
+    """What loading a model here and measuring it needs, gradients included: that of a study whose rows are no longer
+    than USUAL_TOKENS."""
+    return study_needs(model, precision, device_class(), min(model.shape.n_ctx, USUAL_TOKENS))
+
+
+def passing_bytes(model: ModelConfig, precision: str) -> int:
+    """Bytes that must be free, as `free_bytes` counts them, to measure a model that is loaded."""
+    needs = measuring_needs(model, precision)
+    loaded = needs.n_layers * needs.layer["weights"] + needs.ends + needs.running["loading"]
+    return needs.total - loaded
 
 
 def workspace_bytes(model: ModelConfig, precision: str, n_tokens: int) -> int:

@@ -188,4 +188,4 @@ def plain(page: Any, address: str, levels: tuple[int, ...]) -> Times:
 
 def figure(text: str) -> float:
     """The large figure, in percent."""
-    return float(re.search(r"^([\d.]+) %$", text, re.MULTILINE)[1])
+    return float(re.search(r"^([\d.]+)%$", text, re.MULTILINE)[1])

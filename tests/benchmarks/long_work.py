@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from pages.ui.page import runtime
 from pages.ui.page.work import LONG_S, Work
 from tests.conftest import HANG_S, REPOSITORY
-from tests.pages.conftest import slide
+from tests.pages.conftest import slide, tab_of_tests
 
 WATCHED_S, EVERY_S, PAUSE_S = 60.0, 0.02, 1.0
 MOST_S = 120.0  # for the first answers of the full model, from which forecasts are made
@@ -28,6 +28,7 @@ def main(model: str, task: str, data: str) -> int:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADROOM_CACHE", folder)
         patch.delenv("HEADROOM_IDLE_SECONDS", raising=False)  # tests allow any work ahead
+        patch.setattr(runtime, "tab", tab_of_tests)
         real = Work.start
 
         def start(work: Work, again: bool = False):
@@ -69,7 +70,7 @@ def _watched(at: AppTest) -> dict[str, float]:
             time.sleep(EVERY_S)
             now, running = time.monotonic(), runtime.jobs()._running
             if running is not None:
-                slot = next((name for name, job in [*runtime.jobs()._slots.items()] if job is running), "replaced")
+                slot = next((at[1] for at, job in [*runtime.jobs()._slots.held.items()] if job is running), "replaced")
                 ran[slot] = ran.get(slot, 0.0) + now - last
             last = now
 

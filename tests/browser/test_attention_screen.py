@@ -143,3 +143,10 @@ def test_harmful_text_is_shown_as_text(page, screen):
     for place in range(0, 30, 3):
         tokens(page).nth(place).hover()
     assert page.title() != "harmed" and page.locator(".readout h4").count() == 3
+
+
+def test_a_slide_has_no_switches_and_no_hints(screen):
+    page = screen("&present=1")
+    for part in (".switches", ".hint", ".how"):
+        assert page.locator(part).count() and not any(each.is_visible() for each in page.locator(part).all())
+    assert page.locator(".map").is_visible() and page.locator(".readout h4").first.is_visible()

@@ -26,8 +26,8 @@ def test_it_plays_once_and_a_key_stops_it(page, first_visit):
     expect(crosses).to_have_count(4)
     page.locator(".opening[data-step='2']").wait_for(state="attached")
     expect(page.locator(".opening .value")).to_have_text("34%")
-    said = page.locator(".opening .said")
-    expect(said).to_have_text("Without these induction heads, 34 of 100 answers are right, not 95.")
+    said = page.locator(".opening .said").text_content()
+    assert said == "Without these induction heads, 34 of 100 answers are right, not 95."
     await_mark(page, "figure", "measured")  # the page is drawn below
     height = page.locator('[data-mark="figure"]').evaluate("mark => document.body.scrollHeight")
     page.keyboard.press("Escape")
@@ -35,7 +35,8 @@ def test_it_plays_once_and_a_key_stops_it(page, first_visit):
     expect(page.locator(".opening .stage")).to_be_hidden()
     assert page.locator('[data-mark="figure"]').evaluate("mark => document.body.scrollHeight") == height
     page.get_by_role("button", name="Prune it yourself").click()
-    expect(page.get_by_role("slider", name="Attention heads pruned")).to_be_focused()
+    slider = page.get_by_role("slider", name="Attention heads pruned")
+    expect(slider).to_be_focused()
     page.get_by_role("button", name="Open my model").click()
     expect(keyed(page, "model").locator("input")).to_be_focused()
     page.get_by_role("button", name="Play again").click()
@@ -61,5 +62,5 @@ def test_it_does_not_play_for_those_who_want_no_motion(chromium, first_visit):
     page.goto(first_visit)
     story(page, "still").wait_for(state="attached")
     expect(page.locator(".opening .stage")).to_be_hidden()
-    expect(page.get_by_role("button", name="Prune it yourself")).to_be_visible()
+    expect(page.locator(".opening .entrances button").first).to_be_visible()
     context.close()

@@ -201,3 +201,12 @@ def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_t
     tab = another_tab(page.url)
     expect(tab.locator(".text")).to_have_attribute("aria-label", re.compile("^My harbour"), timeout=WAIT_MS)
     expect(tab.locator(".text")).to_have_text(words)
+
+
+def test_a_slide_has_no_hints_and_shows_the_numbers_of_a_locked_token(page, address):
+    page.goto(f"{address}/passage?precision=fp32&present=1")
+    ready(page)
+    expect(page.locator(".readout")).not_to_be_visible()
+    page.goto(f"{address}/passage?precision=fp32&present=1&passage_token=41")
+    ready(page)
+    expect(page.locator(".readout h4")).to_be_visible()

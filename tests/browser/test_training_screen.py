@@ -76,7 +76,7 @@ def test_charts_grow_and_cancel_works(page, tmp_path):
     own = "live_layers=1&live_heads=2&live_width=16&live_context=16&live_batch=1&live_thousand_tokens=100"
     with served(script, REPOSITORY) as address:
         page.goto(f"{address}/?{own}&live_text={tmp_path / 'words.txt'}")
-        page.get_by_role("button", name="Own recipe").click()
+        page.get_by_role("button", name="Other recipes").click()
         keyed(page, "train own").get_by_role("button").click()
         page.get_by_role("button", name="Cancel").wait_for()
         page.wait_for_function(f"({POINTS})() >= 2")

@@ -15,12 +15,16 @@ from tests.conftest import HANG_S, REPOSITORY
 # SIGUSR1: weighs the process. SIGUSR2: cancels all work.
 SERVE = """
 import signal, sys, threading
-from tests.browser.weighed import say, cancel_all
+from tests.browser.weighed import say, cancel_all, count_loads
+count_loads()
 signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=say).start())
 signal.signal(signal.SIGUSR2, lambda *_: threading.Thread(target=cancel_all).start())
 from streamlit.web.cli import main
 main()
 """
+
+
+LOADS: list[Any] = []  # in the server: what it has loaded
 
 
 class Server:
@@ -74,12 +78,21 @@ def say() -> None:
     print("holds", json.dumps(held()), flush=True)
 
 
+def count_loads() -> None:
+    """In the server: has it count the models that it loads."""
+    from engine.models import loading
+
+    load = loading.load
+    loading.load = lambda *about: LOADS.append(about[0]) or load(*about)
+
+
 def cancel_all() -> None:
     """In the server: cancels all work."""
     from pages.ui.page.runtime import jobs
 
-    for slot in list(jobs()._slots):
-        jobs().cancel(slot)
+    for job in list(jobs()._slots.held.values()):
+        with jobs()._changed:
+            jobs()._abandon(job)
 
 
 def held() -> dict[str, Any]:
@@ -109,7 +122,9 @@ def _parts() -> dict[str, Any]:
     found: dict[str, Any] = {
         "sessions": len(sessions.list_sessions()),
         "active": len(sessions.list_active_sessions()),
-        "slots": len(jobs()._slots),
+        "slots": len(jobs()._slots.held),
+        "models": len(session().models.held),
+        "loads": len(LOADS),
     }
     loaded = session().models.loaded
     if loaded is not None:

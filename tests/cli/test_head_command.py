@@ -3,7 +3,7 @@
 import pytest
 
 from engine.importance.rankings import CRITERIA
-from engine.models.loading import Models
+from engine.models.in_memory import Models
 from tests.cli.conftest import refused
 from tests.engine.fixtures import write_questions
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from cache import open_store
-from engine.models.loading import Models
+from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final

@@ -7,7 +7,7 @@ import pytest
 from cache import open_store
 from engine.demo import passages
 from engine.errors import UsageError
-from engine.models.loading import Models
+from engine.models.in_memory import Models
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import final

@@ -8,10 +8,11 @@ import pytest
 
 from engine import jobs as module
 from engine.errors import NotHere
-from engine.jobs import Job, Jobs
+from engine.jobs import Jobs
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import agree_to_fetch, may_fetch
+from engine.slots import Job
 from tests.conftest import HANG_S
 from tests.conftest import HANG_S as WAIT_S
 from tests.engine.fixtures import refused_by

@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from engine.errors import Cancelled, HeadroomError
-from engine.jobs import Job, Jobs
+from engine.jobs import Jobs
 from engine.progress import Progress
+from engine.slots import Job
 from tests.conftest import HANG_S as WAIT_S
 from tests.engine.jobs_work import Work, done_at_once
 

@@ -18,7 +18,8 @@ from engine.architecture.model_config import ModelConfig, opt_config
 from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, head_ablations
 from engine.importance.activity import gate_gradients
-from engine.models.loading import LoadSpec, Models, aside_folder, identify, load
+from engine.models.in_memory import Models
+from engine.models.loading import LoadSpec, aside_folder, identify, load
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.session import Session
 from engine.models.slicing import applied, sliced

@@ -14,7 +14,8 @@ from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.tensors import stored_tensors
 from engine.demo import model_folder
 from engine.errors import UsageError
-from engine.models.loading import LoadSpec, Models, identify, load
+from engine.models.in_memory import Models
+from engine.models.loading import LoadSpec, identify, load
 from tests.engine.fixtures import STOCK, bare, configured, family_folder, python, refused_by
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])

@@ -15,7 +15,7 @@ from engine.heads.induction import VARIANTS, induction
 from engine.heads.probes import prefix_matching
 from engine.importance.importance import Scores
 from engine.importance.rankings import CRITERIA
-from engine.models.loading import Models
+from engine.models.in_memory import Models
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec

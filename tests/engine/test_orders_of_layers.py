@@ -9,7 +9,7 @@ from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY, block_influence, greedy, layer_order, n_passes
 from engine.importance.rankings_of import Evidence, Pruning, Ranking, evidence, orders_of
-from engine.models.loading import Models
+from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, induction
-from engine.models.loading import Models
+from engine.models.in_memory import Models
 from engine.progress import final
 from engine.training.measuring import TrajectoryPlan, ablated_at, target_at, trajectory
 from engine.training.phase_change import window

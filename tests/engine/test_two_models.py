@@ -1,10 +1,6 @@
 """Two models are compared on the same questions and the same parts, with the numbers of a plain computation; both are
 in memory at once only where that was asked for and fits."""
 
-import gc
-import weakref
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest, spearmanr
@@ -12,8 +8,7 @@ from scipy.stats import binomtest, spearmanr
 from engine.accuracy.evaluation import Answers, compared
 from engine.errors import HeadroomError, UsageError
 from engine.importance.rankings_of import Pruning, Ranking, pruning_of_second
-from engine.models import loading
-from engine.models.loading import LoadSpec, Models
+from engine.models.loading import LoadSpec
 from engine.models.masks import parse_edits
 from engine.questions.requests import Question, TaskSpec
 from engine.shapes import ModelShape
@@ -110,28 +105,3 @@ def test_a_model_is_not_compared_with_itself_and_labels_are_short():
         refused_by(UsageError, "is the model itself", lambda text=text: LoadSpec("demo", "int8").compared_with(text))
     assert LoadSpec("/a/long/path/opt-tiny", "bf16").in_words == "opt-tiny in bf16"
     assert LoadSpec("facebook/opt-125m", "fp32").in_words == "facebook/opt-125m in fp32"
-
-
-def test_two_models_are_in_memory_at_once_where_they_are_compared_and_fit(tiny_opt, monkeypatch):
-    models, loads, real = Models(), [], loading.load
-    monkeypatch.setattr(loading, "load", lambda spec, *rest: loads.append(spec.precision) or real(spec, *rest))
-    fp32, bf16 = LoadSpec(str(tiny_opt), "fp32"), LoadSpec(str(tiny_opt), "bf16")
-    models.pair = frozenset({fp32, bf16})
-    first = models.get(fp32)
-    second = models.get(bf16)
-    assert models.holds(fp32) and models.holds(bf16) and models.loaded is second
-    assert models.get(fp32) is first and models.get(bf16) is second and loads == ["fp32", "bf16"]
-    gone = weakref.ref(first.model)
-    del first
-    models.pair = frozenset()
-    assert models.get(bf16) is second and not models.holds(fp32), "let go of, it is dropped"
-    gc.collect()
-    assert gone() is None
-    models.pair = frozenset({fp32, bf16})
-    real_estimate = loading.memory_estimate
-    full = lambda *about: SimpleNamespace(fits=not models.holds(bf16), device=real_estimate(*about).device)  # noqa: E731
-    monkeypatch.setattr(loading, "memory_estimate", full)
-    models.get(fp32)
-    assert models.holds(fp32) and not models.holds(bf16), "where both do not fit, one after the other"
-    models.unload()
-    assert models.loaded is None and models.second is None

@@ -17,17 +17,19 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from engine.jobs import Job
 from engine.progress import Progress
+from engine.slots import Job
 from pages.ui.controls import many_tasks
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
+from pages.ui.page.streamlit_internals import is_connected, session_id
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import while_measured
 
 WAIT_S = HANG_S
 N = 20
 NUMBERS = count(1)
+TAB = "test session id"  # what every AppTest is called
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -36,6 +38,18 @@ def packages_are_scanned_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
         yield
+
+
+def tab_of_tests():
+    """What takes the place of `runtime.tab`: outside of a page, the tab of every AppTest."""
+    return session_id() or TAB
+
+
+@pytest.fixture(autouse=True)
+def tests_are_in_the_tab(monkeypatch):
+    """A test looks at the slots of the tab that its AppTest has open."""
+    monkeypatch.setattr(runtime, "tab", tab_of_tests)
+    monkeypatch.setattr(runtime, "is_here", lambda session: session in (None, TAB) or is_connected(session))
 
 
 @pytest.fixture
@@ -167,8 +181,8 @@ def settled(at):
 
 
 def worker_state():
-    slots = list(runtime.jobs()._slots.items())
-    return {(slot, job.snapshot.key, job.snapshot.finished_s) for slot, job in slots}
+    slots = list(runtime.jobs()._slots.held.items())
+    return {(slot, job.snapshot.key, job.snapshot.finished_s) for (_, slot), job in slots}
 
 
 def figure(at):

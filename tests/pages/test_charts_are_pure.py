@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import altair as alt
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from pages.ui.figures import charts, colours
+from pages.ui.figures.empty import SKETCHES, SVG
 from pages.ui.prune.charts import accuracy_curve, ffn_bars, head_map
 
 
@@ -175,3 +177,8 @@ def test_a_line_breaks_off_where_no_estimate_is_shown():
 def svg_is_dashed(svg, path):
     """Whether this path is drawn in the dashes of estimates."""
     return re.search(rf'd="{re.escape(path)}"[^>]*stroke-dasharray="5,4"', svg) is not None
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_a_sketch_is_a_picture(name):
+    assert ElementTree.fromstring(SVG.format(SKETCHES[name])).tag.endswith("svg")

@@ -9,6 +9,7 @@ import pytest
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
+from engine.shapes import ModelShape
 from engine.texts.continuation import How, NextTokens, continuation, next_tokens
 from pages.ui.continuation import charts, sections
 from pages.ui.controls.pruning import by_importance
@@ -111,3 +112,23 @@ def test_tokens_are_to_be_read_and_each_has_a_bar_of_its_own():
     assert [row["p"] for row in picture.datasets["tokens"]] == pytest.approx([0.1, 0.5, 0.1])
     assert json.dumps(picture.spec["layer"][0]["encoding"]["y"]["sort"], ensure_ascii=False) == '["␣a", "↵", "\ufffd"]'
     assert b"<svg" in to_svg(picture, "Next token")
+
+
+def test_the_finding_says_what_pruning_does_to_the_first_word():
+    found = NextTokens(np.array([5, 6]), (" Merton", " Norwood"), np.log([[0.9, 0.05], [0.02, 0.3]]))
+    frame, shape = sections.next_frame(found), ModelShape(2, 2, 4, 8, 4, 16, 32, 16)
+    mask = parse_mask("L0H0 L1H1 F1", shape)
+    assert sections.finding(frame, mask) == "Without 2 heads and 1 FFN, `Merton` falls from 90.0% to 2.0%"
+    alone = sections.next_frame(NextTokens(np.array([5]), (" Merton",), np.log([[0.9]])))
+    assert sections.finding(alone, Mask.full(shape)) == "The full model continues with `Merton`, 90.0%"
+
+
+def test_what_is_seldom_changed_is_in_the_settings(open_screen):
+    at = open_screen()
+    outside = {each.key for each in (*at.text_input, *at.selectbox, *at.number_input)}
+    [menu] = [each for each in at.expander if each.label == "Settings"]
+    inside = {each.key for each in (*menu.text_input, *menu.selectbox, *menu.number_input)}
+    assert {"continue_mask", "continue_order", "continue_task", "continue_ffns", "continue_tokens"} <= inside
+    assert "continue_heads" in outside - inside
+    words = {each.label: each.value for each in at.metric}
+    assert list(words) == ["Full model, next token", "Pruned model, next token"]

@@ -81,9 +81,9 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
     open_screen, stored_scores, tmp_path, capsys
 ):
     at = open_screen()
-    assert "0 of 2 measured" in said(at) and not frames_of(at)
+    assert "Nothing is measured for this model yet" in said(at) and not frames_of(at)
     assert "headroom correlate" in at.code[0].value
-    press(at, "Measure 2 ")
+    press(at, "Measure importance")
     assert "of 2 measured" not in said(at)
     assert not any(label.startswith("Measure") for label in labels(at))
     scores = {name: array for (name, _), array in stored_scores().items()}
@@ -193,7 +193,7 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     at.segmented_control(key="correlations_method").set_value("srcc")
     at.segmented_control(key="correlations_what").set_value("ffns")
     settled(at)
-    assert "0 of 2 measured" in said(at)
+    assert "Nothing is measured for this model yet" in said(at)
     press(at, "Measure ")
     names = {name for _, name in matrix_of(at)}
     assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--score ffns" in at.code[0].value
@@ -401,3 +401,14 @@ def test_colours_are_full_and_legends_say_the_layers_and_two_decimals():
         shown = points["encoding"]["color"]["legend"]
         assert points["mark"]["opacity"] == 1
         assert shown["values"] == ([*range(n_layers)] if n_layers == 8 else [0, 13, 25, 38, 50, 63])
+
+
+def test_an_empty_screen_leads_to_the_demo_model(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_screen()
+    assert at.button(key="measure correlations").proto.type == "primary"
+    at.button(key="see demo").click()
+    at.run()
+    assert at.session_state["model"] == "demo" and at.session_state["precision"] == "int8" and not at.exception
+    assert at.session_state["correlations_shots"] == ["5"], "those of the results that come with the app"
+    assert "See it on the demo model" not in labels(at)

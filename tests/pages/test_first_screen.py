@@ -10,7 +10,8 @@ from tests.warm import WarmInterpreter
 
 OPEN = """
 import json, sys, threading, time
-from engine.jobs import FINISHED, Jobs
+from engine.jobs import Jobs
+from engine.slots import FINISHED
 let_work, work = threading.Event(), Jobs._work
 Jobs._work = lambda self: let_work.wait() and work(self)
 heads, free = sys.argv[1:]
@@ -38,7 +39,7 @@ while rest < 3 and time.monotonic() < ends:  # a browser comes back while anythi
     time.sleep(0.2)
     at.run()
     assert not at.exception, at.exception
-    under_way = [slot for slot in jobs()._slots if jobs().snapshot(slot).state not in FINISHED]
+    under_way = [slot for (_, slot), job in jobs()._slots.held.items() if job.snapshot.state not in FINISHED]
     rest = 0 if under_way else rest + 1
 told()
 at.text_input(key="prune_mask").set_value("nonsense").run()

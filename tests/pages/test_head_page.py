@@ -108,6 +108,34 @@ def test_steps_go_round_and_a_head_that_is_none_is_one_line(open_screen, nothing
     assert [neighbour(SHAPE, "L0H3", by) for by in (-1, 1)] == ["L0H2", "L1H0"]
 
 
+def test_the_parts_of_the_page_are_in_the_address(open_screen, nothing_ahead):
+    at = open_screen(head_part="What feeds it")
+    assert at.session_state["head_part"] == "What feeds it" and not at.error
+    assert [tab.label for tab in at.tabs] == [
+        "Among all heads", "Without it", "In a text", "What feeds it", "Tokens it promotes",
+    ]  # fmt: skip
+    assert open_screen(head_part="nothing such").session_state["head_part"] == "Among all heads"
+
+
+@pytest.mark.parametrize(
+    "scores, title, value",
+    [
+        ({"prefix_matching": 0.87}, "Prefix matching", "0.87"),
+        ({"previous_token": 0.9, "prefix_matching": 0.1}, "Previous token", "0.90"),
+        ({"prefix_matching": 0.1}, "Prefix matching", "0.10"),
+    ],
+)
+def test_the_large_figure_is_the_score_that_names_the_kind_of_head(scores, title, value):
+    names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
+    mean = {name: np.zeros((3, 4)) for name in names}
+    for name, score in scores.items():
+        mean[name][2, 1] = score
+    found = Portrait(SHAPE, (2, 1), {"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))})
+    figure = tables.figure_of(found)
+    assert (figure.title, figure.value, figure.rank) == (title, value, "rank 1 of 12 heads")
+    assert tables.figure_of(Portrait(SHAPE, (2, 1))) is None
+
+
 def test_tables_tell_the_largest_first():
     rng = np.random.default_rng(0)
     names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
@@ -116,6 +144,7 @@ def test_tables_tell_the_largest_first():
     fed = Feeding(rng.normal(size=(2, 4)), rng.random((2, 4)), rng.random(36))
     found = Portrait(SHAPE, (2, 1), {"olsson": scores}, feeding=fed)
     frame = tables.feeder_rows(found)
+    assert tables.feeders_in_words(frame).startswith(f"Fed most by **{frame['head'].iloc[0]}** (previous-token score ")
     assert len(frame) == 8 and frame["part"].is_monotonic_decreasing
     first = frame.iloc[0]
     layer, head = int(first["head"][1]), int(first["head"][3])

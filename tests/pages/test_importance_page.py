@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from engine.importance.importance import Scores, importance
+from engine.importance.importance import Scores, importance, weight_scores
 from engine.importance.rankings import aggregate, agreement, order
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
@@ -68,8 +68,8 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
     open_screen, tiny_opt, store, tmp_path, capsys
 ):
     at = open_screen()
-    assert "Heads: 0 of 2 measured" in said(at) and not drawn_tables(at)
-    assert at.button(key="measure importance heads").label == "Measure 2 missing scores"
+    assert not drawn_tables(at)
+    assert at.button(key="measure importance heads").label.startswith("Measure importance of heads")
     measure(at, "heads", "ffns")
     for page in (at, open_screen()):  # and a new session finds what is stored
         assert "of 2 measured" not in said(page)
@@ -291,3 +291,22 @@ def test_the_long_table_becomes_a_csv():
     assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "importance_rank"]
     assert table.query("task == 'task1' and head == 1")["importance_rank"].item() == 1
     assert table.query("task == 'task1' and head == 1")["score"].item() == 8.0
+
+
+def test_before_a_task_is_measured_the_weights_are_shown_and_named_so(open_screen, tiny_opt, store, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
+    monkeypatch.setattr(many_tasks, "first_view", lambda *rest: [])  # no task is measured by itself
+    at = open_screen()
+    session = Session(store)
+    steps = weight_scores(session.target(LoadSpec(str(tiny_opt), "fp32"))).run(session)
+    expected = [step.value for step in steps][-1].scores
+    [drawn] = frames_of(at)
+    np.testing.assert_allclose(drawn["heads"]["score"].to_numpy().reshape(2, 4), expected, rtol=1e-5)
+    layer, head = np.unravel_index(expected.argmax(), expected.shape)
+    assert f"By weight magnitude alone, before any question is asked, **L{layer}H{head}**" in said(at)
+    assert at.dataframe[0].value["name"].iloc[0] == f"L{layer}H{head}"
+    assert any("--score heads-weight" in code.value for code in at.code), "the command gives what is shown"
+    first = at.button(key="measure importance heads")
+    assert first.label.startswith("Measure importance of heads") and first.proto.type == "primary"
+    measure(at, "heads")
+    assert "By weight magnitude" not in said(at) and drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES)

@@ -345,3 +345,10 @@ def test_the_forecast_decides_what_takes_long(wide_opt, store, takes_s, is_long)
     target = Session(store).target(LoadSpec(str(wide_opt), "fp32"))
     x = setting.InContextControls(target, None, SOURCE, ("a", "b"), None)
     assert setting.is_long(x, takes_s, 10.0) == is_long
+
+
+def test_a_slide_has_the_finding_and_the_curves(open_as_it_is):
+    at = open_as_it_is(present="1")
+    assert len(frames_of(at)) == 2 and not at.metric, "the finding says what the large figures say"
+    assert [heading.value for heading in at.subheader] == ["Loss by token index", "How fast it falls"]
+    assert not [label for label in labels(at) if label.startswith("Ablate")]

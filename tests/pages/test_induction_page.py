@@ -5,14 +5,20 @@ from functools import partial
 import numpy as np
 import pytest
 
+from engine.accuracy.evaluation import accuracy, evaluation
 from engine.heads.induction import SCORES, InductionScores
 from engine.importance.rankings import random_order
+from engine.models.loading import LoadSpec
+from engine.models.masks import parse_mask
+from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
-from engine.studies.removal import HeadSet
+from engine.statistics import Paired
+from engine.studies.removal import AccuracyWithout, HeadSet, Removal
 from pages.ui.figures import head_sets
 from pages.ui.figures.charts import to_svg
 from pages.ui.figures.head_sets import RANDOM, STRONGEST
-from pages.ui.induction import charts, selection, tables
+from pages.ui.induction import ablation, charts, effects, selection, tables
+from pages.ui.page import runtime
 from pages.ui.page.tables import whole_percent
 from tests.pages.conftest import frames_of, go_to, labels, press, printed_by_the_program, said, settled
 
@@ -32,42 +38,116 @@ def open_screen(open_app):
     return partial(open_app, "induction")
 
 
-def test_every_score_is_drawn_with_its_numbers_and_sets_of_the_strongest_heads_are_ablated(open_screen):
+FOLDED = ("together", "single", "left", "maps", "depth", "about")
+
+
+@pytest.fixture
+def with_induction_heads(monkeypatch):
+    """Counts the better half of the heads as induction heads, however little they match prefixes."""
+    monkeypatch.setattr(tables, "corner", lambda frame: (frame["prefix_matching"].median(), 0.0))
+
+
+def unfolded(*sections):
+    return {f"induction_{section}": "true" for section in sections}
+
+
+def test_the_screen_opens_with_its_finding_a_map_and_a_scatter_plot_and_the_rest_folded(open_screen):
     at = open_screen()
-    sent = frames_of(at)
-    assert (
-        len(sent) == 1 + 6 + 1 + 2 + 2
-    )  # the example, maps, scatter, depth and distribution, what is left of two scores
-    frame = sent[1]["heads"]
+    [map_, scatter] = frames_of(at)
+    frame = map_["heads"]
     assert len(frame) == 8 and set(SCORES) <= set(frame)
-    assert [heading.value for heading in at.subheader][2:8] == [charts.TITLES[name] for name in SCORES]
+    assert [heading.value for heading in at.subheader] == ["Prefix matching of every head", "Matching × copying"]
     assert "--out induction.csv" in at.code[0].value and "--variant" not in at.code[0].value
     [line] = [line for line in printed_by_the_program(at).splitlines() if line.startswith("prefix_matching")]
     best = [each.split() for each in line.removeprefix("prefix_matching").split(",")]
     assert [name for name, _ in best] == frame.set_index("name")["prefix_matching"].nlargest(5).index.to_list()
     assert float(best[0][1]) == pytest.approx(frame["prefix_matching"].max(), rel=5e-3)
-    [scatter] = [sent for sent in frames_of(at) if "corner" in sent]
     assert frame["prefix_matching"].max() < 0.3 and scatter["corner"].empty, "a model without induction heads"
     assert [each.value for each in at.caption if each.value.endswith(": none.")]
-    press(at, "Ablate the strongest together")
+    assert "Without" not in said(at) and "Prune the induction heads" not in labels(at)
+    assert [each.key for each in at.expander if each.key] == [f"induction_{section}" for section in FOLDED]
+    at.segmented_control(key="induction_score").set_value("qk_trace").run()
+    assert at.subheader[0].value == "QK trace of every head" and len(frames_of(at)) == 2
+
+
+def test_every_section_is_drawn_once_it_is_unfolded(open_screen):
+    at = open_screen(**unfolded(*FOLDED))
+    # the map and the scatter plot; what is left of two scores; six maps; depth and distribution; the example
+    assert len(frames_of(at)) == 2 + 2 + 6 + 2 + 1
+    drawn = " ".join(each.value for each in at.markdown)
+    assert all(f"**{title}**" in drawn for title in charts.TITLES.values())
+    [table] = [each.value for each in at.dataframe if "qk_trace" in each.value]
+    assert len(table) == 8
+
+
+def test_sets_of_the_strongest_heads_are_ablated(open_screen):
+    at = press(open_screen(**unfolded("together")), "Ablate the strongest together")
     [sets] = [frames["sets"] for frames in frames_of(at) if "sets" in frames]
     assert set(sets["kind"]) == {STRONGEST, RANDOM} and sorted(set(sets["size"])) == [0, 1, 2]
     assert (sets["low"] <= sets["value"] + 1e-9).all() and (sets["value"] <= sets["high"] + 1e-9).all()
     assert any("that match prefixes best" in words.value and "in 5 draws" in words.value for words in at.markdown)
-    assert not any("together" in label for label in labels(open_screen())), "what is stored shows at once"
+    again = labels(open_screen(**unfolded("together")))
+    assert not any("together" in label for label in again), "what is stored shows at once"
 
 
-def test_a_slide_leaves_out_what_lies_below_its_screen(open_screen):
-    at = open_screen(present="1")
-    assert len(frames_of(at)) == 6 + 1 and "Where they are" not in [heading.value for heading in at.subheader]
+def test_the_finding_says_what_is_lost_without_the_induction_heads(
+    open_screen, with_induction_heads, tiny_opt, monkeypatch
+):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
+    wanted = {"induction_task": "demo_copy", "induction_shots": "0"}
+    at = open_screen(**wanted)
+    inside = frames_of(at)[0]["heads"].query("in_corner")
+    assert len(inside) and "accuracy on" not in said(at)
+    press(at, "Measure accuracy on demo_copy")
+    assert not [label for label in labels(at) if label.startswith("Measure accuracy")]
+    task, target = TaskSpec("demo_copy", 0), runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))
+    questions = select(get_requests(task, None, runtime.store()), effects.N_QUESTIONS, "stratified")
+    masks = [parse_mask(names, target.shape) for names in ("", " ".join(inside["name"]))]
+    answers = [evaluation(target, questions, mask).stored(runtime.session()) for mask in masks]
+    full, pruned = (whole_percent(accuracy(each).acc) for each in answers)
+    assert f"(0 shots) is {full} before and {pruned} after" in said(at)
+    assert f"without {len(inside)} other head" in said(open_screen(**wanted)), "what is stored shows at once"
+    press(at, "Prune the induction heads")
+    go_to(at, "prune")
+    assert at.text_input(key="prune_mask").value == selection.mask_text(SHAPE, inside["name"].tolist(), False)
+
+
+def test_the_effect_in_words():
+    loss, none = (
+        AccuracyWithout(0.95, 0.34, Paired(100, 1, 62, 1e-15)),
+        AccuracyWithout(0.95, 0.94, Paired(100, 1, 2, 1.0)),
+    )
+    task = TaskSpec("demo_copy", 5)
+    draws = (none, AccuracyWithout(0.95, 0.9, Paired(100, 1, 6, 0.13)))
+    assert ablation.effect_in_words(Removal((1, 2)), task) == ""
+    assert ablation.effect_in_words(Removal((1, 2), removed=loss, draws=draws), task) == (
+        "Without them, accuracy on demo_copy (5 shots) falls from 95% to **34%**; without 2 other heads at random, "
+        "it is 90 to 94%."
+    )
+    assert ablation.effect_in_words(Removal((1,), removed=none, draws=draws[:1]), task) == (
+        "Without it, no loss is detected: accuracy on demo_copy (5 shots) is 95% before and 94% after (p = 1.000); "
+        "without 1 other head at random, it is 94%."
+    )
+
+
+def test_the_first_task_needs_its_examples_and_suits_the_model():
+    available = ["demo_question", "demo_outfit", "piqa"]
+    assert ablation.first_task(available, True) == "demo_outfit" and ablation.first_task(available, False) == "piqa"
+    assert ablation.first_task(["demo_question"], False) == "demo_question"
+
+
+def test_a_slide_has_no_actions_and_leaves_out_what_lies_below_its_screen(open_screen, with_induction_heads):
+    at = open_screen(present="1", **unfolded(*FOLDED))
+    assert len(frames_of(at)) == 2 and not [each for each in at.expander if each.key in unfolded(*FOLDED)]
+    assert not {"Prune the induction heads", "See where they attend"} & {*labels(at)}
+    assert not [each.value for each in at.caption if "lick" in each.value]
 
 
 def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
-    at = open_screen()
+    at = open_screen(**unfolded("maps", "depth"))
     at.session_state["heads_selected"], at.session_state["heads_selected_in"] = ("L0H1", "L1H3"), "scatter"
     settled(at)
-    for sent in frames_of(at)[1:8]:
-        heads = sent["heads"]
+    for heads in [sent["heads"] for sent in frames_of(at) if "heads" in sent]:
         assert heads.loc[heads["selected"], "name"].tolist() == ["L0H1", "L1H3"]
     assert "L0H1, L1H3" in said(at)
     next(button for button in at.button if button.label == "Prune these").click().run()
@@ -119,7 +199,7 @@ def test_a_late_report_of_a_replaced_table_takes_nothing_from_the_selection(monk
 def test_importance_of_all_tasks_brings_their_lines_whichever_screen_measured_it(open_screen, only_tasks, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
     only_tasks("demo_outfit", "demo_copy")
-    at = open_screen(induction_shots="0", prune_task="demo_outfit")
+    at = open_screen(induction_shots="0", prune_task="demo_outfit", **unfolded("left"))
     assert "0 of 2 tasks" in said(at)
     press(go_to(at, "prune"), "Measure importance")
     assert "1 of 2 tasks" in said(go_to(at, "induction"))
@@ -127,17 +207,18 @@ def test_importance_of_all_tasks_brings_their_lines_whichever_screen_measured_it
     assert "2 of 2 tasks" in said(at)
     kinds = set(frames_of(at)[-1]["lines"]["kind"])
     assert kinds == {"task", "chosen", "reversed", "aggregate", "random"}
-    assert "2 of 2 tasks" in said(open_screen(induction_shots="0")), "a new session finds what is stored"
+    assert "2 of 2 tasks" in said(open_screen(induction_shots="0", **unfolded("left"))), (
+        "a new session finds what is stored"
+    )
 
 
 def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_screen):
-    from pages.ui.induction import effects
-
-    at = press(open_screen(induction_task="demo_copy", induction_shots="0"), "Ablate 8 heads, one at a time")
+    wanted = {"induction_task": "demo_copy", "induction_shots": "0", **unfolded("single")}
+    at = press(open_screen(**wanted), "Ablate 8 heads, one at a time")
     table = next(frame.value for frame in at.dataframe if "gained" in frame.value)
     assert sorted(table["head"]) == sorted(f"L{layer}H{head}" for layer in range(2) for head in range(4))
     assert (table["change"] * effects.N_QUESTIONS).round(6).tolist() == (table["gained"] - table["lost"]).tolist()
-    again = open_screen(induction_task="demo_copy", induction_shots="0")
+    again = open_screen(**wanted)
     assert not any(label.startswith("Ablate 8") for label in labels(again)), "what is stored shows at once"
 
 
@@ -181,22 +262,24 @@ def test_the_corner_follows_the_model_s_own_heads():
     assert not tables.head_scores(SHAPE, found, [])["in_corner"].all(), "what is alike is not parted"
 
 
-def test_the_legend_of_what_is_left_names_the_lines_that_are_drawn():
+def test_each_kind_of_line_of_what_is_left_has_its_name_at_a_point_of_its_own():
     found = scores(signed=False).mean["copying"]
-    for orders, missing in (({}, {"chosen", "reversed", "task"}), ({"a": np.arange(8), "b": np.arange(8)}, set())):
-        aggregate = np.arange(8) if orders else None
-        drawn = to_svg(charts.retained_chart(tables.retained_lines(found, orders, "a", aggregate), "copying"), "left")
-        named = {kind for kind in charts.KINDS if f">{kind}<".encode() in drawn}
-        assert named == {*charts.KINDS} - missing - ({"aggregate"} if aggregate is None else set())
+    for orders, kinds in (({}, {"random"}), ({"a": np.arange(8), "b": random_order(8, 5)}, {*charts.KINDS})):
+        aggregate = random_order(8, 3) if orders else None
+        lines = tables.retained_lines(found, orders, "a", aggregate)
+        named = charts.line_names(lines).set_index("kind")
+        assert {*named.index} == kinds and not named.duplicated(["level", "left"]).any()
+        drawn = to_svg(charts.retained_chart(lines, "copying"), "left").decode()
+        assert all(f">{name}<" in drawn for name in named["name"])
+        for kind, row in named.iterrows():
+            on_line = lines[(lines["kind"] == kind) & (lines["level"] == row["level"])]["left"]
+            assert (on_line == row["left"]).any(), "a name stands at its line"
 
 
 def test_the_finding_names_the_induction_heads():
     frame = tables.head_scores(SHAPE, scores(), [])
-    before = frame.loc[frame["previous_token"].idxmax(), "name"]
     inside = frame.assign(in_corner=frame["name"].isin(["L0H1", "L1H3"]))
-    assert tables.finding(inside).startswith(
-        f"**2 of 8 heads are induction heads**: L0H1, L1H3. The strongest previous-token head is {before} ("
-    )
+    assert tables.finding(inside) == "**2 of 8 heads are induction heads**: L0H1, L1H3."
     assert tables.finding(frame.assign(in_corner=False)).startswith("**None of the 8 heads is an induction head**")
 
 
@@ -229,7 +312,7 @@ def test_overlap_rows_are_spearman_and_a_count():
 @pytest.mark.parametrize("signed", [True, False])
 def test_charts_are_valid_and_become_files(signed):
     frame = tables.head_scores(SHAPE, scores(signed), ["L0H0"])
-    made = [charts.score_map(frame, name) for name in SCORES]
+    made = [charts.score_map(frame, name, is_large) for name in SCORES for is_large in (False, True)]
     made += [charts.induction_scatter(frame, tables.corner(frame)), charts.depth_strip(frame, "copying"),
                charts.distribution(frame, "copying"), charts.example_pattern()]  # fmt: skip
     for chart in made:

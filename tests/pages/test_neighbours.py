@@ -8,8 +8,9 @@ import pytest
 
 from engine import jobs as engine_jobs
 from engine.importance.rankings_of import Evidence, Ranking
-from engine.jobs import Job, Jobs
+from engine.jobs import Jobs
 from engine.progress import Progress
+from engine.slots import Job
 from pages.ui.page import runtime as frame
 from pages.ui.prune import neighbours
 from pages.ui.prune.experiment import curve

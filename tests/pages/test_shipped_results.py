@@ -45,7 +45,7 @@ def origin_of(view):
 def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch):
     monkeypatch.setenv("HEADROOM_PRODUCTS", kernels)
     measurements = origin_of(view).measurements
-    assert {job.snapshot.state for job in runtime.jobs()._slots.values()} == {"done"}, "nothing is measured"
+    assert {job.snapshot.state for job in runtime.jobs()._slots.held.values()} == {"done"}, "nothing is measured"
     incomplete = [name for name, each in measurements.items() if not each.look(runtime.session()).is_complete]
     assert not incomplete, "run python -m tests.write_shipped"
     *_, parts = (step.value for step in read_receipts(measurements, runtime.session()))

@@ -15,6 +15,7 @@ from cache import Store
 from pages.ui.controls import sidebar
 from pages.ui.controls.sidebar import FETCH_TASKS, LONG_PATH, short_path
 from pages.ui.page import runtime
+from pages.ui.page.tables import plain
 from tests.conftest import HANG_S
 
 
@@ -49,7 +50,7 @@ def test_the_parts_are_the_model_and_the_rest(monkeypatch):
         identity=SimpleNamespace(weight_bytes={"int8": 163_000_000, "fp32": 538_000_000}.__getitem__),
         placing=SimpleNamespace(disk_bytes=0),
     )
-    models = SimpleNamespace(loaded=held, second=None)
+    models = SimpleNamespace(held=(held,))
     monkeypatch.setattr(sidebar, "session", lambda: SimpleNamespace(models=models))
     monkeypatch.setattr(sidebar, "resident_bytes", lambda: 1_240_000_000)
     assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.2, the rest 1.1"
@@ -59,7 +60,13 @@ def test_the_parts_are_the_model_and_the_rest(monkeypatch):
     assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.1, the rest 1.1", "what is on disk is not held"
     held.device = "cuda"
     assert sidebar.memory_in_words() == "This app holds 1.2 GB", "the model lies elsewhere"
-    models.loaded = None
+    other = SimpleNamespace(**vars(held))
+    held.device, held.placing.disk_bytes, held.spec.in_words = "cpu", 0, "demo_1 in fp32"
+    other.device, other.spec = "cpu", SimpleNamespace(precision="int8", in_words="b")
+    models.held = (held, other)
+    line = f"This app holds 1.2 GB: models 0.7 ({plain('demo_1 in fp32, b')}), the rest 0.5"
+    assert sidebar.memory_in_words() == line
+    models.held = ()
     assert sidebar.memory_in_words() == "This app holds 1.2 GB"
 
 

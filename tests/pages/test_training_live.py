@@ -58,7 +58,7 @@ def opened(text, tmp_path):
 
 def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
     at, runs = opened(), tmp_path / "runs"
-    assert "Nothing is being trained" in at.caption[-1].value
+    assert not charts_of(at) and button(at, "Train a tiny model live, about 60 s")
     button(at, "Train it").click().run()
     slot = f"training {runs / 'own'}"
     assert live.trainings().snapshot(slot) is not None and len(charts_of(at)) == 5
@@ -68,8 +68,9 @@ def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
     assert run.is_done and run.recipe == Recipe(1, 2, 16, 16, smeared=True, batch=4, rate=0.001, tokens=3000,
                                                 repeats=0.25, period=(2, 8), seed=3)  # fmt: skip
     spec = charts_of(at)[0]
-    assert spec["title"]["subtitle"].endswith("smeared keys, 25% repeats") and "25% repeats" in run.recipe.in_words
-    assert any("best prefix matching" in each.value for each in at.markdown)
+    assert spec["title"]["text"] == live_charts.HEADS["prefix_matching"] and "25% repeats" in run.recipe.in_words
+    [words] = [each.value for each in at.markdown if "best prefix matching" in each.value]
+    assert words.startswith("1 layer, attention only, smeared keys, 25% repeats, after ")
     button(at, "Open it on the other screens").click().run()
     assert at.session_state["model"] == f"{runs / 'own'}@step{run.recipe.n_steps}"
     assert open_run(runs / "own").steps()[-1] == run.recipe.n_steps
@@ -105,9 +106,9 @@ def test_charts_hold_the_log_and_the_marks_on_the_axis():
     recipe = Recipe(1, 2, 16, 16, batch=4, tokens=1280, warm_up=5)
     drawn = live_charts.pictures(recipe, log, log[:1])
     assert len(drawn) == 5
-    for picture in drawn.values():
+    for title, picture in drawn.items():
         json.dumps(picture.spec)
-        assert picture.template["title"]["subtitle"] == "1 layer, attention only, no repeats"
+        assert picture.template["title"]["text"] == title
         assert [each["tokens"] for each in picture.datasets["marks"]] == [320]
     heads = drawn["Prefix matching, each head"].datasets["heads"]
     assert [(each["who"], each["name"], each["tokens"]) for each in heads] == [

@@ -16,7 +16,8 @@ from engine.training.phase_change import joint_components
 from engine.training.trajectory import encode
 from pages.ui.controls import sidebar
 from pages.ui.figures import charts as shared_charts
-from pages.ui.training import charts, measuring, paths, runs, sections, tables
+from pages.ui.training import charts, loss_charts, measuring, paths, runs, sections, tables
+from pages.ui.training.finding import finding, formed_at
 from pages.ui.training.paths import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
@@ -42,12 +43,39 @@ def open_training(open_app, tmp_path, monkeypatch):
     return partial(open_app, "training")
 
 
-def test_the_screen_draws_every_part_of_every_run_and_leaves_charts_alone_when_the_hand_lets_go(open_training):
+FOLDED = ("previous", "losses", "passage", "carriers", "paths", "analysis", "statements")
+
+
+def unfolded(*sections):
+    return {f"training_{section}": "true" for section in sections}
+
+
+def test_the_screen_opens_with_its_finding_and_three_rows_of_charts(open_training):
     at = open_training()
     assert not at.error and not at.exception
-    assert [each.value for each in at.subheader] == [
-        "Previous-token heads", "Loss", "What more training gains", "A passage", "Where along a text the loss falls",
-        "The path of the whole run", "Which heads carry the change"]  # fmt: skip
+    assert len(charts_of(at)) == 3 * 3, "score, prefix matching and the loss along the text of each run"
+    [words] = [each.value for each in at.markdown if "phase change (Olsson et al.) at" in each.value]
+    assert words.count("phase change") == 2 and "none, and no induction head" in words, "of each run"
+    assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
+    primary = [each.label for each in at.button if each.proto.type == "primary"]
+    assert primary[0] == "Train a tiny model live, about 60 s"
+
+
+def test_an_older_address_with_a_control_of_the_passage_unfolds_it(open_training):
+    at = open_training(training_tint="loss at the moment")
+    assert at.segmented_control(key="training_tint").value == "loss" and at.session_state["training_passage"]
+    assert not at.session_state["training_losses"]
+
+
+def test_a_slide_has_the_charts_alone(open_training):
+    at = open_training(present="1", **unfolded(*FOLDED))
+    assert len(charts_of(at)) == 3 * 2 and not [each for each in at.button if "Train" in each.label]
+    assert not [each.value for each in at.markdown if "badge[" in each.value]
+
+
+def test_every_part_of_every_run_is_drawn_and_charts_are_left_alone_when_the_hand_lets_go(open_training):
+    at = open_training(**unfolded(*FOLDED[:5]))
+    assert not at.error and not at.exception
     # of each run: score, prefix matching, previous token, two tokens, slopes, path, and its ablations now and over
     # training, along the vector only where there is one; and two charts of all runs
     assert len(at.get("vega_lite_chart")) == 3 * 6 + 3 * 2 + 2 * 2 + 2
@@ -209,3 +237,34 @@ def test_legends_name_what_is_drawn(shown):
 
 def svg_words(drawn):
     return shared_charts.to_svg(drawn, "A title", "a caption").decode()
+
+
+def test_the_finding_names_the_phase_change_and_when_heads_form(shown):
+    one, smeared, plain = shown
+    words = finding(shown)
+    assert words.startswith(f"**{smeared.label}: phase change (Olsson et al.) at ") and words.endswith(
+        f"{one.label}: none, and no induction head."
+    )
+    assert f"{plain.label}: phase change at " in words
+    best = plain.trajectory.heads["prefix_matching"].max(axis=(1, 2))
+    assert formed_at(plain) == plain.trajectory.tokens[np.flatnonzero(best >= best.max() / 2)[0]]
+    assert formed_at(one) is None
+    assert finding([one]).startswith("**None of these runs has a phase change.**")
+
+
+def test_the_loss_along_the_text_ends_with_the_run(shown):
+    view = sections.TrainingFrames.of(shown, False, 2.5e6)
+    for run in shown:
+        cells = sections.slopes_panel(view, run, view.look).datasets["cells"]
+        assert max(cell["until"] for cell in cells) == run.trajectory.tokens[-1]
+
+
+def test_names_of_runs_stand_at_their_lines_and_apart(shown):
+    every = tables.over_training(shown)
+    named = loss_charts.end_names(every, "loss")
+    assert {*named["run"]} == {run.label for run in shown}
+    last = every.sort_values("tokens").groupby("run")["loss"].last()
+    assert all(last[row.run] == row.loss for row in named.itertuples())
+    same = every.assign(loss=3.0)
+    moved = loss_charts.end_names(same, "loss")
+    assert moved["at"].nunique() == len(shown), "names of lines that end at one point"

@@ -85,7 +85,7 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
     assert result["against"]["difference"] == pytest.approx(second.mean() - first.mean())
     exact = binomtest(only_second, max(1, only_first + only_second)).pvalue if only_first + only_second else 1.0
     assert result["against"]["p_mcnemar"] == pytest.approx(exact)
-    assert runtime.session().models.holds(LoadSpec(str(twin), "fp32")) and len(runtime.session().models.pair) == 2
+    assert runtime.session().models.holds(LoadSpec(str(twin), "fp32")) and len(runtime.session().models._shown()) == 2
     wanted = [place + 1 for place in range(N) if second[place] and not first[place]]
     [table] = [each.value for each in at.main.dataframe if "second" in each.value]
     assert list(table["number"]) == wanted and f"{len(wanted)} that only it answers" in said(at)
@@ -97,7 +97,7 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
 def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_click_lets_go(open_app):
     def is_alone(at):
         assert at.sidebar.selectbox(key="against").value is None and "in bf16: " not in said(at)
-        assert runtime.session().models.pair == frozenset() and "--against" not in at.code[0].value
+        assert len(runtime.session().models._shown()) == 1 and "--against" not in at.code[0].value
         [curve] = charts_of(at)
         return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
 

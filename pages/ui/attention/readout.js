@@ -21,7 +21,7 @@ function showReadout(view, looks, raises, waiting) {
   const next = destination && view.about === "next"
   const top = make("div", "", "top")
   const heads = view.heads.length > 1 ? `${view.heads.join(", ")}: mean attention, sum of nats` : view.heads.join()
-  top.append(make("b", quoted(pieces[at]), "word"), place(view, at), make("b", heads), make("span", view.locked === null ? "click or Enter locks it" : "locked: Escape unlocks", "quiet"))
+  top.append(make("b", quoted(pieces[at]), "word"), place(view, at), make("b", heads), make("span", view.locked === null ? "click or Enter locks it" : "locked: Escape unlocks", "quiet how"))
   if (waiting) top.append(make("span", "reading it …", "quiet"))
   if (pattern.k) top.append(make("span", `the ${pattern.k} largest of each row are shown`, "quiet"))
   const targets = list(view, looks, destination ? "It looks at" : "Looked at from", "looks", share => share.toFixed(3), 1)

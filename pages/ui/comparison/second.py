@@ -12,7 +12,6 @@ from pages.ui.controls.selection import compared
 from pages.ui.controls.sidebar import Setup, look_for_model
 from pages.ui.downloads.origin import Origin, of_second
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import session
 from pages.ui.page.tables import plain
 
 
@@ -28,12 +27,8 @@ def with_second(of: Origin, second: Target | None, shows: Measurements, requests
 
 def second_model(setup: Setup) -> Target | None:
     """Returns the model that the sidebar's is compared with. None if none is chosen, or until its files are here and
-    read, which is reported in its place while the page continues. Both may then be in memory at once, where they
-    fit."""
-    spec, models = compared(setup.spec), session().models
-    pair = frozenset() if spec is None else frozenset({setup.spec, spec})
-    if models.pair != pair:
-        models.pair = pair
+    read, which is reported in its place while the page continues."""
+    spec = compared(setup.spec)
     return None if spec is None else look_for_model(setup, spec)
 
 

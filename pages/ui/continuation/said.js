@@ -1,7 +1,6 @@
 // A prompt and its continuation by a model. Everything is set as textContent: a text is never interpreted as markup.
 export default function ({ data, parentElement }) {
   const at = name => parentElement.querySelector("." + name)
-  at("who").textContent = data.who
   at("text").ariaLabel = `What the ${data.who.toLowerCase()} says`
   at("note").textContent = data.note
   const span = (text, name) => Object.assign(document.createElement("span"), { textContent: tame(text), className: name })

@@ -8,7 +8,6 @@ from pages.ui.page.components import component_of
 
 HTML = """
 <div class="said">
-  <div class="who"></div>
   <div class="text" role="region" tabindex="0"></div>
   <div class="note"></div>
 </div>

@@ -7,20 +7,23 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.models.masks import Mask
 from engine.texts.continuation import MOST_TOKENS, Continuation, How, NextTokens
 from pages.ui.continuation import charts
 from pages.ui.continuation.said import said
 from pages.ui.continuation.setting import Said
-from pages.ui.controls.controls import one_of, settings_popover
+from pages.ui.controls.controls import one_of, settings_menu
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import number_field
-from pages.ui.page.tables import probability, visible
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import plain, probability, visible
 
 PROMPT = (
     "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "
     "A letter came to the market for Jane"
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
+BLANK = visible(" ")
 N_DRAWN = 10  # tokens of the chart
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
@@ -30,10 +33,10 @@ SAYING_HELP = (
 SEED_HELP = "Seed of the sampling."
 
 
-def choose() -> tuple[str, How]:
-    """Draws and returns the prompt and the settings of its continuation."""
+def choose() -> tuple[str, How, DeltaGenerator]:
+    """Draws and returns the prompt, the settings of its continuation, and the menu that they are in."""
     prompt_at, settings_at = st.columns([10, 2], gap="medium", vertical_alignment="bottom")
-    how_at = settings_popover(settings_at, width="stretch")
+    how_at = settings_menu(settings_at, "continue")
     bound: dict[str, Any] = {"bind": "query-params"}
     prompt = prompt_at.text_area("Prompt", PROMPT, 80, key="continue_prompt", help=PROMPT_HELP, **bound)
     permille = one_of(how_at, "Each token", SAYING, "continue_by", SAYING_HELP, width="stretch")
@@ -42,7 +45,7 @@ def choose() -> tuple[str, How]:
     n = number_field(tokens_at, "Tokens", (1, MOST_TOKENS), "continue_tokens", value=24, step=8, help=about)
     more: dict[str, Any] = {"value": 0, "help": SEED_HELP, "disabled": not permille}
     seed = number_field(seed_at, "Seed", (0, 9999), "continue_seed", **more)
-    return prompt or "", How(int(n), permille, int(seed) if permille else 0)
+    return prompt or "", How(int(n), permille, int(seed) if permille else 0), how_at
 
 
 def next_frame(found: NextTokens) -> pd.DataFrame:
@@ -79,19 +82,38 @@ def next_in_words(frame: pd.DataFrame) -> str:
     return " ".join(words)
 
 
+def finding(frame: pd.DataFrame, mask: Mask | None) -> str:
+    """Returns what the full model says first, and how likely that is without the pruned heads and FFNs."""
+    best = frame[frame["model"].eq(charts.FULL)].nsmallest(1, "rank").iloc[0]
+    word = _quoted(_named(best["token"]))
+    pruned = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].eq(charts.PRUNED)]
+    if pruned.empty or mask is None:
+        return f"The full model continues with {word}, {best['said']}"
+    other, parts = pruned.iloc[0], ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
+    gone = " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
+    moves = "falls" if other["p"] < best["p"] else "rises"
+    return f"Without {gone}, {word} {moves} from {best['said']} to {other['said']}"
+
+
+def draw_finding(found: Said) -> None:
+    """Draws the finding, once it is known."""
+    if found.next is not None:
+        st.header(finding(next_frame(found.next), found.mask))
+
+
 def draw(found: Said, prompt: str, sheet: Sheet) -> None:
     """Draws what is known so far: on the left the full model, on the right the pruned one."""
     nothing = found.mask is not None and found.mask.is_full
     frame = None if found.next is None else next_frame(found.next)
-    if frame is not None:
-        st.markdown(next_in_words(frame))
     sides = {charts.FULL: found.full, charts.PRUNED: found.pruned}
     parts = _parting(found.full, found.pruned)
-    said_at, bars_at = st.columns(2, gap="medium"), st.columns(2, gap="medium")  # the bars stand side by side
-    for (who, each), at, below in zip(sides.items(), said_at, bars_at, strict=True):
+    # rows of two, so that what belongs together is on one height
+    first_at, said_at, bars_at = (st.columns(2, gap="medium") for _ in range(3))
+    for (who, each), above, at, below in zip(sides.items(), first_at, said_at, bars_at, strict=True):
         if who == charts.PRUNED and nothing:
             at.info("Nothing is pruned: move a slider, or type a mask.", icon=":material/info:")
             continue
+        _draw_first(who, frame, above)
         with at:
             _draw_said(who, each, prompt, parts)
         if frame is not None:
@@ -101,6 +123,17 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
             sheet.draw(
                 title, charts.next_bars(likeliest(frame), who), f"continue_next {who}", f"{title}: {words}", below
             )
+
+
+def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator) -> None:
+    """Draws a model's first token, large, with its probability by each model."""
+    word, about = "…", "not measured yet"
+    if frame is not None:
+        best = frame[frame["model"].eq(who)].nsmallest(1, "rank").iloc[0]
+        others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
+        word, about = _named(best["token"]), best["said"]
+        about += "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
+    at.metric(f"{who[:1].upper()}{who[1:]}, next token", plain(word), about, delta_color="off", delta_arrow="off")
 
 
 def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:
@@ -135,6 +168,11 @@ def said_frame(found: Said) -> pd.DataFrame:
             about = {"model": who, "index": range(1, 1 + len(each.pieces)), "token_id": each.token_ids}
             parts.append(pd.DataFrame(about | {"token": each.pieces, "p": np.exp(each.log_p.astype(float))}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _named(token: str) -> str:
+    """Returns a readable token without the blank before its word."""
+    return token[1:] if token[:1] == BLANK and token[1:].strip(BLANK) else token
 
 
 def _quoted(token: str) -> str:

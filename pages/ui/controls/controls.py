@@ -74,10 +74,22 @@ def choose_shots(where: DeltaGenerator, key: str, help: str | None, **more: Any)
     return one_of(where, "Examples in the prompt", counts, key, help, default=SHOTS, **more)
 
 
-def folded(label: str, key: str, draw: Callable[[], T], icon: str | None = None, in_address: bool = False) -> T | None:
-    """Draws a folded part of the page; once it is unfolded, `draw` draws its inside. What that gives, None before."""
+def folded(
+    label: str,
+    key: str,
+    draw: Callable[[], T],
+    icon: str | None = None,
+    in_address: bool = False,
+    holds: Collection[str] = (),
+) -> T | None:
+    """Draws a folded part of the page; once it is unfolded, `draw` draws its inside. What that gives, None before.
+
+    An address with a value for one of the controls that it `holds` opens the page with the part unfolded.
+    """
     if in_address:
         put_right(key, label, flag)
+    if key not in st.session_state and key not in st.query_params and any(each in st.query_params for each in holds):
+        st.session_state[key] = True
     at = st.expander(label, key=key, on_change="rerun", icon=icon, bind="query-params" if in_address else None)
     if not at.open:
         return None
@@ -88,6 +100,13 @@ def folded(label: str, key: str, draw: Callable[[], T], icon: str | None = None,
 def settings_popover(where: DeltaGenerator, help: str | None = None, **look: Any) -> DeltaGenerator:
     """Draws the popover of the controls that are seldom changed; returns its inside."""
     return where.popover("Settings", icon=":material/tune:", help=help, **look)
+
+
+def settings_menu(where: DeltaGenerator, prefix: str) -> DeltaGenerator:
+    """Draws the menu of the controls that are seldom changed; returns its inside. Unlike a popover, it keeps a value
+    that the app writes into one of them while it is closed."""
+    place = where.container(width=110, key=f"settings_menu {prefix}")
+    return place.expander("Settings", icon=":material/tune:", key=f"{prefix}_settings", on_change="rerun")
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -83,6 +83,15 @@ def start_first_view(
             replace(work, while_seen=True).start()
 
 
+def demo_view(prefix: str, setup: Setup) -> dict[str, Any]:
+    """Returns the controls of what a screen opens with on the demo model; {} if that is the model already."""
+    if setup.spec.is_demo:
+        return {}
+    counts = [str(count) for count in first_counts(True)]
+    tasks = first_tasks(local_tasks(setup.data_dir), True)
+    return {"model": "demo", "precision": "int8", f"{prefix}_tasks": tasks, f"{prefix}_shots": counts}
+
+
 def importance_work(
     setting: StudySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
@@ -99,9 +108,19 @@ def so_far(work: Work[Survey]) -> Survey:
     return Survey(scores, failed)
 
 
-def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float) -> None:
+@dataclass(frozen=True)
+class FirstMeasured:
+    """The button of a survey of which nothing is measured yet: its label, without the cost, and its type."""
+
+    label: str
+    type: str = "secondary"
+
+
+def survey_line(
+    work: Work[Survey], n_tasks: int, found: Survey, since_s: float, first: FirstMeasured | None = None
+) -> None:
     """Draws the progress of a survey, or the button that starts it, and nothing once it is complete; to be run by
-    `live`.
+    `live`. `first`: the button while nothing is measured.
 
     While it is measured, the page is redrawn as results arrive, but not often: that interrupts the worker.
     """
@@ -113,9 +132,12 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
             st.rerun()
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."
-    if missing:
+    key = f"measure {work.slot}"
+    if missing and not found.n_known and first is not None:
+        work.offer(first.label, "insights", about, least_s=0.0, by_size=True, key=key, type=first.type)
+    elif missing:
         st.caption(f"{work.title}: {len(found.scores)} of {n_tasks} measured")
-        label, key = f"Measure {missing} missing score{'s' * (missing > 1)}", f"measure {work.slot}"
+        label = f"Measure {missing} missing score{'s' * (missing > 1)}"
         work.offer(label, "insights", about, least_s=0.0, key=key)
 
 

@@ -1,5 +1,6 @@
 """The pruning controls of the screens that show a text: two levels, a mask, a ranking."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -10,6 +11,7 @@ from pages.ui.controls.controls import Levels, choose_level, choose_ranking, typ
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.defaults import SHOTS
+from pages.ui.page.streamlit_internals import DeltaGenerator
 
 RANKING, HEADS = "induction-first", 10  # defaults of such a screen, so that there is something to see: percent
 TASK_HELP = (
@@ -18,10 +20,15 @@ TASK_HELP = (
 )
 
 
-def choose_pruning(prefix: str, data_dir: str | None, of: str = "") -> Levels:
-    """Draws the controls, kept in the address under `prefix`; `of` precedes the labels of the sliders."""
-    wraps = st.container(key="wraps pruning")  # in a narrow window: see screens.css
-    heads_at, ffns_at, mask_at, ranking_at, task_at = wraps.columns([4, 4, 3, 3, 3], gap="small")
+def choose_pruning(
+    prefix: str, data_dir: str | None, of: str = "", places: Sequence[DeltaGenerator] | None = None
+) -> Levels:
+    """Draws the controls, kept in the address under `prefix`; `of` precedes the labels of the sliders. `places`: of the
+    sliders of heads and FFNs, the mask, the order and its task; by default side by side."""
+    if places is None:
+        wraps = st.container(key="wraps pruning")  # in a narrow window: see screens.css
+        places = wraps.columns([4, 4, 3, 3, 3], gap="small")
+    heads_at, ffns_at, mask_at, ranking_at, task_at = places
     heads_title, ffns_title = (f"{of}heads pruned", f"{of}FFNs pruned")
     help = "These heads give 0 to their layer's output."
     heads = choose_level(prefix, heads_at, "heads", heads_title[:1].upper() + heads_title[1:], help, HEADS)

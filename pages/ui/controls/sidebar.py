@@ -22,12 +22,12 @@ from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, st
 from engine.models.session import Target, target_of
 from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
-from pages.ui.controls.selection import draw_against
+from pages.ui.controls.selection import compared, draw_against
 from pages.ui.page.address import current_value, rename_choice
 from pages.ui.page.first_visit import ASKED, PLAYED, plays_next, set_plays_next
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
-from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
+from pages.ui.page.runtime import end_run, in_memory, session, show_error, show_models, store
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import FETCH_TASKS, Action, Work
@@ -138,6 +138,7 @@ def draw_sidebar(compares: bool) -> None:
         named, where = {each: each for each in PRECISIONS}, st.container()
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
+        show_models(chosen().spec, *filter(None, [compared(chosen().spec)]))
         draw_against(chosen().spec, MODELS, compares)
         if store().notice:
             st.warning(plain(store().notice), icon=":material/save:")
@@ -204,15 +205,16 @@ def short_path(path: str) -> str:
 
 
 def memory_in_words() -> str:
-    """Returns the memory this process holds, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
-    held, both = resident_bytes(), (session().models.loaded, session().models.second)
-    here = [each for each in both if each is not None]
+    """Returns the memory this process holds, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"; of several
+    models also which they are."""
+    held, here = resident_bytes(), session().models.held
     if not here or here[0].device != "cpu":
         return f"This app holds {held / 1e9:.1f} GB"
     weights = sum(each.identity.weight_bytes(each.spec.precision) - each.placing.disk_bytes for each in here)
     model = f"{weights / 1e9:.1f}" if weights >= 0.05e9 else "under 0.1"
-    models = "models" if len(here) > 1 else "model"
-    return f"This app holds {held / 1e9:.1f} GB: {models} {model}, the rest {(held - weights) / 1e9:.1f}"
+    models, names = ("model", "") if len(here) == 1 else ("models", ", ".join(each.spec.in_words for each in here))
+    names = f" ({plain(names)})" if names else ""
+    return f"This app holds {held / 1e9:.1f} GB: {models} {model}{names}, the rest {(held - weights) / 1e9:.1f}"
 
 
 def _about(spec: LoadSpec) -> None:

@@ -1,6 +1,7 @@
 """Charts, token texts and pictures, on screen and as files.
 
 `charts`: common elements of charts, and their export as files
+`empty`: what a screen shows while nothing of it is measured
 `drawing`: pictures and tables on screen
 `sheet`: what a screen shows and hands to its downloads
 `colours`: the colours that are not the theme's

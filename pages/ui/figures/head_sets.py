@@ -75,22 +75,28 @@ def _chart(title: str, form: str, domain: tuple[float, float] | None, counts: tu
     scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=False)
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format=form, tickCount=5))
     axis = alt.Axis(labelAngle=0, grid=False)
-    look: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolOpacity": 1}
-    legend = alt.Legend(orient="top", title=None, values=[RANDOM, STRONGEST], labelLimit=260, **look)
     base = charts.named_chart("sets").encode(
         x=alt.X("size:O", title="Heads ablated together", sort=list(counts), scale=alt.Scale(padding=0.1), axis=axis),
-        color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
+        color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=None),
         tooltip=charts.tips(
             f"size:O|Heads out; kind:N|Which; value:Q|{title}|{form}",
             f"low:Q|lowest draw|{form}; high:Q|highest draw|{form}; heads:N|Heads",
         ),
     )
     band = base.transform_filter(alt.datum.kind == RANDOM).mark_area(opacity=0.2)
+    last = base.transform_filter(alt.datum.size == max(counts, default=0))  # each line's name is at its end
+    names = [
+        charts.written(last.transform_filter(alt.datum.kind == kind), 12, align="right", dy=dy).encode(
+            y=y, text="kind:N", color=alt.Undefined
+        )
+        for kind, dy in ((RANDOM, -14), (STRONGEST, 16))
+    ]
     return charts.template(
         HEIGHT_PX,
         band.encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"),
         base.mark_line(strokeWidth=2.5).encode(y=y),
         base.mark_point(filled=True, size=55, opacity=1).encode(y=y),
+        *names,
     )
 
 

@@ -136,6 +136,7 @@ function light(view, i) {
 function show(view) {
   const { data, spans, readout } = view
   const i = view.over ?? (view.focused ? view.at : view.locked)
+  readout.classList.toggle("locked", view.locked !== null)
   if (i === null || !spans[i]) {
     readout.replaceChildren(make("p", "Point at a token, or reach it with the arrow keys.", "quiet"),
                             make("p", "Click it, or press Enter, to see where it and what stands before it came up earlier: what an induction head would look at.", "quiet"))

@@ -2,8 +2,9 @@
 
 `asking`: the choice of head and tasks, all in the address, and the steps to its neighbors
 `measuring`: stored parts, cheap ones measured on opening, and a button for each missing part
-`portrait`: its scores among all heads, and its pattern on random tokens and in a text
-`losses`: losses without it, and its rank by every criterion
+`portrait`: its largest score, and its pattern on random tokens and in a text
+`ranks`: its place among all heads, by every score and every criterion
+`losses`: losses without it
 `idealised`: how much of its effect remains with an ideal pattern instead
 `in_texts`: where it looks in a text, which tokens it raises there, and the text's losses without it
 `by_weights`: which tokens it raises wherever it looks at one

@@ -18,6 +18,7 @@ from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import local_tasks, several
 from pages.ui.page.address import current_value
 from pages.ui.page.runtime import session
+from pages.ui.page.streamlit_internals import DeltaGenerator
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
 HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."
@@ -33,12 +34,12 @@ class HeadControls:
     tasks: tuple[TaskSpec, ...]
 
 
-def choose(target: Target, data_dir: str | None) -> HeadControls:
-    """Draws the controls."""
+def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGenerator]:
+    """Draws the controls; returns their settings, and the rest of their row."""
     shape, first = target.shape, default_head(target)
     written = current_value(KEY).strip()
     wraps = st.container(key="wraps head")  # in a narrow window
-    steps_at, settings_at = wraps.columns([5, 13], vertical_alignment="bottom")
+    steps_at, settings_at, rest_at = wraps.columns([5, 3, 12], vertical_alignment="bottom")
     settings = settings_popover(settings_at)
     with steps_at, st.container(horizontal=True, vertical_alignment="bottom", gap="xxsmall"):
         look: dict[str, Any] = {"on_click": _step, "width": "content"}
@@ -51,7 +52,7 @@ def choose(target: Target, data_dir: str | None) -> HeadControls:
     names = several("head_tasks", every, draw, every[:N_TASKS])
     shots = choose_shots(settings, "head_shots", SHOTS_HELP, width="stretch")
     tasks = tuple(grid([name for name in every if name in names], [shots]))
-    return HeadControls((typed or "").strip() or first, tasks)
+    return HeadControls((typed or "").strip() or first, tasks), rest_at
 
 
 def default_head(target: Target) -> str:

@@ -13,7 +13,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.runtime import session
-from pages.ui.page.tables import number, whole_percent
+from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
@@ -29,8 +29,7 @@ EXAMPLE = " fox"
 
 def section(known: Known, sheet: Sheet) -> None:
     """Draws the section."""
-    words_at, typed_at = st.columns([3, 2], vertical_alignment="bottom")
-    words_at.subheader("Tokens it promotes, by weights alone", help=HELP)
+    typed_at, words_at = st.columns([2, 5], gap="large", vertical_alignment="bottom")
     look = {"placeholder": f"such as “{EXAMPLE}”", "max_chars": MOST, "help": TYPED_HELP}
     typed = typed_at.text_input("Tokens of your own", key="head_token", bind="query-params", **look)
     typed = str(typed or "").replace("\0", "")  # from an address
@@ -45,7 +44,7 @@ def section(known: Known, sheet: Sheet) -> None:
     if found is not None:
         rows = tables.ov_rows(found)
         share = f"{whole_percent(found.copied)} of the {len(found.token_ids)} different tokens of “{READ}”"
-        st.markdown(f"**{share}** are among the ten tokens that looking at them raises most.")
+        words_at.markdown(f"**{share}** are among the ten tokens that looking at them raises most.", help=HELP)
         sheet.add(TOKENS, rows)
         _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
 
@@ -64,9 +63,8 @@ def _of_typed(known: Known, typed: str) -> OvTokens | None:
 
 
 def _table(frame: pd.DataFrame) -> None:
-    wide = partial(st.column_config.Column, width="large")
-    titles = {"token": "Token", "own_rank": "Rank of itself", "own": "by, s. d.", "raises": wide("Raises most")}
-    titles |= {"lowers": wide("Lowers most")}
-    formats = {"own": partial(number, digits=1, sign=True)}
-    height = 40 + 35 * min(6, max(1, len(frame)))
-    draw_table(frame, titles, "Tokens raised and lowered by weights", formats=formats, height=height)
+    wide, narrow = (partial(st.column_config.Column, width=width) for width in (320, 90))
+    titles = {"token": narrow("Token"), "own_rank": narrow("Rank of itself")}
+    titles |= {"raises": wide("Raises most"), "lowers": wide("Lowers most")}
+    height = 40 + 35 * min(8, max(1, len(frame)))
+    draw_table(frame, titles, "Tokens raised and lowered by weights", height=height)

@@ -8,7 +8,7 @@ from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.induction_scores import TITLES
 
 CLEAR = 0.02  # share of a head's QK trace from which an earlier head is named
-ROOM = 2.0  # of the strip, for its text
+ROOM = 1.6  # of the strip, for its text
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -28,7 +28,7 @@ def _score_strip() -> charts.Template:
     mine = mine.mark_point(filled=True, size=120, color=MARK, opacity=1)
     words = charts.written(base.transform_filter("datum.mine"), 12, align="right", baseline="middle")
     words = words.encode(x=alt.value(alt.ExprRef("width")), text="words:N")
-    return charts.template(6 * 42, ticks, mine, words)
+    return charts.template(6 * 38, ticks, mine, words)
 
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
@@ -49,7 +49,7 @@ def _pattern_map(n: int) -> charts.Template:
     cells = base.mark_rect().encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
     lines = charts.named_chart("lines").mark_line(color=MARK, opacity=0.45, strokeWidth=1, strokeDash=[2, 3])
     lines = lines.encode(x=alt.X("x:Q", scale=alt.Scale(**across)), y=alt.Y("y:Q"), detail="line:N")
-    return charts.template(290, cells, lines)
+    return charts.template(270, cells, lines)
 
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
@@ -76,23 +76,26 @@ def _effects(n: int) -> charts.Template:
 def places(frame: pd.DataFrame) -> charts.Picture:
     """Returns `tables.place_rows`: the head's rank by each criterion, one dot per task."""
     n_heads = int(frame["heads"].iloc[0]) if len(frame) else 1
-    return charts.picture(_places(n_heads, frame["criterion"].nunique()), places=frame)
+    criteria, tasks = (tuple(frame[name].unique()) for name in ("criterion", "task"))
+    return charts.picture(_places(n_heads, criteria, tasks), places=frame)
 
 
 @charts.kept
-def _places(n_heads: int, n: int) -> charts.Template:
+def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True)
-    y = alt.Y("criterion:N", sort=None, axis=axis)
-    scale = alt.Scale(domain=[1, n_heads], nice=False, padding=8)
+    y = alt.Y("criterion:N", sort=list(criteria), axis=axis)
+    scale = alt.Scale(domain=[1, n_heads], nice=False, padding=22)  # room for the last number
     title = f"Rank among {n_heads:,} heads (1 = most important)"
     x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
-    legend = alt.Legend(title=None, orient="top", labelLimit=260)
+    legend = alt.Legend(title=None, orient="top", labelLimit=260) if len(tasks) > 1 else None
     tooltip = charts.tips(
         f"criterion:N|Criterion; task:N|Task; rank:Q|Rank; heads:Q|of; score:Q|Score|{charts.MAGNITUDE}"
     )
-    base = charts.named_chart("places").encode(y=y, yOffset=alt.YOffset("task:N"), x=x, tooltip=tooltip)
+    offset = alt.YOffset("task:N", sort=list(tasks))
+    base = charts.named_chart("places").encode(y=y, yOffset=offset, x=x, tooltip=tooltip)
     points = base.mark_point(filled=True, size=110, opacity=0.9).encode(color=alt.Color("task:N", legend=legend))
-    return charts.template(34 * n + charts.AXIS_PX, points)
+    ranks = charts.written(base, 12, align="left", dx=9).encode(text="rank:Q")
+    return charts.template(30 * len(criteria) + charts.AXIS_PX, points, ranks)
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
@@ -116,8 +119,9 @@ def _feeders(n_layers: int) -> charts.Template:
     )
     base = charts.named_chart("heads").encode(x=x, y=y, tooltip=tooltip)
     size = alt.Size("share:Q", scale=alt.Scale(domain=[0, 1], range=[35, 420], clamp=True), legend=None)
-    points = base.mark_point(filled=True, opacity=0.85).encode(size=size, color=charts.by_layer(n_layers))
+    colour = charts.by_layer(n_layers, None if n_layers > 1 else ())  # a single layer needs no legend
+    points = base.mark_point(filled=True, opacity=0.85).encode(size=size, color=colour)
     names = charts.written(base.transform_filter("datum.label != ''"), 12, align="left", dx=11, dy=-5)
     line = charts.named_chart("random").mark_rule(color=GREY, strokeDash=[4, 3])
     line = line.encode(y="composition:Q", tooltip=charts.tips("composition:Q|Random heads|.3f"))
-    return charts.template(300, line, points, names.encode(text="label:N"))
+    return charts.template(280, line, points, names.encode(text="label:N"))

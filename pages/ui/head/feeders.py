@@ -9,7 +9,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.asking import go_to
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, percent
+from pages.ui.page.tables import number, whole_percent
 
 NAME = "Heads that feed it"
 HELP = (
@@ -23,7 +23,6 @@ SHOWN = 40
 
 def section(known: Known, sheet: Sheet) -> None:
     """Draws the section."""
-    st.subheader("Which heads feed it", help=HELP)
     if not known.asked.head[0]:
         st.caption("None: its layer is the first, and its keys are made of the tokens and positions alone.")
         return
@@ -38,14 +37,13 @@ def section(known: Known, sheet: Sheet) -> None:
         sheet.draw(NAME, picture, "head feeders", words)
         st.caption("Up and right: looks at the token before, and is read by the keys. Dashed: random heads.")
     with table_at:
-        st.markdown(words)
+        st.markdown(words, help=HELP)
         titles = {"head": "Head", "previous_token": "Previous token", "share": "Part", "times_random": "Times random"}
-        titles |= {"composition": "K-composition"}
-        formats = {"previous_token": number, "share": percent, "times_random": partial(number, digits=1),
-                   "composition": partial(number, digits=3)}  # fmt: skip
+        formats = {"previous_token": number, "share": whole_percent, "times_random": partial(number, digits=1)}
         names, key = tuple(frame["head"]), f"head feeders of {known.asked.name}"
         selects = {"key": key, "selection_mode": "single-row", "on_select": partial(_open, key, names)}
-        draw_table(frame.head(SHOWN), titles, words, formats=formats, height=250, **selects)
+        height = 37 + 35 * min(7, len(frame))
+        draw_table(frame.head(SHOWN), titles, words, formats=formats, height=height, **selects)
         st.caption("Select a row to open that head.")
 
 

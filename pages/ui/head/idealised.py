@@ -1,7 +1,5 @@
 """The head with an ideal pattern instead of its real one: how much of its effect remains."""
 
-from functools import partial
-
 import altair as alt
 import pandas as pd
 import streamlit as st
@@ -12,10 +10,9 @@ from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY
-from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, percent, whole_percent
+from pages.ui.page.tables import number, whole_percent
 
 NAME = "With an ideal pattern"
 HELP = (
@@ -34,28 +31,16 @@ ENDS = -0.5, 1.25  # of the chart; points beyond are drawn at its edge
 
 def section(known: Known, sheet: Sheet) -> None:
     """Draws the section."""
-    st.subheader(NAME, help=HELP)
+    st.markdown(f"**{NAME}** in place of its own", help=HELP)
     frame = rows(known.found)
     sheet.add(NAME, frame)
-    clear = frame[frame["share"].notna()] if len(frame) else frame
-    chart_at, table_at = st.container(key="wraps idealised").columns([3, 5], gap="large")
-    with table_at:
-        draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
-        if len(frame):
-            st.markdown(in_short(frame))
-            titles = {"where": "Where", "pattern": "Pattern", "effect_nats": "Nats", "share": "Recovered"}
-            if frame["acc_ideal"].notna().any():
-                titles |= {"acc_full": "Right", "acc_ablated": "ablated", "acc_ideal": "ideal"}
-            shares = [name for name in titles if name.startswith(("acc", "share"))]
-            formats = {"effect_nats": partial(number, digits=3, sign=True), **dict.fromkeys(shares, percent)}
-            config = titles | {
-                name: st.column_config.Column(titles[name], width=60 if name.startswith("acc") else 70)
-                for name in formats
-            }
-            draw_table(frame, config, in_short(frame), formats=formats, height="content")
-    with chart_at:
-        if len(clear):
-            sheet.draw(NAME, recovered(clear), "head idealised", in_short(frame))
+    draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
+    if not len(frame):
+        return
+    st.markdown(in_short(frame))
+    clear = frame[frame["share"].notna()]
+    if len(clear):
+        sheet.draw(NAME, recovered(clear), "head idealised", in_short(frame))
 
 
 def rows(found: Portrait) -> pd.DataFrame:
@@ -83,7 +68,7 @@ def in_short(frame: pd.DataFrame) -> str:
             where = f"{TEXTS} ({group['n_scored'].iloc[0]:,} tokens)"
         known = group[group["share"].notna()].sort_values("share", ascending=False)
         nats = float(group["effect_nats"].iloc[0])
-        effect = number(nats, 3, sign=True)
+        effect = number(nats, sign=True)
         if known.empty:
             does = "makes the loss smaller" if group["effect_high"].iloc[0] < 0 else "changes little"
             said.append(f"{where}: ablating it {does} ({effect} nats), so there is nothing to recover.")
@@ -100,24 +85,31 @@ def recovered(frame: pd.DataFrame) -> charts.Picture:
     """Returns `rows` with a share: one line per place and pattern, from no better than ablated to all of the effect."""
     low, high = ENDS
     shown = frame.assign(
-        **{name: frame[name].clip(low, high) for name in ("low", "high")}, at=frame["share"].clip(*ENDS)
-    )
-    return charts.picture(_recovered(frame["where"].nunique()), rows=shown, ends=pd.DataFrame({"at": [0, 1]}))
+        **{name: frame[name].clip(low, high) for name in ("low", "high")}, at=frame["share"].clip(*ENDS),
+        words=[whole_percent(share) for share in frame["share"]],
+    )  # fmt: skip
+    ends = pd.DataFrame({"at": [0, 1], "words": ["as without it", "all it needs"]})
+    return charts.picture(_recovered(tuple(frame["where"].unique())), rows=shown, ends=ends)
 
 
 @charts.kept
-def _recovered(n_places: int) -> charts.Template:
-    y = alt.Y("where:N", sort=None, axis=alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False))
-    offset = alt.YOffset("pattern:N", sort=list(TITLES.values()))
+def _recovered(places: tuple[str, ...]) -> charts.Template:
+    axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False)
+    y = alt.Y("pattern:N", sort=list(TITLES.values()), axis=axis)
+    offset = alt.YOffset("where:N", sort=list(places))
     x = alt.X("at:Q", title="Of its effect recovered (95%)", scale=alt.Scale(domain=list(ENDS), nice=False),
               axis=alt.Axis(format="%", values=[-0.5, 0, 0.5, 1]))  # fmt: skip
-    colour = alt.Color("pattern:N", sort=list(TITLES.values()), legend=alt.Legend(title=None, orient="top", columns=2))
+    legend = alt.Legend(title=None, orient="top") if len(places) > 1 else None
+    colour = alt.Color("where:N", sort=list(places), legend=legend)
     tooltip = charts.tips(
         "where:N|Where; pattern:N|Pattern; share:Q|Recovered|.1%; effect_nats:Q|Effect, nats|+.3f",
         "acc_full:Q|Right|.1%; acc_ablated:Q|without it|.1%; acc_ideal:Q|with the pattern|.1%",
     )
     base = charts.named_chart("rows").encode(y=y, yOffset=offset, tooltip=tooltip)
-    ends = charts.named_chart("ends").mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
+    edges = charts.named_chart("ends")
+    lines = edges.mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
+    named = charts.written(edges, 11, baseline="bottom", dy=-2).encode(x="at:Q", y=alt.value(0), text="words:N")
     bar = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", color=colour)
     point = base.mark_point(filled=True, size=100, opacity=1).encode(x=x, color=colour)
-    return charts.template(66 * n_places + charts.AXIS_PX + 30, ends, bar, point)
+    shares = charts.written(base, 12, baseline="bottom", dy=-7).encode(x=x, text="words:N")
+    return charts.template(3 * (26 + 20 * len(places)) + charts.AXIS_PX + 30, lines, named, bar, point, shares)

@@ -14,9 +14,9 @@ from pages.ui.figures.text_picture import text_picture
 from pages.ui.figures.token_text import PART_TOKENS, component_data, token_text
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, percent
+from pages.ui.page.tables import number
 
-COUNT = 12
+COUNT, ON_SCREEN = 12, 8  # rows of a table as a file, and on screen
 LOOKS, RAISES, LOSES = "Looked at most", "Raised most", "Text without the head"
 LOOKS_HELP = "Pairs of tokens of the largest attention, without the text's first token, where idle heads look."
 RAISES_HELP = (
@@ -34,8 +34,7 @@ WORDS = {"a": "with it", "b": "without", "change": "Change", "better": SIGNS[0],
 def section(known: Known, sheet: Sheet) -> None:
     """Draws the section."""
     found, titles = known.found, list(built_in())
-    head_at, text_at = st.columns([3, 2], vertical_alignment="bottom")
-    head_at.subheader("In the built-in texts")
+    text_at, words_at = st.columns([2, 5], gap="large", vertical_alignment="bottom")
     about = "Of the texts that come with the app."
     title = one_listed(text_at, "Text", titles, "head_text", index=titles.index(READ), help=about)
     draw_missing(known, "losses")
@@ -45,7 +44,7 @@ def section(known: Known, sheet: Sheet) -> None:
         full = float(size[min(4, len(size) - 1)]) or 1.0
         tips = ("token:N|Token", "loss:Q|Loss, nats|.2f", "without:Q|without the head|.2f", "change:Q|Change|+.2f")
         sheet.tables[LOSES], sheet.pictures[LOSES] = rows, text_picture(rows, "change", full, SIGNS, *tips)
-        st.markdown(tables.losses_in_words(rows), help=LOSES_HELP)
+        words_at.markdown(tables.losses_in_words(rows), help=LOSES_HELP)
         plain, without = found.losses[title]
         n_shown = min(len(plain), PART_TOKENS)
         note = f"The first {n_shown:,} of {len(plain):,} tokens." if n_shown < len(plain) else ""
@@ -59,16 +58,16 @@ def section(known: Known, sheet: Sheet) -> None:
         sheet.add(RAISES, raised)
         with looks_at:
             st.markdown(f"**{LOOKS}**", help=LOOKS_HELP)
-            titled = {"before": "After", "from": "from", "to": "looks at", "followed": "which is followed by"}
-            titled |= {"attention": "Attention"}
-            _table(looked, titled, attention=percent)
+            titled = {"before": "After", "from": "from", "to": "looks at", "followed": "then comes"}
+            _table(looked, titled)
             st.caption(tables.rests_in_words(seen))
         with raises_at:
             st.markdown(f"**{RAISES}**", help=RAISES_HELP)
-            titled = {"before": "After", "at": "at", "looks_at": "looking at", "token": "raises", "nats": "Nats"}
-            _table(raised, titled | {"came": "What came"}, nats=partial(number, sign=True))
+            titled = {"before": "After", "at": "at", "token": "raises", "nats": "Nats"}
+            _table(raised, titled | {"came": "then came"}, nats=partial(number, digits=1, sign=True))
 
 
 def _table(frame: pd.DataFrame, titles: dict[str, str], **words) -> None:  # noqa: ANN003
-    height = 40 + 35 * min(8, max(1, len(frame)))
-    draw_table(frame, titles, " ".join(titles.values()), formats=words, height=height)
+    shown, widths = frame.head(ON_SCREEN), {"before": 150, "nats": 50}
+    config = {name: st.column_config.Column(title, width=widths.get(name, 68)) for name, title in titles.items()}
+    draw_table(shown, config, " ".join(titles.values()), formats=words, height="content")

@@ -93,11 +93,11 @@ def draw_all(known: Known) -> None:
         if now is not None and {*now.done} & {*known.missing} and time.monotonic() - known.since_s > REDRAW_S:
             st.rerun()
 
-    if known.missing and not known.work.under_way:
+    if len(known.missing) > 1 and not known.work.under_way:  # a single one has its own button
         names = tuple(known.missing)
         wanted, takes = portrait(known.target, known.asked, names), partial(known.takes_s, names)
         every = replace(known.work, of=wanted, priority=2, takes=takes)
-        label = f"Measure all missing ({len(names)} part{'s' if len(names) > 1 else ''})"
+        label = f"Measure all missing ({len(names)} parts)"
         every.offer(label, "playlist_play", ALL_HELP)
     live(known.slots(), draw, known.since_s)
     for name, line in known.found.failed.items():

@@ -1,6 +1,7 @@
 """The results on a head as rows and sentences, for its charts and its files. No streamlit here."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -8,16 +9,27 @@ import pandas as pd
 from engine.heads.circuits import OvTokens
 from engine.heads.in_text import HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import SCORES, VARIANTS
+from engine.importance.rankings_of import INDUCTION_FROM
 from engine.studies.one_head import TITLES as PART_TITLES
-from engine.studies.portrait import Portrait
+from engine.studies.portrait import CLEARLY, Portrait
 from engine.studies.surveys import in_words
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.figures.induction_scores import TITLES
-from pages.ui.page.tables import magnitude, number, p_in_words, percent, whole_percent
+from pages.ui.page.tables import magnitude, number, p_in_words, whole_percent
 
 LEAST = 0.02  # attention from which a cell is drawn
-CONTEXT = 28  # characters before a token
+CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
+KINDS = ("prefix_matching", "previous_token", "duplicate_token")  # scores that name a kind of head
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """The large figure of a head."""
+
+    title: str  # what is counted
+    value: str  # as text
+    rank: str  # among all heads
 
 
 def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
@@ -45,7 +57,7 @@ def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[flo
     if not rank:
         return "not in layer 0"
     value = (1 + value) / 4 if score == "copying" and variant == OLSSON else value
-    value = magnitude(value) if score == "qk_trace" and abs(value) >= 100 else written(value)
+    value = magnitude(value) if score == "qk_trace" else written(value)
     return f"{value} · {rank} of {found.n_heads:,}"
 
 
@@ -150,7 +162,7 @@ def loss_rows(losses: tuple[TokenLosses, TokenLosses]) -> pd.DataFrame:
     return pd.DataFrame(columns | {"change": change})
 
 
-def ov_rows(found: OvTokens, count: int = 8) -> pd.DataFrame:
+def ov_rows(found: OvTokens, count: int = 6) -> pd.DataFrame:
     """Returns one row per token: its own rank among the tokens it raises, and those raised and lowered most."""
     rows = []
     for at, token in enumerate(found.token_ids):
@@ -162,21 +174,42 @@ def ov_rows(found: OvTokens, count: int = 8) -> pd.DataFrame:
 
 
 def in_short(found: Portrait) -> str:
-    """Returns the line under the headline: the strongest result of each other part, as far as they are known."""
+    """Returns its place in the model and the strongest result of each other part, in a line, as far as known."""
+    layer, head = found.head
+    place = f"Layer {layer} of {found.shape.n_layers}, head {head} of {found.shape.n_heads}, counted from 0"
+    return " · ".join([place, *facts(found)])
+
+
+def figure_of(found: Portrait) -> KeyFigure | None:
+    """Returns the score that tells most of this head: the first that is high, else prefix matching; None before the
+    scores are known."""
+    if OLSSON not in found.scores:
+        return None
+    high = [name for name in KINDS if found.score(name) >= INDUCTION_FROM]
+    if not high and found.rests >= CLEARLY:
+        return KeyFigure("Attention that rests on the first token", whole_percent(found.rests), "in plain text")
+    name = high[0] if high else KINDS[0]
+    return KeyFigure(TITLES[name], number(found.score(name)), f"rank {found.rank(name)} of {found.n_heads:,} heads")
+
+
+def facts(found: Portrait) -> list[str]:
+    """Returns the strongest result of each other part as a line, as far as they are known."""
     words = []
+    if OLSSON in found.scores:
+        chance = whole_percent(1 / found.scores[OLSSON].n_tokens)
+        words.append(f"copying **{whole_percent((1 + found.score('copying')) / 4)}** (chance {chance})")
     fed = feeder_rows(found)
     if len(fed) and fed["part"].iloc[0] > 0 and found.score("qk_trace") > 0:
         best = fed.iloc[0]
-        words.append(f"fed most by **{best['head']}** (previous token {number(best['previous_token'])})")
+        words.append(f"fed most by **{best['head']}**")
     for row in effect_rows(found).to_dict("records"):
         clear = f", {p_in_words(row['p'])}" if row["p"] < 0.05 else ", no clear change"
-        words.append(f"{row['task']}: {number(row['points'], 1, sign=True)} points without it{clear}")
+        points = number(row["points"], 1, sign=True)
+        words.append(f"without it **{points} points** on {row['task']}{clear}")
     if found.context is not None:
         change = found.context[1]
-        words.append(f"in-context-learning score {number(change.value, sign=True)} nats without it")
-    layer, head = found.head
-    place = f"Layer {layer} of {found.shape.n_layers}, head {head} of {found.shape.n_heads}, counted from 0"
-    return " · ".join([place, *words])
+        words.append(f"without it **{number(change.value, sign=True)} nats** of in-context-learning score")
+    return words
 
 
 def scores_in_words(found: Portrait) -> str:
@@ -187,10 +220,11 @@ def scores_in_words(found: Portrait) -> str:
 
 
 def feeders_in_words(frame: pd.DataFrame) -> str:
-    """Describes which heads feed it, and by how much."""
-    top = [f"{row['head']} (previous token {number(row['previous_token'])}, composition "
-           f"{number(row['times_random'], 1)} times random)" for row in frame.head(3).to_dict("records")]  # fmt: skip
-    return f"The largest parts of its QK trace come from {', '.join(top)}."
+    """Describes which heads feed it most."""
+    first, *others = [(row["head"], number(row["previous_token"])) for row in frame.head(3).to_dict("records")]
+    words = f"Fed most by **{first[0]}** (previous-token score {first[1]})"
+    more = " and ".join(f"{name} ({score})" for name, score in others)
+    return f"{words}, then by {more}." if more else f"{words}."
 
 
 def _context_before(words: list[str], at: int) -> str:
@@ -209,11 +243,13 @@ def rests_in_words(seen: HeadInText) -> str:
 
 
 def effects_in_words(frame: pd.DataFrame) -> str:
-    """Returns the loss on each task, such as "demo_walk, 5 shots: 94.0% to 88.0% (0 gained, 6 lost, p = 0.031)."."""
+    """Returns the loss on each task, such as "demo_walk, 5 shots: 94% with it, 88% without (0 gained,
+    6 lost of 100, p = 0.031)."."""
     lines = []
     for row in frame.to_dict("records"):
         counts = f"{row['gained']} gained, {row['lost']} lost of {row['n']}, {p_in_words(row['p'])}"
-        lines.append(f"{row['task']}: {percent(row['acc'])} with it, {percent(row['acc_without'])} without ({counts})")
+        both = f"{whole_percent(row['acc'])} with it, {whole_percent(row['acc_without'])} without"
+        lines.append(f"{row['task']}: {both} ({counts})")
     return "; ".join(lines) + "."
 
 
@@ -235,4 +271,4 @@ def losses_in_words(frame: pd.DataFrame) -> str:
     named = ", ".join(
         f"{_quote_token(row['token'])} {number(row['change'], sign=True)}" for row in worst.to_dict("records")
     )
-    return f"Without the head the text costs {number(mean, 3, sign=True)} nats a token; most: {named}."
+    return f"Without the head the text costs {number(mean, sign=True)} nats a token; most: {named}."

@@ -70,13 +70,21 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
 
 def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
     """Returns layers x heads of `aggregate_rows`."""
+    return _one_map(rows, title, f"kept:Q|In the top 30% (of {n_cells})")
+
+
+def weight_map(rows: pd.DataFrame, title: str) -> charts.Picture:
+    """Returns layers x heads of `weight_rows`."""
+    return _one_map(rows, title)
+
+
+def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
     n_layers = int(rows["layer"].max()) + 1
     height = charts.row_height(n_layers)
-    kept = f"kept:Q|In the top 30% (of {n_cells})"
     largest = float(rows["score"].abs().max()) or 1.0
     legend = _legend(charts.ROUGHLY, _ticks(rows["score"], largest))
     colour = alt.Color("score:Q", title=title, scale=_scale(rows["score"], largest), legend=legend)
-    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, kept)
+    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, *tips)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 

@@ -20,7 +20,7 @@ from pages.ui.importance.divisors import draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
-from pages.ui.page.tables import for_file, magnitude, written
+from pages.ui.page.tables import RANK_TITLE, for_file, magnitude, written
 from pages.ui.page.work import Work, cost_in_words, live
 
 COMPARED = ("heads", "gate", ORACLE)
@@ -32,6 +32,7 @@ ORACLE_HELP = (
     "One dot per head. Oracle: accuracy lost when just that head is pruned, the direct measurement that gradients "
     "approximate. SRCC: Spearman's rank correlation over the heads."
 )
+BEST_COLUMNS = {RANK_TITLE: st.column_config.Column("Rank", width=60), "Head": st.column_config.Column(width=70)}
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
     drawn = charts.aggregate_map(mean, f"Mean {MEANS[how]}", n_maps)
     sheet.draw("Mean of heads", drawn, "importance_mean_map", words, map_at)
     top_at.subheader("Most important heads", help="Rank 1 is the most important: pruning removes it last.")
-    best = written(tables.best_first(mean, n_maps), Mean=partial(magnitude, digits=3))
-    top_at.dataframe(best, hide_index=True, height=330, alt=words)
+    best = written(tables.best_first(mean, n_maps), Mean=partial(magnitude, digits=2))
+    top_at.dataframe(best, hide_index=True, height=330, alt=words, column_config=BEST_COLUMNS)
     open_heads(mean.nsmallest(MOST, "rank")["name"].tolist(), top_at)
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     return [words]
@@ -89,11 +90,11 @@ def draw_ffns(scores: Mapping[TaskSpec, Scores], sheet: Sheet) -> list[str]:
 
 
 def draw_oracle(setting: StudySettings, target: Target, front: TaskSpec, sheet: Sheet, since_s: float) -> None:
-    """Draws the two gradient scores of a task next to the oracle, or the button that measures what is missing."""
-    st.subheader(f"Gradient and oracle: {in_words(front)}", help=ORACLE_HELP)
+    """Draws the two gradient scores of a task next to the oracle, or the button that measures what is missing; nothing
+    for a model with too many heads."""
     if (n_heads := target.shape.n_heads_total) > ORACLE_HEADS:
-        st.caption(TOO_MANY.format(n_heads))
         return
+    st.subheader(f"Gradient and oracle: {in_words(front)}", help=ORACLE_HELP)
     named = {by: charts.TITLES[by] for by in COMPARED}
     three = {by: importance_work(setting, target, [front], by, f"agreement {by}", name) for by, name in named.items()}
     known = {by: so_far(work).scores.get(front) for by, work in three.items()}

@@ -15,6 +15,7 @@ from engine.studies.surveys import in_words
 from pages.ui.page.tables import RANK_TITLE, number, p_in_words, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
+SHOWN = 10  # rows of a table of the most important heads
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
 
 
@@ -40,9 +41,21 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
     return rows.assign(kept=kept)
 
 
+def weight_rows(found: Scores) -> pd.DataFrame:
+    """Returns layer, head, name, score and rank of scores that belong to no task."""
+    return _ranked(found.scores, found.tie_break)
+
+
+def weights_in_words(rows: pd.DataFrame) -> str:
+    """Returns the finding of `weight_rows`."""
+    best = rows.nsmallest(1, "rank").iloc[0]
+    words = f"By weight magnitude alone, before any question is asked, **{best['name']}** is the largest head"
+    return f"{words}. The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total."
+
+
 def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
     """Returns `aggregate_rows` under the titles of a table on screen."""
-    titles = {"name": "Head", "score": "Mean", "kept": f"In the top 30% (of {n_cells})", "rank": RANK_TITLE}
+    titles = {"rank": RANK_TITLE, "name": "Head", "score": "Mean", "kept": f"In the top 30% (of {n_cells})"}
     return rows.sort_values("rank")[list(titles)].rename(columns=titles)
 
 
@@ -73,9 +86,13 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     if n_maps > 1:
         words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
-        share = rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
-        words += f". The top 30% of heads hold **{whole_percent(share)}** of the total"
+        words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total"
     return words + "."
+
+
+def _top_share(rows: pd.DataFrame) -> float:
+    """Returns the share of the summed score that the top 30% of components hold."""
+    return rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
 
 
 def top_ffn_in_words(rows: pd.DataFrame) -> str:

@@ -2,7 +2,8 @@
 
 `selection`: heads selected anywhere, shown everywhere, sent to other screens
 `second_model`: a second model's scores next to the first's
-`closely`: one score, by depth and by size
+`ablation`: accuracy without the induction heads, for the finding
+`sections`: the folded sections
 `overlap`: induction against importance
 `effects`: a task's accuracy without each of the strongest induction heads
 `together`: its accuracy without sets of them, next to random sets

@@ -3,6 +3,7 @@
 Selected heads have a ring; in every chart a clicked head is the selection `head`.
 """
 
+import math
 from functools import partial
 from typing import Any
 
@@ -28,8 +29,13 @@ HELP = {
 }
 KINDS = ["chosen", "aggregate", "random", "reversed", "task"]  # of lines
 DOMAIN = palette(["aggregate", "reversed", "task"], pruned="chosen", random="random")
+NAMED_BETWEEN, NAMES_APART = (0.1, 0.75), 0.15  # levels at which lines are named, and the distance of two names
 SIGNED = ("ov_eigen", "qk_trace")
-LINE = 0.045  # share of the scatter's height that a name takes
+MAP_PX, LARGEST_ROW_PX = 330, 42  # the large map, and a row of it
+NUMBER_PX, N_NUMBERED, MOST_NUMBERED = 11, 4, 16  # numbers on cells: their size, how many, and up to how many heads
+LEFT_FROM = 0.75  # prefix matching from which a head's name is on the left of its dot
+ON_LEFT = f"datum.prefix_matching > {LEFT_FROM}"
+LINE, NAME_WIDTH, MOST_NAMES = 0.05, 0.15, 12  # shares of the scatter that a name takes, and the most names
 MOST_COPYING = {True: 0.5, False: 1.0}  # Olsson's score stops at a half
 
 
@@ -38,19 +44,23 @@ def shown(score: str) -> str:
     return "copying_share" if score == "copying" else score
 
 
-def score_map(frame: pd.DataFrame, score: str) -> charts.Picture:
-    """Returns layers x heads, colored by one score on its own scale."""
+def score_map(frame: pd.DataFrame, score: str, is_large: bool = False) -> charts.Picture:
+    """Returns layers x heads, colored by one score on its own scale; induction heads are outlined. A large one has the
+    numbers of the highest heads on their cells."""
     # a model of one layer has no QK trace
     reach = (float(frame[score].abs().fillna(0).max()) or 1.0) if score == "qk_trace" else 1.0
     if score == "copying":
         reach = _most(frame)
     signed = score == "qk_trace" or (score in SIGNED and bool(frame[score].min() < 0))
-    return charts.picture(_score_map(score, int(frame["layer"].max()) + 1, signed, reach), heads=frame)
+    n_layers, n_heads = int(frame["layer"].max()) + 1, int(frame["head"].max()) + 1
+    row_px = min(LARGEST_ROW_PX, max(9, MAP_PX // n_layers)) if is_large else charts.row_height(n_layers)
+    numbered = is_large and row_px >= NUMBER_PX + 4 and n_heads <= MOST_NUMBERED
+    return charts.picture(_score_map(score, n_layers, signed, reach, row_px, numbered), heads=frame)
 
 
 @charts.kept
-def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.Template:
-    height, column, share = charts.row_height(n_layers), shown(score), score == "copying"
+def _score_map(score: str, n_layers: int, signed: bool, reach: float, row_px: int, numbered: bool) -> charts.Template:
+    column, share = shown(score), score == "copying"
     form = ".1%" if share else charts.MAGNITUDE
     base = charts.head_grid(
         f"{column}:Q|{TITLES[score]}|{form}",
@@ -59,13 +69,19 @@ def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.
     )
     scale = charts.around_zero(reach) if signed else alt.Scale(domain=[0, reach])
     form = ".0%" if share else charts.ROUGHLY
-    legend = alt.Legend(title=None, format=form, tickCount=3, gradientLength=max(60, height * n_layers))
+    legend = alt.Legend(title=None, format=form, tickCount=3, gradientLength=max(60, row_px * n_layers))
     colour = alt.Color(f"{column}:Q", scale=scale, legend=legend)
     # not the other way round: Vega-Lite would then paint undefined values as 0
     known = alt.condition(f"!isValid(datum['{column}'])", alt.value(UNDEFINED), colour)
     cells = base.mark_rect(**charts.CELL, cursor="pointer", invalid="show").encode(color=known).add_params(_click())
-    ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=2.5)
-    return charts.template(height * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, height), ring)
+    outline = base.transform_filter("datum.in_corner").mark_rect(filled=False, stroke=MARK, strokeWidth=1.5)
+    ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=3.5)
+    layers = [cells, outline, *charts.crosses(base, row_px), ring]
+    if numbered:
+        highest = base.transform_filter(f"isValid(datum['{column}']) && datum['{column}_rank'] <= {N_NUMBERED}")
+        text = alt.Text(f"{column}:Q", format=".0%" if share else ".0f" if score == "qk_trace" else ".2f")
+        layers += charts.on_cells(highest, NUMBER_PX, column, text, aria=False)
+    return charts.template(row_px * n_layers + charts.AXIS_PX, *layers)
 
 
 def _most(frame: pd.DataFrame) -> float:
@@ -73,42 +89,57 @@ def _most(frame: pd.DataFrame) -> float:
 
 
 def induction_scatter(frame: pd.DataFrame, corner: tuple[float, float]) -> charts.Picture:
-    """Returns prefix matching against copying, one dot per head, colored by layer; beyond both values of `corner` are
-    the induction heads, which have their names. Without such heads no corner is drawn."""
+    """Returns prefix matching against copying, one dot per head; beyond both values of `corner` are the induction
+    heads, which are colored and have their names. Without such heads no corner is drawn."""
     matching, copying = corner
-    most = max(_most(frame), copying)
+    highest = max(float(frame["copying_share"].max()), copying if frame["in_corner"].any() else 0.0)
+    most = min(_most(frame), math.ceil(20 * highest + 0.6) / 20)
     area = pd.DataFrame({"x": [matching], "x2": [1.0], "y": [copying], "y2": [most]})
     drawn, area = frame.assign(name_y=_name_heights(frame, most)), area[: int(frame["in_corner"].any())]
-    return charts.picture(_induction_scatter(most, int(frame["layer"].max()) + 1), heads=drawn, corner=area)
+    return charts.picture(_induction_scatter(most), heads=drawn, corner=area)
 
 
 @charts.kept
-def _induction_scatter(most: float, n_layers: int) -> charts.Template:
+def _induction_scatter(most: float) -> charts.Template:
     y, axis = partial(alt.Y, title="Copying"), alt.Axis(format="%", tickCount=5)
     base = charts.named_chart("heads").encode(
-        x=alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1])),
-        tooltip=charts.tips("name:N|Head; prefix_matching:Q|Prefix matching|.3f; copying_share:Q|Copying|.1%"),
+        x=alt.X(
+            "prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)
+        ),
+        tooltip=charts.tips("name:N|Head; prefix_matching:Q|Prefix matching|.2f; copying_share:Q|Copying|.1%"),
     )
     at = base.encode(y=y("copying_share:Q", scale=alt.Scale(domain=[0, most]), axis=axis))
-    points = at.mark_point(filled=True, size=90, opacity=0.9, cursor="pointer").encode(color=charts.by_layer(n_layers))
+    others, inside = at.transform_filter("!datum.in_corner"), at.transform_filter("datum.in_corner")
+    dots = others.mark_point(filled=True, size=80, opacity=0.7, cursor="pointer", color=GREY).add_params(_click())
+    named = inside.mark_point(filled=True, size=110, opacity=1, cursor="pointer")
     names = base.encode(y=y("name_y:Q", axis=axis)).transform_filter("isValid(datum.name_y)")
-    names = charts.written(names, 11, align="right", dx=-8).encode(text="name:N")
+    names = [
+        charts.written(names.transform_filter(side), 12, align=align, dx=dx).encode(text="name:N")
+        for side, align, dx in ((ON_LEFT, "right", -9), (f"!({ON_LEFT})", "left", 9))
+    ]
     ring = at.transform_filter("datum.selected").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
     corner = charts.named_chart("corner").mark_rect(opacity=0.1, color=MARK)
     corner = corner.encode(x="x:Q", x2="x2:Q", y=y("y:Q", axis=axis), y2="y2:Q", tooltip=alt.value(None))
-    words = charts.written(charts.named_chart("corner"), 11, align="right", baseline="top", dx=-5, dy=5)
-    words = words.encode(x="x2:Q", y=y("y2:Q", axis=axis), text=alt.value("induction corner"))
-    return charts.template(330, corner, words, points.add_params(_click()), ring, names)
+    words = charts.written(charts.named_chart("corner"), 12, align="right", baseline="top", dx=-5, dy=5)
+    words = words.encode(x="x2:Q", y=y("y2:Q", axis=axis), text=alt.value("induction heads"))
+    return charts.template(MAP_PX + charts.AXIS_PX - 5, corner, words, dots, named, ring, *names)
 
 
 def _name_heights(frame: pd.DataFrame, most: float) -> list[float]:
-    """Returns the height of each head's name, nan without a name: at its point, or as near as leaves room between it
-    and the names below."""
-    shares, named = frame["copying_share"].to_numpy(), (frame["selected"] | frame["in_corner"]).to_numpy()
-    heights, free = np.full(len(frame), np.nan), -np.inf
-    for at in np.flatnonzero(named)[np.argsort(shares[named])]:
-        heights[at] = free = max(shares[at], free)
-        free += LINE * most
+    """Returns the height of each head's name, nan without a name: at its point, or above the names that are there.
+    Named are the selected heads and the induction heads that match prefixes best."""
+    at = frame[["prefix_matching", "copying_share"]].to_numpy()
+    best = frame[frame["in_corner"]].nlargest(MOST_NAMES, "prefix_matching").index
+    named = frame["selected"].to_numpy() | frame.index.isin(best)
+    heights, placed = np.full(len(frame), np.nan), list[tuple[float, float]]()
+    for head in np.flatnonzero(named)[np.argsort(at[named, 1])]:
+        matching, height = at[head]
+        start = matching - NAME_WIDTH if matching > LEFT_FROM else matching
+        for _ in range(len(placed)):  # each step passes one of them
+            in_the_way = [y for x, y in placed if abs(x - start) < NAME_WIDTH and abs(y - height) < LINE * most]
+            height = max(in_the_way) + LINE * most if in_the_way else height
+        placed.append((start, height))
+        heights[head] = height
     return heights.tolist()
 
 
@@ -165,29 +196,51 @@ def example_pattern() -> charts.Picture:
 def retained_chart(frame: pd.DataFrame, score: str) -> charts.Picture:
     """Returns the share of a score's total left against heads pruned; `frame`: line, level, left, low, high, kind.
 
-    Kinds: `task` (thin lines), `chosen`, `aggregate`, `reversed`, `random` (mean with its band).
+    Kinds: `task` (thin lines), `chosen`, `aggregate`, `reversed`, `random` (mean with its band). Each has its name at
+    its line, where it is farthest from the others.
     """
     unknown = set(frame["kind"]) - set(KINDS)
     if unknown:
         raise UsageError(f"kinds of lines {sorted(unknown)} are unknown")
-    drawn = tuple(kind for kind in KINDS if kind in set(frame["kind"]))
-    return charts.picture(_retained_chart(score, drawn), lines=frame)
+    return charts.picture(_retained_chart(score), lines=frame, names=line_names(frame))
+
+
+def line_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per kind of line: its name, and the point at which it is written, `above` the line or below."""
+    lines = frame[frame["level"].between(*NAMED_BETWEEN)].pivot_table("left", "level", ["kind", "line"], sort=False)
+    first = {kind: line for kind, line in reversed(list(lines.columns))}
+    rows, taken = list[dict[str, Any]](), list[tuple[float, float]]()
+    for kind, line in first.items():
+        own, others = lines[(kind, line)], lines.drop(columns=[(kind, line)])
+        apart = others.sub(own, axis=0).abs().min(axis=1).fillna(1.0)
+        for level, left in taken:  # two names do not share a place
+            apart = apart.where(np.hypot(own.index - level, own - left) > NAMES_APART, -1.0)
+        highest = int(np.argmax(apart))
+        level, left = float(own.index[highest]), float(own.iloc[highest])
+        taken.append((level, left))
+        above = bool(left >= others.iloc[highest].mean()) if len(others.columns) else True
+        text = {"chosen": f"{line}, least important first", "aggregate": "mean of tasks", "task": "other tasks"}
+        rows.append({"kind": kind, "name": text.get(kind, kind), "level": level, "left": left, "above": above})
+    return pd.DataFrame(rows, columns=["kind", "name", "level", "left", "above"])
 
 
 @charts.kept
-def _retained_chart(score: str, drawn: tuple[str, ...]) -> charts.Template:
+def _retained_chart(score: str) -> charts.Template:
     x = alt.X("level:Q", title="Heads pruned", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("left:Q", title=f"{TITLES[score]} left", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     base = charts.named_chart("lines").encode(x=x, detail="line:N")
-    look: dict[str, Any] = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
-    legend = alt.Legend(values=list(drawn), orient="bottom", columns=3, **look)
-    colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=DOMAIN), legend=legend)
+    colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=DOMAIN), legend=None)
     band = base.transform_filter("datum.kind == 'random'").mark_area(opacity=0.18)
     band = band.encode(y=alt.Y("low:Q", title=f"{TITLES[score]} left"), y2="high:Q", color=colour)
     tooltip = charts.tips("line:N|Ranking", "level:Q|Pruned|.0%", "left:Q|Left|.1%")
     thin = base.transform_filter("datum.kind == 'task'").mark_line(strokeWidth=1, opacity=0.4)
     thick = base.transform_filter("datum.kind != 'task'").mark_line(strokeWidth=2.5)
     layers = [band, *(lines.encode(y=y, color=colour, tooltip=tooltip) for lines in (thin, thick))]
+    names = charts.named_chart("names").encode(x=x, y=y)
+    layers.append(names.mark_point(filled=True, size=60, opacity=1, aria=False).encode(color=colour))
+    for where, look in (("datum.above", {"align": "left", "dx": 7, "dy": -7}),
+                        ("!datum.above", {"align": "right", "dx": -7, "dy": 9})):  # fmt: skip
+        layers.append(charts.written(names.transform_filter(where), 12, **look).encode(text="name:N"))
     return charts.template(300, *layers)
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Generator, Sequence
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -20,7 +19,7 @@ from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import SAMPLE
-from pages.ui.page.tables import number, percent
+from pages.ui.page.tables import number, p_value, percent
 from pages.ui.page.work import Work, live
 
 N_HEADS = 8  # the strongest by prefix matching, in addition to the selected ones
@@ -63,7 +62,7 @@ def effects(setup: Setup, target: Target, task: TaskSpec, names: Sequence[str]) 
 def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame, sheet: Sheet) -> None:
     """Draws the section."""
     since_s = time.monotonic()
-    st.subheader("What each does for this task", help=HELP)
+    st.caption("The strongest heads by prefix matching and the selected ones, each ablated alone.", help=HELP)
     strongest = frame.nlargest(N_HEADS, "prefix_matching")["name"].tolist()
     names = tuple(dict.fromkeys([*strongest, *frame.loc[frame["selected"], "name"]]))
     work = Work("effects", "Single heads", effects(setup, target, task, names), priority=2)
@@ -80,7 +79,7 @@ def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame, shee
     titles = {
         "head": "Head",
         "acc": "Accuracy without it",
-        "change": "Change, points",
+        "change": "Points",
         "gained": "Gained",
         "lost": "Lost",
         "p": "p",
@@ -88,7 +87,7 @@ def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame, shee
         "copying_share": "Copying",
     }
     words = {"acc": percent, "change": lambda change: number(100 * change, 1, sign=True), "copying_share": percent}
-    words |= dict.fromkeys(("p", "prefix_matching"), partial(number, digits=3))
+    words |= {"p": p_value, "prefix_matching": number}
     height = min(360, 40 + 35 * len(table))
     draw_table(table, titles, "Accuracy without single heads", formats=words, height=height)
     sheet.tables["Single heads"] = table

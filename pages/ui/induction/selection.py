@@ -21,11 +21,16 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.induction.charts import TITLES
 from pages.ui.induction.charts import shown as shown_as
 from pages.ui.page.marks import mark
+from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import number, percent
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
 REPORTED = "heads_reported"  # by key of a table: the heads that the browser last had selected in it
 TABLE = "table"
+MOST_LISTED = 8
+PRUNE_HELP = "Opens the Prune screen without them: how many questions does the model still answer?"
+KEEP_HELP = "Opens the Prune screen with only them."
+COLUMNS = TITLES | {"ov_eigen": "OV eigenvalues"}  # a title that fits its column
 
 
 def selected_heads(shape: ModelShape) -> tuple[str, ...]:
@@ -48,32 +53,41 @@ def head_table(frame: pd.DataFrame) -> None:
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
         st.session_state.setdefault(REPORTED, {})[key] = set(shown["name"][rows])
     config: dict[str, Any] = {"name": st.column_config.TextColumn("Head", pinned=True)}
-    config |= {shown_as(name): title for name, title in TITLES.items()}
-    words = {shown_as(name): partial(number, digits=3) for name in TITLES} | {"copying_share": percent}
+    config |= {shown_as(name): title for name, title in COLUMNS.items()}
+    words = {shown_as(name): number for name in TITLES} | {"copying_share": percent}
     selects = {"selection_mode": "multi-row", "on_select": partial(_from_table, key, tuple(shown["name"]))}
     about = "All heads with their induction scores"
     draw_table(shown, config, about, formats=words, height=330, key=key, **selects)
 
 
-def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
-    """Draws the actions on the selected heads."""
-    if not names:
-        st.caption("Click a cell, a point or a row; with Shift, more than one.")
+def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[str]) -> None:
+    """Draws the actions on the selected heads, or on the induction heads if none is selected; nothing on a slide."""
+    chosen = names or induction
+    if presenting() or not chosen:
         return
-    st.caption(f"Selected: {', '.join(names)}")
-    mark("selection", "chosen", heads=" ".join(names))
-    with st.container(horizontal=True):
-        prune = st.button("Prune these", icon=":material/content_cut:", help="Opens the Prune screen without them.")
-        keep = st.button("Keep only these", icon=":material/filter_alt:", help="Opens the Prune screen with only them.")
+    if names:
+        mark("selection", "chosen", heads=" ".join(names))
+    keep = False
+    with st.container(horizontal=True, vertical_alignment="center"):
+        words = "Prune these" if names else "Prune the induction heads"
+        prune = st.button(words, icon=":material/content_cut:", type="primary", help=PRUNE_HELP)
+        if names:
+            keep = st.button("Keep only these", icon=":material/filter_alt:", help=KEEP_HELP)
         attend = st.button("See where they attend", icon=":material/visibility:", help="Opens the Attention screen.")
-        st.button("Select none", icon=":material/clear:", on_click=_select, args=("none", ()), help="Forgets them.")
+        if names:
+            st.button("Select none", icon=":material/clear:", on_click=_select, args=("none", ()), help="Forgets them.")
+            st.caption(f"Selected: {_listed(names)}", width="content")
     open_heads(names)
     if attend:
-        st.session_state.attention_heads = ",".join(names)
+        st.session_state.attention_heads = ",".join(chosen)
         st.switch_page("pages/attention.py", query_params={"attention_heads": st.session_state.attention_heads})
     if prune or keep:
-        st.session_state.prune_mask = mask_text(shape, names, keep_only=keep)
+        st.session_state.prune_mask = mask_text(shape, chosen, keep_only=keep)
         st.switch_page("pages/prune.py", query_params={"prune_mask": st.session_state.prune_mask})
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_LISTED]) + " …" * (len(names) > MOST_LISTED)
 
 
 def mask_text(shape: ModelShape, names: Sequence[str], keep_only: bool) -> str:

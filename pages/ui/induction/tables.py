@@ -11,7 +11,7 @@ from engine.importance.rankings_of import INDUCTION_FROM
 from engine.shapes import ModelShape
 from engine.statistics import parted
 from pages.ui.induction.charts import shown
-from pages.ui.page.tables import number, percent
+from pages.ui.page.tables import number, percent, whole_percent
 
 CHANCE = 1 / N_TOKENS  # share of one token in the sample
 N_RANDOM = 20  # random orders of the mean and the band
@@ -95,17 +95,21 @@ def corner_in_words(frame: pd.DataFrame) -> str:
     return f"Induction heads ({begins}): {', '.join(names) or 'none'}."
 
 
+def corner_begins(frame: pd.DataFrame) -> str:
+    """Describes where the induction corner begins."""
+    matching, copying = corner(frame)
+    return f"Shaded and outlined: matching from {number(matching)}, copying from {whole_percent(copying)}."
+
+
 def finding(frame: pd.DataFrame) -> str:
-    """Describes how many heads are induction heads, and the strongest previous-token head, in Markdown."""
+    """Describes how many heads are induction heads, in Markdown."""
     names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
     if not names:
         least = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
         return f"**None of the {len(frame):,} heads is an induction head** ({least})."
     listed = ", ".join(names[:MOST_NAMED]) + " …" * (len(names) > MOST_NAMED)
-    [before] = frame.nlargest(1, "previous_token").to_dict("records")
-    feeds = f"The strongest previous-token head is {before['name']} ({number(before['previous_token'])})."
     are = "head is an induction head" if len(names) == 1 else "heads are induction heads"
-    return f"**{len(names)} of {len(frame):,} {are}**: {listed}. {feeds}"
+    return f"**{len(names)} of {len(frame):,} {are}**: {listed}."
 
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from pages.ui.induction.effects import N_QUESTIONS, questions_of
 from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work
 
+HELP = f"{head_sets.HELP} {N_QUESTIONS} questions."
 ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; finished work is kept."
 
 
@@ -42,10 +43,12 @@ def answers_without(setup: Setup, target: Target, task: TaskSpec) -> Measurement
 def draw(setup: Setup, target: Target, task: TaskSpec, sheet: Sheet) -> None:
     """Draws the section."""
     since_s = time.monotonic()
-    st.subheader("Ablating the top heads together", help=f"{head_sets.HELP} {N_QUESTIONS} questions.")
+    st.caption("Accuracy without the heads that match prefixes best, and without others at random.", help=HELP)
     work = Work("effects together", "Heads together", answers_without(setup, target, task), priority=2)
 
     def draw_known(answers: dict[HeadSet, Answers]) -> None:
+        if not any(each.draw for each in answers):  # other sections may have stored a set: nothing to compare it with
+            return
         sheet.tables["Heads together"] = frame = rows_of(target, answers)
         shown = head_sets.by_size(frame, "acc")
         st.markdown(words := head_sets.in_words(shown, whole_percent))

@@ -11,10 +11,11 @@ from functools import partial
 import streamlit as st
 
 from engine.checkpoints import hub
-from engine.jobs import Job, Jobs, Snapshot
+from engine.jobs import Jobs
 from engine.models.loading import LoadSpec, aside_folder
 from engine.placement.placement import refusal
 from engine.progress import Progress, in_time
+from engine.slots import Job, Snapshot
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.work import live
 

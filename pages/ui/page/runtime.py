@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import streamlit as st
 
@@ -11,6 +11,7 @@ from cache import Store, open_store
 from engine.errors import HeadroomError, one_line, unforeseen
 from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
+from engine.models.in_memory import Models
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.receipts import is_readable
@@ -25,6 +26,8 @@ from pages.ui.page.streamlit_internals import (
     session_id,
 )
 from pages.ui.page.tables import plain
+
+MODELS = "models"  # in a tab's notes: those that it shows
 
 
 def require_frame(page: str) -> None:
@@ -65,13 +68,26 @@ def runs() -> dict[str, int]:
     return {}
 
 
+@st.cache_resource(show_spinner=False)
+def _notes() -> dict[str | None, dict[str, Any]]:
+    """Returns by session what `notes` returns."""
+    return {}
+
+
+def notes() -> dict[str, Any]:
+    """Returns what this tab remembers from run to run and no longer once it is closed, unlike its session state."""
+    return _notes().setdefault(tab(), {})
+
+
 def begin_run() -> None:
-    """Begins a run of a whole page: drawings of the previous run are no longer shown."""
+    """Begins a run of a whole page: drawings of the previous run are no longer shown, and closed tabs are forgotten."""
     keep_unsent_messages()
     known = runs()
-    for session in list(known):
-        if not is_open(known, (session, known[session])):
-            known.pop(session, None)
+    for session in {*known, *_notes()}:
+        if not is_here(session):
+            known.pop(session or "", None)
+            _notes().pop(session, None)
+    jobs().forget_closed()
     if (page := page_of(known)) is not None:
         known[page[0]] = page[1] + 1
 
@@ -88,18 +104,38 @@ def is_open(known: Mapping[str, int], page: tuple[str, int]) -> bool:
     return is_connected(session) and known.get(session) == number
 
 
+def tab() -> str | None:
+    """Returns the tab that is being drawn or clicked in; None in a thread that runs no page."""
+    return session_id()
+
+
+def is_here(session: str | None) -> bool:
+    """Returns whether a tab is open; threads that run no page always are."""
+    return session is None or is_connected(session)
+
+
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """Returns the one worker, for all tabs."""
     bound_growth()
     known = runs()
-    return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known))
+    return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known), tab, is_here)
 
 
 @st.cache_resource(show_spinner=False)
 def session() -> Session:
-    """Returns the store and the one model in memory, for all tabs; only the worker loads models."""
-    return Session(store(), shipped=shipped_records())
+    """Returns the store and the models in memory, for all tabs; only the worker loads models."""
+    return Session(store(), Models(store(), partial(_models_of, _notes())), shipped_records())
+
+
+def show_models(*specs: LoadSpec) -> None:
+    """Notes the models that this tab shows: they stay in memory, as far as there is room."""
+    notes()[MODELS] = frozenset(specs)
+
+
+def _models_of(noted: Mapping[str | None, Mapping[str, Any]]) -> frozenset[LoadSpec]:
+    """Returns the models that open tabs show."""
+    return frozenset().union(*(each.get(MODELS, ()) for tab, each in list(noted.items()) if is_here(tab)))
 
 
 def in_memory(spec: LoadSpec) -> bool:

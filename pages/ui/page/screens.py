@@ -54,7 +54,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Induction",
             "repeat",
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
-            "in “Induction heads”, click the heads in the top right corner (Shift: several), then “Prune these”.",
+            "click “Prune the induction heads”, and see which questions the model loses without them.",
             compares=True,
         ),
         Screen(
@@ -95,7 +95,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Training",
             "school",
             "Small models while they are trained: induction heads form, and in-context learning comes with them.",
-            "drag “Training” across the shaded window, or press “Play”, and watch both rows of charts.",
+            "press “Play”, or drag “Training” across the shaded phase change, and watch all rows of charts.",
         ),
     ),
     "Measure it": (

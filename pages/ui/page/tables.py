@@ -101,6 +101,11 @@ def p_in_words(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
+def p_value(p: float) -> str:
+    """Returns the p of a table, such as "0.12"; "< 0.01" if it is less."""
+    return "< 0.01" if p < 0.005 else number(p)
+
+
 def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
     """Returns text such as "19 of 48 heads, 2 of 6 FFNs pruned (1 layer dropped)"."""
     if mask is None:

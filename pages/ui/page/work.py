@@ -8,13 +8,15 @@ from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
-from engine.jobs import UNSEEN_S, Job, Jobs, Snapshot
+from engine.jobs import UNSEEN_S, Jobs
 from engine.measurement import Measurement, Stored
-from engine.models.session import Session
+from engine.models.session import Session, Target
 from engine.progress import Progress, in_time
 from engine.questions.tasks import agree_to_fetch
+from engine.slots import Job, Snapshot
+from engine.turns import ASKED
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import budget_s, end_run, faults_shown, jobs, session, show_error, store
+from pages.ui.page.runtime import budget_s, end_run, faults_shown, jobs, notes, session, show_error, store
 from pages.ui.page.tables import plain
 
 T = TypeVar("T")
@@ -25,9 +27,10 @@ OTHERS_S, SHARE = (
 )  # interval of checks for results of other processes; and the least multiple of a read's duration
 AT_ONCE_S = 0.3  # stored results show within the same run
 LONG_S = 10.0  # from which a button states its duration
-ASKED = 2  # the least priority of work started by a button
 FIRST_HELP = "Pauses the running job and resumes it afterwards. Finished work is kept."
 FETCH_TASKS = "fetch_tasks"  # in the session: whether its jobs may download task rows
+FORECASTS = "forecasts"  # in the tab's notes, by slot: the work's key and the number of results stored; its seconds
+READ_WHOLE = "read whole"  # in the tab's notes, by slot: the work's key, and its last completed read
 SHOWN = "work shown"  # in the session: keys of the work that its page shows, and when it was drawn last
 
 
@@ -57,7 +60,8 @@ class Action(Generic[T]):
 class Work(Generic[T]):
     """A task for the worker.
 
-    A slot holds the work of one key at a time; tabs that show the same work share it, another key replaces it.
+    A slot holds the work of one key at a time, and another key replaces it. Each tab has its own slots; tabs that show
+    the same work share it.
     """
 
     slot: str  # its place on the screen
@@ -67,6 +71,7 @@ class Work(Generic[T]):
     while_seen: bool = False  # background work, which pauses while no page shows it (calls `now`)
     takes: Callable[[], float | None] | None = None  # replaces the measurement's own forecast
     owner: str = ""  # key of the work whose stored results this one reads, if any
+    about: str = ""  # its subject, such as a task, for tabs that wait for it; by default its title
 
     @property
     def key(self) -> str:
@@ -79,10 +84,18 @@ class Work(Generic[T]):
         read = self._last_read()
         if read is not None:
             return None if read.value is None else read.value.left.seconds(store(), self.of.target) or None
-        forecasts, of_now = _forecasts(), (self.key, store().n_puts)
+        forecasts, of_now = notes().setdefault(FORECASTS, {}), (self.key, store().n_puts)
         if forecasts.get(self.slot, (None,))[0] != of_now:
             forecasts[self.slot] = of_now, self.of.seconds(session())
         return forecasts[self.slot][1]
+
+    def _seconds_by_size(self, target: Target) -> float | None:
+        """Returns the forecast seconds of the missing part, by the model's size if it was not timed; None before the
+        stored results have been read."""
+        read = self._last_read()
+        if read is None or read.value is None:
+            return None
+        return read.value.left.seconds_by_size(store(), target) or None
 
     def start(self, again: bool = False) -> Snapshot[T]:
         """Starts it, unless it is under way or finished; `again`: once more after it ended."""
@@ -103,17 +116,22 @@ class Work(Generic[T]):
 
     def _job(self, priority: int, while_seen: bool = False) -> Job:
         """Returns the job, which may download task rows if the session that starts it has agreed to that."""
-        run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), partial(self.of.run, session()))
-        return Job(self.key, run, priority, self.title, while_seen, self.owner)
+        may_fetch = bool(st.session_state.get(FETCH_TASKS))
+        run = partial(_with_consent, may_fetch, partial(self.of.run, session()))
+        return Job(self.key, run, priority, self.title, while_seen, self.owner, self.about, may_fetch)
 
-    def offer(self, label: str, icon: str, help: str, least_s: float = LONG_S, **more: Any) -> None:
+    def offer(
+        self, label: str, icon: str, help: str, least_s: float = LONG_S, by_size: bool = False, **more: Any
+    ) -> None:
         """Draws the button that starts it, with its cost if that is `least_s` or more; then the whole page runs, as
-        only that starts the repeated redrawing.
+        only that starts the repeated redrawing. `by_size`: a model that was not timed is judged by its size.
 
         It is started by a callback, which runs before anything is drawn: a run that is abandoned for another before it
         has reached the button would lose the click.
         """
         takes_s, more = self.takes_s(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
+        if takes_s is None and by_size and isinstance(self.of, Measurement):
+            takes_s = self._seconds_by_size(self.of.target)
         if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
             st.rerun()
 
@@ -189,7 +207,7 @@ class Work(Generic[T]):
         assert isinstance(self.of, Measurement)
         start = partial(self.of.read, session())
         action = Action(f"{self.key}, {store().n_puts} stored {others}", start)
-        reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), _read_whole()
+        reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), notes().setdefault(READ_WHOLE, {})
         if not (self.under_way and self._last_read() is not None):
             reading.start()
         jobs().join(reading.slot, AT_ONCE_S)
@@ -254,18 +272,6 @@ def _noticed() -> dict[str, Any]:
     return {}
 
 
-@st.cache_resource(show_spinner=False)
-def _forecasts() -> dict[str, tuple[object, float | None]]:
-    """Returns by slot: the work's key with the number of results stored then, and its forecast seconds."""
-    return {}
-
-
-@st.cache_resource(show_spinner=False)
-def _read_whole() -> dict[str, tuple[str, Any]]:
-    """Returns by slot: the work's key, and its last completed read."""
-    return {}
-
-
 def under_way(slots: Sequence[str], by: Jobs | None = None) -> bool:
     """Returns whether a job in one of the slots is waiting or running, in the one worker or in `by`."""
     return any(job is not None and job.under_way for job in map((by or jobs()).snapshot, slots))
@@ -321,6 +327,10 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
         return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
     if ahead is None:
         return f"{what}: about to begin"
+    if ahead.elsewhere:
+        wait = "" if ahead.left_s is None else f"about {in_time(ahead.left_s)}"
+        about = [each for each in (ahead.about or ahead.title[:1].lower() + ahead.title[1:], wait) if each]
+        return f"{what}: waiting for another tab" + (f" ({', '.join(about)})" if about else "")
     other = ahead.title or "other work"
     words = [each[:1].lower() + each[1:] for each in (other, ahead.message) if each]
     if ahead.total:

@@ -129,5 +129,5 @@ def losses_work(x: PassageControls, which: str, side: PassageModel) -> Work[Toke
 
 
 def so_far(x: PassageControls, which: str, side: PassageModel | None) -> TokenLosses | None:
-    """Returns the losses of this side so far; None if there are none or they are another tab's."""
+    """Returns the losses of this side so far; None if there are none."""
     return losses_work(x, which, side).found if side is not None else None

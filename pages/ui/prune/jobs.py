@@ -25,7 +25,7 @@ MEASURING = ("accuracy", "gradients", "curve", "importance", CHOICE, *ORDERS.val
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
     """Returns the work that measures the experiment."""
-    return Work("accuracy", "Accuracy", accuracies(x, mask), while_seen=True)
+    return Work("accuracy", "Accuracy", accuracies(x, mask), while_seen=True, about=x.task.name)
 
 
 def gradients_work(x: Experiment) -> Work[Any]:
@@ -37,17 +37,19 @@ def gradients_work(x: Experiment) -> Work[Any]:
 def ranking_work(x: Experiment, axis: Axis) -> Work[Evidence]:
     """Returns the work that measures the order of one axis, so that it is known before its slider moves."""
     wanted = Evidence().missing(x.pruning.ranking.name, axis == "heads", axis == "ffns")
-    return Work(ORDERS[axis], f"Ranking {NOUNS[axis]}", x.evidence(wanted), 2, True, forecast(x))
+    title = f"Ranking {NOUNS[axis]}"
+    return Work(ORDERS[axis], title, x.evidence(wanted), 2, True, forecast(x), about=x.task.name)
 
 
 def importance_work(x: Experiment) -> Work[Evidence]:
     """Returns the work that scores all heads and FFNs for the task."""
-    return Work("importance", CRITERIA[x.criterion].label, x.evidence(PARTS), 1, takes=forecast(x))
+    title = CRITERIA[x.criterion].label
+    return Work("importance", title, x.evidence(PARTS), 1, takes=forecast(x), about=x.task.name)
 
 
 def curve_work(x: Experiment, axis: Axis, known: Evidence, slot: str = "curve", title: str = "Curve") -> Work[Curve]:
     """Returns the work that measures every tenth of one level."""
-    return Work(slot, title, curve(x, axis, known), 1, takes=forecast(x))
+    return Work(slot, title, curve(x, axis, known), 1, takes=forecast(x), about=x.task.name)
 
 
 def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:

@@ -47,9 +47,10 @@ class Idle:
 
     def look_in(self) -> None:
         """Called by the page each time it draws: from the second time on, which is a timer's and not the user's, it
-        starts the work when nothing else is under way, in any tab."""
+        starts the work when nothing else is under way in this tab; it gives way to the work of other tabs."""
         busy = under_way((*OTHERS, SLOT))
-        if self.drawn and self.wanted and not busy and time.monotonic() > self.since_s + WAIT_S:
+        is_time = self.drawn and time.monotonic() > self.since_s + WAIT_S
+        if is_time and self.wanted and not busy and in_memory(self.x.target.spec):
             self.work.start()
         self.drawn = True
 

@@ -148,8 +148,6 @@ def draw_result(shown: PruneResult) -> None:
         work.line()
     elif shown.awaits_rows:
         st.caption("Preparing the train questions …")
-    elif not x.settled(shown.stored) and not shown.postponed:
-        st.caption("Another tab is using the worker. Change any control to continue here.")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
         draw_stopped(x, measured)
     if shown.provisional is not None:

@@ -22,6 +22,14 @@ from pages.ui.sweeps import charts, tables
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
 MOST_ROWS = 10  # of the table, without scrolling
 NOTHING = "Nothing is measured here yet."
+SHOWS = {  # once a section is measured
+    "heads": "accuracy as heads are pruned, the least important first, against random orders",
+    "ffns": "accuracy as FFNs are pruned, the least important first, against random orders",
+    "both": "accuracy at every pair of levels of heads and FFNs",
+    "transfer": "accuracy of each task when heads are pruned by the ranking of another",
+    "outside": "accuracy of tasks that the ranking was not made from",
+    "rescored": "accuracy when importance is measured again before each step",
+}
 NO_OUTSIDE = f"Choose a task that is not in the aggregate: {', '.join(OUT_OF_DISTRIBUTION)}."
 
 

@@ -2,8 +2,10 @@
 
 `charts`: charts over training, with a marker that moves in the browser
 `choosing`: the choice of runs, folder and axis
+`finding`: which runs have a phase change, as sentences
 `live`: training a model now, with charts that grow
 `live_charts`: those charts
+`loss_charts`: charts of losses, by run, by token and by index in the text
 `measuring`: runs that are not measured yet
 `origin`: the source of the numbers
 `own_recipe`: the user's recipe

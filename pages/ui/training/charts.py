@@ -20,6 +20,9 @@ from pages.ui.training.tables import KINDS
 
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 HEIGHT, BAND = 150, 0.13
+LABELS_PX = 38  # the labels of the axes on the left, which are of one width in all charts
+SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
+BARE_PX = 130  # a chart without an axis of tokens: the chart below it has the same
 ONE = pd.DataFrame({"one": [0]})
 
 
@@ -43,11 +46,13 @@ class TokenAxis:
         """Returns the Vega filter for the rows of the snapshot nearest to the marker."""
         return f"{self.at} >= datum.since && {self.at} < datum.until"
 
-    def x(self, field: str = "tokens", **more: Any) -> alt.X:
-        """Returns the axis."""
+    def x(self, field: str = "tokens", is_bare: bool = False, **more: Any) -> alt.X:
+        """Returns the axis, a bare one without labels and title."""
         kind: Any = "log" if self.log else "linear"
         scale = alt.Scale(type=kind, domain=[self.low, self.high], nice=False, clamp=True)
         axis = alt.Axis(labelExpr=charts.TOKENS, tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
+        if is_bare:
+            axis, more = alt.Axis(labels=False, ticks=False, tickCount=5, grid=False), {"title": None, **more}
         return alt.X(f"{field}:Q", **{"title": "Tokens trained on", "scale": scale, "axis": axis, **more})
 
 
@@ -70,22 +75,26 @@ OF_RUNS = {"score": "In-context score, nats", "loss": "Loss, nats"}
 
 
 def run_panel(
-    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "score"
+    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "score", is_bare: bool = False
 ) -> charts.Picture:
-    """Returns the in-context score (`score`) or the `loss` of one run over those of the others in gray."""
+    """Returns the in-context score (`score`) or the `loss` of one run over those of the others in gray; the window is
+    named."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
-    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends)
-    return _picture(of, runs=_rows_on_axis(runs, look).dropna(subset=[column]), windows=windows[windows["run"] == run])
+    own = windows[windows["run"] == run]
+    mine = runs.loc[runs["run"] == run, column].dropna()
+    rises = bool(len(mine)) and bool(mine.tail(len(mine) // 3 + 1).mean() > mine.head(len(mine) // 3 + 1).mean())
+    named = "window" if len(own) else "left" if rises else "right"
+    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, is_bare, named)
+    return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own)
 
 
 @charts.kept
 def _run_panel(
-    look: TokenAxis, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float]
+    look: TokenAxis, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float], is_bare: bool, named: str
 ) -> charts.Template:
-    y = _y(column, OF_RUNS[column], domain=list(ends), nice=True)
-    x = look.x() if look.moment is not None else look.x(title=None)  # on screen the chart below has the same axis
-    base = charts.named_chart("runs").encode(x=x, y=y)
+    y = quantity(column, None if is_bare else OF_RUNS[column], domain=list(ends), nice=True)
+    base = charts.named_chart("runs").encode(x=look.x(is_bare=is_bare), y=y)
     others = base.transform_filter(alt.datum.run != run)
     others = others.mark_line(color=GREY, strokeWidth=1, opacity=0.55).encode(detail="run:N")
     own = base.transform_filter(alt.datum.run == run)
@@ -95,29 +104,44 @@ def _run_panel(
     dot = (
         own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
     )
-    height = HEIGHT + charts.AXIS_PX - (25 if look.moment is None else 0)
-    return charts.template(height, _band(look), others, line, _marker(look), dot)
+    return charts.template(
+        _height(is_bare), window_band(look), others, line, marker(look), dot, *_window_name(look, named)
+    )
 
 
 def heads_panel(
-    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, score: str, n_layers: int
+    heads: pd.DataFrame,
+    windows: pd.DataFrame,
+    run: str,
+    look: TokenAxis,
+    score: str,
+    n_layers: int,
+    is_bare: bool = False,
+    height_px: int | None = None,
 ) -> charts.Picture:
     """Returns one of the six scores of every head of one run: one line per head, colored by layer."""
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
-    of = _heads_panel(look, score, n_layers, layers, free)
-    return _picture(of, heads=_rows_on_axis(heads, look), windows=windows[windows["run"] == run])
+    of = _heads_panel(look, score, n_layers, layers, free, is_bare, height_px or _height(is_bare))
+    return panel(of, heads=rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
-def _heads_panel(look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool) -> charts.Template:
-    y = _y("value", TITLES[score]) if free else _y("value", TITLES[score], domain=[0, 1])
-    base = charts.named_chart("heads").encode(x=look.x(), y=y, detail="name:N")
-    colour = charts.by_layer(n_layers, layers, orient="top", direction="horizontal", symbolType="stroke", padding=0,
-                             offset=2, symbolStrokeWidth=3, titleOrient="left")  # fmt: skip
+def _heads_panel(
+    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, is_bare: bool, height_px: int
+) -> charts.Template:
+    title = None if is_bare else TITLES[score]
+    y = quantity("value", title) if free else quantity("value", title, domain=[0, 1])
+    base = charts.named_chart("heads").encode(x=look.x(is_bare=is_bare), y=y, detail="name:N")
+    colour = charts.by_layer(n_layers, layers, orient="top-left", direction="horizontal", symbolType="stroke",
+                             padding=0, offset=2, symbolStrokeWidth=3, titleOrient="left", columnPadding=6,
+                             symbolSize=60)  # fmt: skip
+    if n_layers == 1:  # all lines have one color
+        colour = colour.copy()
+        colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; value:Q|{TITLES[score]}|.3f")
     lines = base.mark_line(strokeWidth=1.6, opacity=0.9).encode(color=colour, tooltip=tooltip)
-    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), lines, _marker(look))
+    return charts.template(height_px, window_band(look), lines, marker(look))
 
 
 def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, what: str) -> charts.Picture:
@@ -125,7 +149,7 @@ def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: T
     the before-and-after vector; coloured by kind."""
     of = _ablation_panel(look, what, kinds_in(heads, what))
     named_above = heads.sort_values("kind", key=lambda kind: kind != KINDS[2], kind="stable")
-    return _picture(of, heads=_rows_on_axis(named_above, look), windows=windows[windows["run"] == run])
+    return panel(of, heads=rows_on_axis(named_above, look), windows=windows[windows["run"] == run])
 
 
 ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-and-after, nats"}
@@ -134,103 +158,14 @@ ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-a
 @charts.kept
 def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})")
-    y = _y(what, ABLATED[what]) if kinds else _y(what, ABLATED[what], domain=[-1, 1])
+    y = quantity(what, ABLATED[what]) if kinds else quantity(what, ABLATED[what], domain=[-1, 1])
     base = base.encode(x=look.x(), y=y, detail="name:N")
     colour = by_kind(kinds, symbolType="stroke", symbolStrokeWidth=3)
     tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
     faint = alt.condition(alt.datum.kind == KINDS[2], alt.value(0.4), alt.value(1))
     lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18))
     lines = lines.encode(color=colour, opacity=faint, tooltip=tooltip)
-    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), _zero(), lines, _marker(look))
-
-
-def curves(
-    runs: pd.DataFrame, windows: pd.DataFrame, look: TokenAxis, column: str, title: str, height: int = 210
-) -> charts.Picture:
-    """Returns one quantity of every run over training, one line per run."""
-    names = tuple(dict.fromkeys(runs["run"]))
-    known = _rows_on_axis(runs, look).dropna(subset=[column])
-    drawn = tuple(dict.fromkeys(known["run"]))
-    of = _curves(look, names, drawn, column, title, _ends(known[column]), height)
-    return _picture(of, runs=known, windows=windows)
-
-
-@charts.kept
-def _curves(
-    look: TokenAxis,
-    names: tuple[str, ...],
-    drawn: tuple[str, ...],
-    column: str,
-    title: str,
-    ends: tuple[float, float],
-    height: int,
-) -> charts.Template:
-    legend = alt.Legend(values=list(drawn), orient="bottom", title=None, labelLimit=0, columns=1, symbolType="stroke",
-                        symbolStrokeWidth=4, symbolOpacity=1)  # fmt: skip
-    colour = by_run(names, legend)
-    base = charts.named_chart("runs").encode(
-        x=look.x(), y=_y(column, title, domain=list(ends), nice=True), color=colour
-    )
-    tooltip = charts.tips(f"run:N|Run; tokens:Q|Tokens|,.0f; {column}:Q|{title}|.3f")
-    lines = base.mark_line(strokeWidth=2).encode(tooltip=tooltip)
-    now = base.transform_filter(look.now)
-    dots = now.mark_point(filled=True, size=60, opacity=1).encode(tooltip=tooltip)
-    bands = charts.named_chart("windows").mark_rect(opacity=BAND).encode(
-        x=look.x("start"), x2="end:Q", color=colour, tooltip=charts.tips("run:N|Phase change of"))  # fmt: skip
-    return charts.template(height + charts.AXIS_PX + 22 * len(drawn), bands, lines, _marker(look), dots)
-
-
-def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis) -> charts.Picture:
-    """Returns the loss of chosen tokens of a passage over the training of one run."""
-    own = frame[frame["run"] == run]
-    of = _tokens_panel(look, tuple(dict.fromkeys(frame["token"])), tuple(dict.fromkeys(own["token"])))
-    return _picture(of, tokens=_rows_on_axis(own, look), windows=windows[windows["run"] == run])
-
-
-@charts.kept
-def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ...]) -> charts.Template:
-    legend = alt.Legend(values=list(drawn), orient="top", title=None, labelLimit=0, symbolType="stroke",
-                        symbolStrokeWidth=3, padding=0)  # fmt: skip
-    colour = alt.Color("token:N", scale=alt.Scale(domain=list(tokens)), legend=legend)
-    base = charts.named_chart("tokens").encode(x=look.x(), y=_y("loss", "Loss, nats"), color=colour)
-    tooltip = charts.tips("token:N|Token; tokens:Q|Tokens trained on|,.0f; loss:Q|Loss, nats|.3f")
-    lines = base.mark_line(strokeWidth=2).encode(tooltip=tooltip)
-    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), lines, _marker(look))
-
-
-def heat_panel(
-    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope"
-) -> charts.Picture:
-    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`."""
-    ends = (-0.3, 0.3) if column == "slope" else _ends(cells["loss"])
-    indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
-    of = _heat_panel(look, column, *indices, ends)
-    shown = cells.assign(since=cells["since"].clip(lower=look.low), until=cells["until"].clip(upper=look.high))
-    return _picture(of, cells=shown[shown["until"] > shown["since"]], windows=windows[windows["run"] == run])
-
-
-@charts.kept
-def _heat_panel(look: TokenAxis, column: str, first: int, last: int, ends: tuple[float, float]) -> charts.Template:
-    is_slope = column == "slope"
-    scale = (
-        charts.around_zero(ends[1], clamp=True) if is_slope else alt.Scale(domain=list(ends), clamp=True, reverse=True)
-    )
-    title = "d loss / d ln(index), nats" if is_slope else "Loss, nats"
-    legend = alt.Legend(title="nats / ln(index)" if is_slope else "nats", orient="top", direction="horizontal",
-                        gradientLength=90, gradientThickness=8,
-                        titleOrient="left", tickCount=3, padding=0, titleLimit=0)  # fmt: skip
-    reach = alt.Scale(type="log", domain=[max(1, first), last], nice=False, clamp=True)
-    axis = alt.Axis(grid=False, values=[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000], format="d")
-    y = alt.Y("first:Q", title="Token index", scale=reach, axis=axis)
-    tooltip = charts.tips(
-        f"tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; {column}:Q|{title}|+.3f"
-    )
-    cells = charts.named_chart("cells").mark_rect().encode(
-        x=look.x("since"), x2="until:Q", y=y, y2="last:Q", tooltip=tooltip,
-        color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
-    edges = charts.named_chart("windows")
-    edge = [edges.mark_rule(color=MARK, strokeDash=[4, 3]).encode(x=look.x(end)) for end in ("start", "end")]
-    return charts.template(HEIGHT + 20 + charts.AXIS_PX, cells, *edge, _marker(look))
+    return charts.template(HEIGHT + charts.AXIS_PX, window_band(look), _zero(), lines, marker(look))
 
 
 def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str] = ()) -> charts.Picture:
@@ -267,35 +202,58 @@ def _renamed(part: Any, prefix: str) -> Any:
     return [_renamed(each, prefix) for each in part] if isinstance(part, list) else part
 
 
-def _picture(of: charts.Template, **frames: pd.DataFrame) -> charts.Picture:
+def panel(of: charts.Template, **frames: pd.DataFrame) -> charts.Picture:
+    """Returns the picture with the row that the marker needs."""
     return charts.picture(of, one=ONE, **frames)
 
 
-def _ends(values: pd.Series) -> tuple[float, float]:
+def extent(values: pd.Series) -> tuple[float, float]:
+    """Returns (lowest, highest)."""
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
-def _rows_on_axis(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
+def rows_on_axis(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
     """Returns the rows that fit the axis: a logarithmic one has no place for 0."""
     return frame[frame["tokens"] >= look.low] if look.log else frame
 
 
-def _y(field: str, title: str, **scale: Any) -> alt.Y:
-    axis = alt.Axis(tickCount=4, minExtent=34, titleLimit=0)
+def _height(is_bare: bool) -> int:
+    return BARE_PX if is_bare else HEIGHT + charts.AXIS_PX
+
+
+def quantity(field: str, title: str | None, **scale: Any) -> alt.Y:
+    """Returns the axis of a quantity over training."""
+    axis = alt.Axis(tickCount=4, minExtent=LABELS_PX, titleLimit=0)
     return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale or {"zero": True}))
 
 
-def _band(look: TokenAxis) -> alt.Chart:
+def window_band(look: TokenAxis) -> alt.Chart:
     """Returns the window of the phase change."""
     base = charts.named_chart("windows").mark_rect(color=MARK, opacity=BAND)
     return base.encode(x=look.x("start"), x2="end:Q", tooltip=alt.value(None))
+
+
+def _window_name(look: TokenAxis, where: str) -> list[alt.Chart]:
+    """Returns the name of the "window" next to it, where there is room; or without one, that there is none, on the
+    "left" or "right"."""
+    if where != "window":
+        align, x, dx = ("left", 0, 4) if where == "left" else ("right", "width", -4)
+        none = charts.written(charts.named_chart("one"), 11, align=align, baseline="top", dx=dx)
+        return [none.encode(x=alt.value(x), y=alt.value(2), text=alt.value("no phase change"))]
+    is_left, found = f"datum.end < {(look.low + look.high) / 2!r}", []
+    for side, end, look_of_text in ((is_left, "end", {"align": "left", "dx": 4}),
+                                     (f"!({is_left})", "start", {"align": "right", "dx": -4})):  # fmt: skip
+        base = charts.named_chart("windows").transform_filter(side)
+        name = charts.written(base, 11, baseline="top", **look_of_text)
+        found.append(name.encode(x=look.x(end), y=alt.value(2), text=alt.value("phase change")))
+    return found
 
 
 def _zero() -> alt.Chart:
     return charts.named_chart("one").mark_rule(color=GREY, opacity=0.6, aria=False).encode(y=alt.datum(0))
 
 
-def _marker(look: TokenAxis) -> alt.Chart:
+def marker(look: TokenAxis) -> alt.Chart:
     """Returns the line at the slider's moment."""
     base = charts.named_chart("one").transform_calculate(at=f"clamp({look.at}, {look.low!r}, {look.high!r})")
     rule = base.mark_rule(strokeWidth=1.5, color=GREY, opacity=1).encode(x=look.x("at"), tooltip=alt.value(None))

@@ -1,4 +1,5 @@
-"""Train a model now: a button per recipe, charts that grow with the log, and the result as a model on every screen.
+"""Train a model now: one button, other recipes in a popover, charts that grow with the log, and the result as a model
+on every screen.
 
 Training continues while other pages are open and stops with the app; Resume continues from there.
 """
@@ -7,13 +8,16 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from streamlit.components.v2 import component
 
 from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError
-from engine.jobs import Job, Jobs
+from engine.jobs import Jobs
+from engine.progress import in_time
+from engine.slots import Job
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
@@ -28,7 +32,6 @@ from pages.ui.page.widget_writes import write
 from pages.ui.page.work import draw_restart, in_words, live, mark_job, under_way
 from pages.ui.training import live_charts, own_recipe
 
-FIRST = "repeats"  # the recipe that the opening story asks for
 N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
@@ -42,6 +45,8 @@ export default function ({ data, parentElement }) {
 """
 _SCROLL = component("headroom_scroll_to", html="<span></span>\n<!-- the charts follow -->", js=SCROLL)
 BEGUN = "trainings begun"  # in the session: the number of runs its buttons have begun
+FIRST = "repeats"  # the recipe of the main button and of the opening story
+SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
 ONE_CORE = "It runs next to the app and leaves one core to it."
 
 
@@ -76,22 +81,35 @@ def draw_live(folder: Path) -> None:
     since_s = time.monotonic()
     if st.session_state.pop(LEARNING, False) and not under_way(_slots(folder), trainings()):
         begin(folder, FIRST, RECIPES[FIRST].recipe)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        for name in ("smeared", "repeats"):
-            _offer(folder, name, RECIPES[name].recipe, RECIPES[name].title)
-        repeats = own_recipe.repeats_dial()
-        mixed = replace(RECIPES["half"].recipe, repeats=repeats)
-        name = "half" if repeats == 0.5 else f"repeats-{round(100 * repeats)}-percent"
-        title = f"2 plain layers, {whole_percent(1 - repeats)} text, {whole_percent(repeats)} repeats"
-        _offer(folder, name, mixed, title, RECIPES["half"].words)
-        with st.popover("Own recipe", help="Layers, width, keys, positions, text and what else makes a run."):
-            _draw_form(folder, repeats)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        first = RECIPES[FIRST].recipe
+        label = f"Train a tiny model live, about {in_time(seconds(first))}"
+        _offer(folder, FIRST, first, label, f"{RECIPES[FIRST].title}. {RECIPES[FIRST].words}", type="primary")
+        with st.popover("Other recipes", icon=":material/tune:", help="Other models and texts, or your own."):
+            _draw_recipes(folder)
     _SCROLL(key="scroll to live charts", data={"begun": st.session_state.get(BEGUN, 0)})
     live(_slots(folder), partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
 
 
 def _slots(folder: Path) -> list[str]:
     return [each.slot for each in _all(shown_last().get(folder))]
+
+
+def seconds(recipe: Recipe) -> float:
+    """Returns roughly how long a run takes on two cores."""
+    return SECONDS_PER_MILLION * recipe.tokens / 1e6
+
+
+def _draw_recipes(folder: Path) -> None:
+    """Draws the buttons of the other recipes, and the form of the user's own."""
+    _offer(folder, "smeared", RECIPES["smeared"].recipe, RECIPES["smeared"].title)
+    repeats = own_recipe.repeats_dial()
+    mixed = replace(RECIPES["half"].recipe, repeats=repeats)
+    name = "half" if repeats == 0.5 else f"repeats-{round(100 * repeats)}-percent"
+    title = f"2 plain layers, {whole_percent(1 - repeats)} text, {whole_percent(repeats)} repeats"
+    _offer(folder, name, mixed, title, RECIPES["half"].words)
+    st.markdown("**Your own recipe**")
+    _draw_form(folder, repeats)
 
 
 def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> None:
@@ -114,12 +132,12 @@ def _train(folder: Path, shown: LiveRun) -> None:
         trainings().put(each.slot, job, again=True)
 
 
-def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "") -> None:
+def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "", **look: Any) -> None:
     known = RECIPES.get(name)
     control = f" Then its control: {RECIPES[known.control].title.lower()}." if known and known.control else ""
     about = f"{words or (known.words if known else '')}{control} {recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
     is_clicked = st.button(title, key=f"train {title}", icon=":material/model_training:", help=about,
-                           on_click=begin, args=(folder, name, recipe))  # fmt: skip
+                           on_click=begin, args=(folder, name, recipe), **look)  # fmt: skip
     if is_clicked:
         st.rerun()
 
@@ -219,8 +237,6 @@ def _draw_left(folder: Path) -> None:
         label = f"Resume {run.name}, {at / 1e6:.2f} of {run.recipe.tokens / 1e6:g} M tokens"
         goes = {"on_click": _train, "args": (folder, shown), "help": RESUME_HELP}
         st.button(plain(label), key=f"resume {run.folder}", icon=":material/play_arrow:", **goes)
-    if not left:
-        st.caption("Nothing is being trained. Each button trains a new model, in one to a few minutes.")
 
 
 def _elsewhere(folder: Path) -> LiveRun | None:

@@ -12,7 +12,6 @@ import pandas as pd
 from engine.training.recipe import Recipe, law_tokens
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
-from pages.ui.page.tables import typeset
 from pages.ui.training.charts import TokenAxis, axis_end
 
 HEIGHT = 130
@@ -48,18 +47,18 @@ def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Pi
     marks = [{"tokens": warm_up, "what": "Warm-up ends"},
              {"tokens": law, "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
     shown = pd.DataFrame([each for each in marks if each["tokens"] <= recipe.tokens], columns=["tokens", "what"])
-    words, end = typeset(recipe.in_full), axis_end(recipe.n_steps * recipe.step_tokens)
-    found = {title: charts.picture(_heads_template(score, title, words, end, recipe.n_layers), heads=heads, marks=shown)
+    end = axis_end(recipe.n_steps * recipe.step_tokens)
+    found = {title: charts.picture(_heads_template(score, title, end, recipe.n_layers), heads=heads, marks=shown)
              for score, title in HEADS.items()}  # fmt: skip
     title = "Random tokens twice over, nats a token"
-    found[title] = charts.picture(_copies_template(title, words, end), copies=copies, marks=shown)
+    found[title] = charts.picture(_copies_template(title, end), copies=copies, marks=shown)
     for name, title in NATS.items():
-        found[title] = charts.picture(_curve_template(name, title, words, end), rows=rows, marks=shown)
+        found[title] = charts.picture(_curve_template(name, title, end), rows=rows, marks=shown)
     return found
 
 
 @charts.kept
-def _heads_template(score: str, title: str, words: str, end: float, n_layers: int) -> charts.Template:
+def _heads_template(score: str, title: str, end: float, n_layers: int) -> charts.Template:
     y = alt.Y(f"{score}:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
     base = charts.named_chart("heads").encode(x=TokenAxis(0.0, end).x(), y=y, detail="name:N")
     colour = charts.by_layer(n_layers, orient="top-left", direction="horizontal", symbolType="stroke", padding=0,
@@ -69,11 +68,11 @@ def _heads_template(score: str, title: str, words: str, end: float, n_layers: in
         colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; {score}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=1.6)
-    return _template(title, words, _marks(end), _grey(base, tooltip), own.encode(color=colour, tooltip=tooltip))
+    return _template(title, _marks(end), _grey(base, tooltip), own.encode(color=colour, tooltip=tooltip))
 
 
 @charts.kept
-def _copies_template(title: str, words: str, end: float) -> charts.Template:
+def _copies_template(title: str, end: float) -> charts.Template:
     base = charts.named_chart("copies").encode(x=TokenAxis(0.0, end).x(), y=_y("nats"))
     legend = alt.Legend(orient="top-right", title="Copy", direction="horizontal", symbolType="stroke", padding=0,
                         titleOrient="left", offset=0)  # fmt: skip
@@ -81,15 +80,15 @@ def _copies_template(title: str, words: str, end: float) -> charts.Template:
     tooltip = charts.tips("copy:N|Copy; tokens:Q|Tokens|,.0f; nats:Q|Nats a token|.2f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
     control = base.transform_filter(alt.datum.copy == COPIES["second_copy"])
-    return _template(title, words, _marks(end), _grey(control, tooltip), own.encode(color=colour, tooltip=tooltip))
+    return _template(title, _marks(end), _grey(control, tooltip), own.encode(color=colour, tooltip=tooltip))
 
 
 @charts.kept
-def _curve_template(name: str, title: str, words: str, end: float) -> charts.Template:
+def _curve_template(name: str, title: str, end: float) -> charts.Template:
     base = charts.named_chart("rows").encode(x=TokenAxis(0.0, end).x(), y=_y(name))
     tooltip = charts.tips(f"tokens:Q|Tokens|,.0f; {name}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
-    return _template(title, words, _marks(end), _grey(base, tooltip), own.encode(tooltip=tooltip))
+    return _template(title, _marks(end), _grey(base, tooltip), own.encode(tooltip=tooltip))
 
 
 def _grey(base: alt.Chart, tooltip: Any) -> alt.Chart:
@@ -106,6 +105,6 @@ def _y(name: str) -> alt.Y:
     return alt.Y(f"{name}:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
 
 
-def _template(title: str, words: str, *layers: Any) -> charts.Template:
-    head = {"text": title, "subtitle": words, "anchor": "start", "fontSize": 13, "subtitleFontSize": 11, "offset": 6}
+def _template(title: str, *layers: Any) -> charts.Template:
+    head = {"text": title, "anchor": "start", "fontSize": 13, "offset": 6}
     return {**charts.template(HEIGHT + charts.AXIS_PX, *layers), "title": head}

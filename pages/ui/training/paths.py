@@ -20,11 +20,11 @@ from pages.ui.training.charts import (
     by_run,
     heads_panel,
     heard,
-    heat_panel,
     joined,
     kinds_in,
     run_panel,
 )
+from pages.ui.training.loss_charts import heat_panel
 from pages.ui.training.runs import DrawnRun
 
 PATH_PX = 190

@@ -19,16 +19,26 @@ from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.text_picture import text_picture
 from pages.ui.page.address import number_field
+from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
-from pages.ui.training import charts, paths, tables
-from pages.ui.training.charts import TokenAxis, joined
+from pages.ui.training import charts, loss_charts, paths, tables
+from pages.ui.training.charts import BARE_PX, SHARED_AXIS_PX, TokenAxis, joined
 from pages.ui.training.runs import DrawnRun
+from pages.ui.training.slider import IN_A_ROW
 from pages.ui.training.tint import FULL_NATS, VIEWS, draw_tint
 
-IN_A_ROW, FILE_PX = 4, 380
+FILE_PX = 380
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
+SCORE_HELP = (
+    "The loss of a late token of a text minus that of an early one, on held-out text. The colored line is the run, "
+    "the gray ones are the others. The shaded window is the phase change: the steepest lasting fall of this score."
+)
+SLOPES_HELP = (
+    "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
+    "are predicted better. Before the phase change only early tokens have any of it. Colors stop at ±0.3 nats."
+)
 HEADS_HELP = {
     "prefix_matching": "Attention to what followed an earlier copy of the token, on repeated random tokens. Induction "
     "heads have most of it. A line a head.",
@@ -106,28 +116,53 @@ def _in_file(view: TrainingFrames, panel: Panel) -> Picture:
     return joined(panels, min(len(panels), 3), FILE_PX, [run.label for run in view.runs])
 
 
-def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis) -> Picture:
+def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, is_bare: bool = False) -> Picture:
     """Returns the in-context score of one run."""
-    return charts.run_panel(view.every, view.windows, run.label, look)
+    return charts.run_panel(view.every, view.windows, run.label, look, is_bare=is_bare)
 
 
-def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis) -> Picture:
-    """Returns one score of all heads of one run."""
+def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis, **form: Any) -> Picture:
+    """Returns one score of all heads of one run; `form` as for `charts.heads_panel`."""
     scores = tables.head_scores(run, score)
-    return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0])
+    return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0], **form)
+
+
+def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, has_legend: bool = True) -> Picture:
+    """Returns the slope of the loss along a text of one run."""
+    return loss_charts.heat_panel(tables.slopes(run), view.windows, run.label, look, has_legend=has_legend)
 
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
-    """Draws in-context score and prefix matching, a column per run: the screen's point is that they appear together."""
-    row(view, "score", "In-context score", partial(score_panel, view), sheet)
-    words, panel = "Prefix matching of every head", partial(heads_panel, view, "prefix_matching")
-    row(view, "prefix", words, panel, sheet, named=False)
-    sheet.tables["Over training"] = view.every
+    """Draws in-context score, prefix matching and the loss along a text, a column per run on one axis of tokens: the
+    screen's point is that they change together."""
+    is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
+    n_rows = 2 if presenting() else 3  # a slide has no room for the third
+    form: dict[str, Any] = {"height_px": BARE_PX + SHARED_AXIS_PX} if n_rows == 2 else {"is_bare": True}
+    rows = (
+        ("score", "**In-context score**, nats: below 0, late tokens of a text are predicted better than early ones",
+         "In-context score", SCORE_HELP, partial(score_panel, view, is_bare=True)),
+        ("prefix", "**Prefix matching** of every head: attention to what followed an earlier copy",
+         "Prefix matching of every head", HEADS_HELP["prefix_matching"],
+         partial(heads_panel, view, "prefix_matching", **form)),
+        ("slopes", "**Loss along the text**, by token index: blue where later tokens are predicted better",
+         "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, has_legend=False)),
+    )  # fmt: skip
+    for key, title, words, help, panel in rows[:n_rows]:
+        with st.container(gap="xxsmall"):
+            st.markdown(title, help=help)
+            row(view, key, words, panel, sheet, named=is_named)
+    sheet.pictures |= {
+        "In-context score": partial(_in_file, view, partial(score_panel, view)),
+        "Prefix matching of every head": partial(_in_file, view, partial(heads_panel, view, "prefix_matching")),
+        "d loss by d ln(index) over training": partial(_in_file, view, partial(slopes_panel, view)),
+    }
+    slopes = pd.concat([tables.slopes(run) for run in view.runs], ignore_index=True)
+    sheet.tables |= {"Over training": view.every, "Slopes by index": slopes}
 
 
 def more_heads(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws previous-token heads."""
-    st.subheader("Previous-token heads", help=HEADS_HELP["previous_token"])
+    st.caption("Attention of each head to the token just before.", help=HEADS_HELP["previous_token"])
     words = "Previous-token score of every head"
     row(view, "previous", words, partial(heads_panel, view, "previous_token"), sheet)
 
@@ -140,29 +175,13 @@ def losses(view: TrainingFrames, sheet: Sheet) -> None:
                "run learns fastest changes at the phase change."))  # fmt: skip
     for (column, title, axis, help), at in zip(titles, st.columns(2, gap="medium"), strict=True):
         with at:
-            st.subheader(title, help=help)
+            st.markdown(f"**{title}**", help=help)
             draw_chart(
-                charts.curves(view.every, view.windows, view.look, column, axis),
+                loss_charts.curves(view.every, view.windows, view.look, column, axis),
                 f"training {column}",
                 f"{title} of each run.",
             )
-        sheet.pictures[title] = partial(charts.curves, view.every, view.windows, view.still, column, axis)
-
-
-def index_maps(view: TrainingFrames, sheet: Sheet) -> None:
-    """Draws where in the text the loss falls, over training."""
-    help = (
-        "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
-        "are predicted better. Before the phase change only early tokens have any of it. Colors stop at ±0.3 nats."
-    )
-    st.subheader("Where along a text the loss falls", help=help)
-    frames = {run.name: tables.slopes(run) for run in view.runs}
-
-    def panel(run: DrawnRun, look: TokenAxis) -> Picture:
-        return charts.heat_panel(frames[run.name], view.windows, run.label, look)
-
-    row(view, "slopes", "d loss by d ln(index) over training", panel, sheet)
-    sheet.tables["Slopes by index"] = pd.concat(frames.values(), ignore_index=True)
+        sheet.pictures[title] = partial(loss_charts.curves, view.every, view.windows, view.still, column, axis)
 
 
 def path_work(runs: Sequence[DrawnRun]) -> Work[list[np.ndarray]]:
@@ -182,9 +201,13 @@ def alike(runs: Sequence[DrawnRun]) -> tuple[DrawnRun, ...]:
     return tuple(run for run in measured if of(run) == of(measured[0]))
 
 
-def draw_paths(view: TrainingFrames, found: Sequence[np.ndarray], of: Sequence[DrawnRun], sheet: Sheet) -> None:
+def draw_paths(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws the path of each run on the same two axes."""
-    st.subheader("The path of the whole run", help=PATHS_HELP)
+    of = alike(view.runs)
+    found = path_work(of).awaited() if of else None
+    if found is None:
+        return
+    st.caption("Where the losses of each run go, on two axes. From A to B: the phase change.", help=PATHS_HELP)
     frame = tables.paths(of, found)
 
     def panel(run: DrawnRun, look: TokenAxis) -> Picture:
@@ -206,7 +229,7 @@ def carriers(view: TrainingFrames, sheet: Sheet) -> None:
         "score is lost without the head. Named by the end of the run: previous token or induction, where that score is "
         f"over {tables.IS_ONE}. The bars are at the measured snapshot nearest to the marker."
     )
-    st.subheader("Which heads carry the change", help=help)
+    st.caption("The effect of ablating each head: on the change in the window, and on the score.", help=help)
     frames = {run.name: tables.ablations(run) for run in view.runs}
     ablated = tuple(run for run in view.runs if len(frames[run.name]))
     if not ablated:
@@ -231,7 +254,7 @@ def carriers(view: TrainingFrames, sheet: Sheet) -> None:
 
 def passage(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws a passage tinted by the change in training, and two of its tokens over training."""
-    st.subheader("A passage", help=PASSAGE_HELP)
+    st.caption("Each token, tinted by the change of its loss in training.", help=PASSAGE_HELP)
     read_by = [run for run in view.runs if run.trajectory.passages]
     if not read_by:
         st.caption("No passage was measured on these runs.")
@@ -258,7 +281,7 @@ def passage(view: TrainingFrames, sheet: Sheet) -> None:
     here = replace(view, runs=tuple(by_name.values()))
 
     def panel(run: DrawnRun, look: TokenAxis) -> Picture:
-        return charts.tokens_panel(frame, view.windows, run.label, look)
+        return loss_charts.tokens_panel(frame, view.windows, run.label, look)
 
     row(here, "two tokens", "Loss of two tokens of the passage", panel, sheet)
     change = tables.change(run, name)
@@ -268,9 +291,11 @@ def passage(view: TrainingFrames, sheet: Sheet) -> None:
     sheet.tables |= {"Tokens of the passage": frame, "Passage": change.drop(columns="piece")}
 
 
-def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None, sheet: Sheet) -> None:
+def analysis(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws the model analysis table: a column per run, nine rows."""
     st.caption("One column per run. The window is shaded; A and B are its ends.", help=ANALYSIS_HELP)
+    of = alike(view.runs)
+    found = path_work(of).awaited() if len(of) == len(view.runs) else None
     drawn = paths.analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
     draw_chart(drawn, "training analysis", words, width="content")

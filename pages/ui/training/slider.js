@@ -86,11 +86,13 @@ function build(view) {
     return [band]
   }))
   view.lines = []
-  part(".runs").replaceChildren(...data.runs.flatMap((run, k) => {
-    const name = coloured("b", run.label, k), line = make("span", "")
+  part(".runs").style.setProperty("--columns", Math.min(data.columns, data.runs.length)) // those of the charts below
+  part(".runs").replaceChildren(...data.runs.map((run, k) => {
+    const cell = make("div", ""), name = coloured("b", run.label, k), line = make("span", "")
     name.title = run.title
     view.lines.push(line)
-    return [name, line]
+    cell.append(name, line)
+    return cell
   }))
 }
 

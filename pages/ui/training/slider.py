@@ -35,6 +35,7 @@ FIELD_HELP = (
     "End to the ends. “Play” steps through all of them."
 )
 MOST_TOKENS = 10**13
+IN_A_ROW = 4  # runs side by side
 
 
 def draw_field() -> None:
@@ -57,7 +58,7 @@ def slider(runs: Sequence[DrawnRun], look: TokenAxis, at: float) -> None:
     """Draws the slider at a number of tokens."""
     stops = sorted({float(tokens) for each in runs for tokens in each.trajectory.tokens})
     data: dict[str, Any] = {"field": MOMENT, "stops": stops, "value": at, "seen": st.session_state.get(SEEN, 0)}
-    data |= {"low": look.low, "high": look.high, "log": look.log}
+    data |= {"low": look.low, "high": look.high, "log": look.log, "columns": IN_A_ROW}
     data["runs"] = [
         {"label": each.label, "title": each.in_full, "tokens": each.trajectory.tokens.tolist(), "said": at_each(each),
          "window": [each.window.start, each.window.end] if each.window else None} for each in runs

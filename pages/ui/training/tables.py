@@ -151,12 +151,9 @@ def at_each(run: DrawnRun) -> list[str]:
     x = run.trajectory
     found = []
     for at, tokens in enumerate(x.tokens):
-        parts = [
-            f"{in_tokens(tokens)}: loss {number(x.loss[at])}, in-context score {number(x.icl[at], sign=True)} nats"
-        ]
-        for score, words in (("prefix_matching", "prefix matching"), ("previous_token", "previous token")):
-            value = _best(x.heads, score, at)
-            parts += [f"best {words} {value}"] if value else []
+        parts = [f"At {in_tokens(tokens)}: loss {number(x.loss[at])}, score {number(x.icl[at], sign=True)}"]
+        if value := _best(x.heads, "prefix_matching", at):
+            parts.append(f"best matching {value}")
         found.append(", ".join(parts))
     return found
 

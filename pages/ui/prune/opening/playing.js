@@ -30,7 +30,7 @@ function begin(parent) {
   const view = { root, part, timers: [], skippedAt: -CLICK_MS }
   view.input = event => {
     if (event.type === "keydown" && MODIFIERS.includes(event.key)) return
-    if (event.composedPath().includes(part(".again"))) view.skippedAt = event.timeStamp
+    if (event.type !== "wheel" && event.composedPath().includes(part(".again"))) view.skippedAt = event.timeStamp
     end(view, "stopped")
   }
   view.changed = event => { if (!event.composedPath().includes(root)) close(view) }

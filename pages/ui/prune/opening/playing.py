@@ -65,7 +65,6 @@ def draw_opening(setup: Setup) -> None:
     if is_asked or SHOWN not in state:
         _decide(setup, is_asked)
     if state.get(first_visit.LEARNING):
-        state["training_live"] = True  # its section
         st.switch_page("pages/training.py", query_params={})
     data = state.get(SHOWN)
     if data is None or (not data["asked"] and as_written()):

@@ -1,0 +1,62 @@
+"""What a screen shows while nothing of it is measured: what will be seen, and the button that measures it."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import streamlit as st
+
+from pages.ui.figures.colours import GREY
+from pages.ui.page.marks import mark
+from pages.ui.page.presentation import presenting
+from pages.ui.page.widget_writes import write
+
+NOTHING = "Nothing is measured for this model yet."
+DEMO_HELP = "Opens this screen with the included model, whose results come with Headroom."
+_SHADES = (1, 0.45, 0.3, 0.2), (0.45, 1, 0.6, 0.25), (0.3, 0.6, 1, 0.35), (0.2, 0.25, 0.35, 1)  # of a matrix
+_CELLS = "".join(
+    f'<rect x="{60 + 34 * x}" y="{2 + 34 * y}" width="32" height="32" rx="3" opacity="{shade}"/>'
+    for y, row in enumerate(_SHADES)
+    for x, shade in enumerate(row)
+)
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 140" width="260" height="140">'
+    f'<g fill="{GREY}" stroke="none" opacity="0.45">{{}}</g></svg>'
+)
+_LINE = f'fill="none" stroke="{GREY}" stroke-linecap="round" stroke-width'
+SKETCHES = {  # what a chart looks like, without a value in it
+    "matrix": _CELLS,
+    "maps": f'<g transform="translate(-30 20) scale(0.7)">{_CELLS}</g>'
+    f'<g transform="translate(85 20) scale(0.7)">{_CELLS}</g>',
+    "curves": f'<path {_LINE}="3" d="M20 20 L120 26 L170 40 L205 95 L250 118"/>'
+    f'<path {_LINE}="3" opacity="0.5" d="M20 20 L70 34 L120 62 L170 88 L250 120"/>'
+    f'<path {_LINE}="1" opacity="0.35" d="M20 4 V132 H250"/>',
+}
+
+
+@contextmanager
+def empty_state(
+    sketch: str, shows: str, title: str = NOTHING, demo: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[None]:
+    """Draws a frame with what the screen `shows` once it is measured, and a sketch of it; what the caller draws inside,
+    its button or its progress, comes next to a button that sets the controls to `demo`, a view of the demo model."""
+    with st.container(border=True, key="empty"):
+        words_at, sketch_at = st.columns([7, 3], vertical_alignment="center")
+        picture = b64encode(SVG.format(SKETCHES[sketch]).encode()).decode()
+        sketch_at.html(f'<img alt="" width="220" src="data:image/svg+xml;base64,{picture}">')
+        with words_at:
+            st.markdown(f"**{title}**  \n{shows}")
+            mark("empty", "drawn")
+            with st.container(horizontal=True, vertical_alignment="center"):
+                yield
+                if demo and not presenting():
+                    look: dict[str, Any] = {"type": "tertiary", "help": DEMO_HELP, "on_click": _set, "args": (demo,)}
+                    if st.button("See it on the demo model", key="see demo", **look):
+                        st.rerun()  # the whole page, which may have drawn this in a part that runs alone
+
+
+def _set(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        write(key, value)

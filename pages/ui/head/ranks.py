@@ -1,0 +1,53 @@
+"""Its place among all heads: by each induction score, and by each criterion of importance."""
+
+import streamlit as st
+
+from engine.heads.induction import VARIANTS
+from engine.studies.one_head import CRITERIA
+from pages.ui.figures.induction_scores import TITLES
+from pages.ui.figures.sheet import Sheet
+from pages.ui.head import charts, tables
+from pages.ui.head.measuring import Known, draw_missing
+from pages.ui.page.tables import number
+
+STRIP, PLACES = "Scores among all heads", "Rank by criterion"
+STRIP_HELP = "Each tick is a head, the dot is this one; every row has its own scale. On the right: its value and rank."
+PLACES_HELP = (
+    "Each criterion orders all heads by the task's train questions; 1 is the most important. `I_h`: Bansal et al.'s "
+    "gradient score. `gate`: |dLoss/dgate|, Michel et al. `Ablation oracle`: accuracy lost without the head."
+)
+SHORT_OF = {"bansal": "Bansal's variant"}
+
+
+def section(known: Known, sheet: Sheet) -> None:
+    """Draws the section."""
+    strip_at, places_at = st.container(key="wraps ranks").columns(2, gap="large")
+    with strip_at:
+        _draw_scores(known, sheet)
+    with places_at:
+        _draw_importance(known, sheet)
+
+
+def _draw_scores(known: Known, sheet: Sheet) -> None:
+    found = known.found
+    st.markdown("**What it does**, among all heads", help=STRIP_HELP)
+    if VARIANTS[0] not in found.scores:  # the button is with the large figure
+        st.caption("To be measured: its induction scores.")
+        return
+    sheet.draw(STRIP, charts.score_strip(tables.score_rows(found)), "head strip", tables.scores_in_words(found))
+    for variant in [each for each in found.scores if each != VARIANTS[0]]:
+        both = [f"{TITLES[each]} {number(found.score(each, variant))}, rank {found.rank(each, variant)}"
+                for each in ("prefix_matching", "copying")]  # fmt: skip
+        st.caption(f"{SHORT_OF[variant]}: {'; '.join(both)}.")
+
+
+def _draw_importance(known: Known, sheet: Sheet) -> None:
+    st.markdown("**How important it is**, among all heads", help=PLACES_HELP)
+    if not known.asked.tasks:
+        st.caption("Choose a task under Settings to see its rank by each criterion.")
+        return
+    places = tables.place_rows(known.found)
+    sheet.add(PLACES, places)
+    if len(places):
+        sheet.draw(PLACES, charts.places(places), "head places", tables.places_in_words(places))
+    draw_missing(known, *CRITERIA)

@@ -1,0 +1,114 @@
+"""What the induction heads carry: a task's accuracy without all of them, next to the same number of random others."""
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import streamlit as st
+
+from engine.accuracy.evaluation import Answers, evaluation
+from engine.composed import ComposedRun, composed
+from engine.measurement import Measurement
+from engine.models.masks import Mask
+from engine.models.session import Target
+from engine.progress import Progress
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import task_info
+from engine.studies.removal import N_DRAWS, Removal, draw, line_of, without
+from pages.ui.controls.controls import choose_shots, one_listed
+from pages.ui.controls.many_tasks import local_tasks
+from pages.ui.controls.sidebar import Setup
+from pages.ui.induction.effects import N_QUESTIONS, questions_of
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import budget_s
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import p_in_words, percents, plain, whole_percent
+from pages.ui.page.work import Work
+
+TASK_HELP = "Its questions are asked without induction heads; its line of importance is drawn thick."
+MEASURE_HELP = f"{N_QUESTIONS} questions: without them, and {N_DRAWS} times without as many random others."
+
+
+def choose_task(setup: Setup, where: DeltaGenerator) -> TaskSpec:
+    """Draws the choice of the screen's task and of its examples; the first is a task that needs its examples."""
+    available = local_tasks(setup.data_dir)
+    index = available.index(first_task(available, setup.spec.is_demo))
+    name = one_listed(where, "Task", available, "induction_task", index=index, help=TASK_HELP)
+    return TaskSpec(name, choose_shots(where, "induction_shots", "In the prompt of each question."))
+
+
+def first_task(available: Sequence[str], is_demo: bool) -> str:
+    """Returns the first task that needs its examples, if possible one that was made for the model."""
+    own = [name for name in available if name.startswith("demo_") == is_demo] or list(available)
+    return min(own, key=lambda name: task_info(name).needs != "examples")
+
+
+def without_heads(setup: Setup, target: Target, task: TaskSpec, heads: tuple[int, ...]) -> Measurement[Removal]:
+    """Returns the measurement of the accuracy without these heads (flat indices), and without random others, so far."""
+    masks = [Mask.full(target.shape), without(target.shape, heads)]
+    masks += [draw(target.shape, heads, seed) for seed in range(N_DRAWS)]
+
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal]:
+        questions, answers = questions_of(setup, task, run.session), list[Answers | None]()
+        run.total, found = len(masks) * questions.n, Removal(heads)
+        for mask in masks:
+            answers.append((yield from run.part(evaluation(target, questions, mask), questions.n, "questions")))
+            found = _so_far(heads, answers)
+            yield run.so_far(found, "questions")
+        return found
+
+    return composed(target, ("without induction heads", task, setup.data_dir, heads), body)
+
+
+def _so_far(heads: tuple[int, ...], answers: Sequence[Answers | None]) -> Removal:
+    """Returns the accuracies that are known, of the answers in the order of measurement."""
+    full, *rest = answers
+    if full is None or not rest or rest[0] is None:
+        return Removal(heads)
+    removed, *draws = [line_of(full, each) for each in rest if each is not None]
+    return Removal(heads, removed=removed, draws=tuple(draws))
+
+
+def work_of(measured: Measurement[Removal]) -> Work[Removal]:
+    """Returns the work that measures it."""
+    return Work("induction removed", "Accuracy without them", measured, 1, while_seen=True)
+
+
+def draw_effect(work: Work[Removal], known: Removal, task: str, is_demo: bool) -> None:
+    """Draws the state of the measurement until it is complete. It starts by itself if it is short, else a button asks;
+    to be run by `live`."""
+    mark("removal", "measured" if len(known.draws) == N_DRAWS else "missing", draws=len(known.draws))
+    if len(known.draws) == N_DRAWS or work.line() or not work.is_read:
+        return
+    takes_s = work.takes_s()
+    if budget_s() and (is_demo if takes_s is None else takes_s <= budget_s()):
+        work.start()
+        st.rerun()
+    work.offer(f"Measure accuracy on {plain(task)} without them", "science", MEASURE_HELP)
+
+
+def so_far(work: Work[Removal]) -> Removal:
+    """Returns what is known, stored or just measured."""
+    return max(work.stored(), key=lambda each: (each.removed is not None) + len(each.draws), default=Removal(()))
+
+
+def effect_in_words(found: Removal, task: TaskSpec) -> str:
+    """Describes the accuracy without the heads, and without random others, in Markdown; "" if it is not known."""
+    line, n = found.removed, len(found.heads)
+    if line is None:
+        return ""
+    full, pruned = whole_percent(line.full), whole_percent(line.pruned)
+    them, of = "it" if n == 1 else "them", f"accuracy on {plain(task.name)} ({task.shots} shots)"
+    said = f"Without {them}, {of} falls from {full} to **{pruned}**"
+    if not line.is_loss:
+        said = f"Without {them}, no loss is detected: {of} is {full} before and {pruned} after"
+        said = f"{said} ({p_in_words(line.change.p_mcnemar)})"
+    if not found.draws:
+        return f"{said}."
+    shares = [each.pruned for each in found.draws]
+    others = "1 other head" if n == 1 else f"{n} other heads"
+    return f"{said}; without {others} at random, it is {_range(shares)}."
+
+
+def _range(shares: Sequence[float]) -> str:
+    low, high = min(shares), max(shares)
+    return whole_percent(low) if whole_percent(low) == whole_percent(high) else percents(low, high, 0)

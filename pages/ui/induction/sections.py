@@ -1,0 +1,100 @@
+"""The folded sections of the Induction screen: each is drawn once it is unfolded, and its title says what it shows."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from engine.heads.induction import SCORES, InductionScores
+from engine.models.session import Target
+from engine.questions.requests import TaskSpec
+from pages.ui.controls.controls import folded
+from pages.ui.controls.sidebar import Setup
+from pages.ui.figures import induction_scores
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.sheet import Sheet
+from pages.ui.induction import charts, effects, overlap, together
+from pages.ui.induction.selection import chart_with_heads, head_table
+from pages.ui.induction.tables import in_words
+from pages.ui.page.tables import plain
+
+ABOUT = """
+An **induction head** completes patterns. When a token comes up again, it looks at what followed it the last time
+(*prefix matching*) and raises the probability of just that (*copying*):
+
+`the` `red` `fox` `ran` … `the` `red` → looks at **`fox`**, and says **fox**
+
+It needs a partner in an earlier layer, a *previous-token head*, which writes into each position what stood before it.
+Each score here is measured on random tokens, where nothing but the repetition can help (Olsson: 10 examples of 25
+tokens, 4 times over; Bansal: lengths 25 to 223). The weights' own scores, OV eigenvalues and QK trace, need no input.
+
+[Olsson et al. 2022](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html)
+found such heads; [Bansal et al. 2022](https://arxiv.org/abs/2212.09095) asked how many of them importance keeps.
+Where our numbers differ from the latter's code: the position after the beginning token does not count as a repeat, and
+(Olsson's variant) copying is measured on the real residual stream, not on embeddings fed to every layer.
+"""
+
+
+@dataclass(frozen=True)
+class InductionView:
+    """The subject of the sections: the model, its scores (also as a table), the score of the map, and the task."""
+
+    setup: Setup
+    target: Target
+    found: InductionScores
+    frame: pd.DataFrame
+    score: str
+    task: TaskSpec
+
+
+def draw(view: InductionView, since_s: float, sheet: Sheet) -> None:
+    """Draws the sections, folded at first."""
+    setup, target, frame, task = view.setup, view.target, view.frame, view.task
+    asked = f"on {plain(task.name)}"
+    for label, key, icon, inside in (
+        (f"Ablating the top heads together: accuracy {asked} without 1, 2, 4, … of them", "together", "group_remove",
+         partial(together.draw, setup, target, task, sheet)),
+        (f"Ablating one head at a time: what each does {asked}", "single", "person_remove",
+         partial(effects.draw, setup, target, task, frame, sheet)),
+        ("How much induction survives pruning by importance", "left", "trending_down",
+         partial(overlap.draw, setup, target, task, view.found, frame, since_s, sheet)),
+        ("All six scores of every head, as maps and as a table", "maps", "grid_on",
+         partial(draw_every_score, frame, sheet)),
+        (f"{charts.TITLES[view.score]} by layer, and the number of heads that have it", "depth", "bar_chart",
+         partial(draw_closely, frame, view.score, sheet)),
+        ("What an induction head is, and how it is measured", "about", "help", draw_about),
+    ):  # fmt: skip
+        folded(label, f"induction_{key}", inside, f":material/{icon}:", in_address=True)
+
+
+def draw_every_score(frame: pd.DataFrame, sheet: Sheet) -> None:
+    """Draws a small map of each score, and the table of all heads."""
+    for scores_in_row in (SCORES[:3], SCORES[3:]):
+        for score, at in zip(scores_in_row, st.columns(3, gap="medium"), strict=True):
+            with at:
+                title = charts.TITLES[score]
+                st.markdown(f"**{title}**", help=charts.HELP[score])
+                drawn = charts.score_map(frame, score)
+                chart_with_heads(f"small map {score}", title, drawn, in_words(frame, score), sheet)
+                st.caption(induction_scores.ABOUT[score])
+    head_table(frame)
+
+
+def draw_closely(frame: pd.DataFrame, score: str, sheet: Sheet) -> None:
+    """Draws one score by depth, and the number of heads by score."""
+    depth_at, many_at = st.columns(2, gap="large")
+    words = in_words(frame, score)
+    with depth_at:
+        st.markdown("**Where they are**: a dot per head, and the mean of each layer")
+        chart_with_heads("depth", "By depth", charts.depth_strip(frame, score), words, sheet)
+    with many_at:
+        st.markdown("**How many there are**: heads by score")
+        sheet.draw("Distribution", charts.distribution(frame, score), "induction_distribution", words)
+
+
+def draw_about() -> None:
+    """Draws what an induction head is."""
+    st.markdown(ABOUT)
+    words = "From each second copy of four tokens, an ideal induction head looks at what followed the first copy"
+    draw_chart(charts.example_pattern(), "induction_example", words)

@@ -1,0 +1,54 @@
+"""Several contexts that nobody touches after opening: all of them get their figures, whatever models they show."""
+
+import pytest
+
+from tests.browser.conftest import WAIT_MS, await_mark, marked
+
+LIMIT = 16  # questions
+
+
+@pytest.fixture
+def contexts(chromium):
+    """Opens an address in a context of its own."""
+    opened = []
+
+    def open_address(url):
+        opened.append(chromium.new_context(viewport={"width": 1280, "height": 800}))
+        opened[-1].set_default_timeout(WAIT_MS)
+        page = opened[-1].new_page()
+        page.goto(url, wait_until="commit")
+        return page
+
+    yield open_address
+    for context in opened:
+        context.close()
+
+
+@pytest.fixture
+def views(tiny_opt):
+    """Addresses of the same screen with three models: the embedded one, a smeared run, a folder of a tiny OPT."""
+    models = ("", "&model=runs/smeared", f"&model={tiny_opt}")
+    return [f"?precision=fp32&prune_limit={LIMIT}&prune_order=random&prune_heads=50{model}" for model in models]
+
+
+def heads_of(page):
+    """How many heads its figure is about, which differs from model to model."""
+    return marked(page, "figure", "measured", questions=LIMIT).first.get_attribute("data-heads")
+
+
+@pytest.mark.slow("draws three pages at once and measures three models")
+def test_three_tabs_with_three_models_all_end_untouched(app_server, tmp_path, contexts, views):
+    address, _ = app_server(tmp_path / "results", warm=True)
+    pages = [contexts(f"{address}/{view}") for view in views]
+    for page in pages:
+        await_mark(page, "figure", "measured", questions=LIMIT)
+    assert [heads_of(page) for page in pages] == ["24", "4", "4"], "each has its own figure"
+
+
+@pytest.mark.slow("draws six pages at once")
+def test_six_tabs_all_end_untouched(app_server, tmp_path, contexts, views):
+    address, _ = app_server(tmp_path / "results", warm=True)
+    pages = [contexts(f"{address}/{view}&prune_shots={shots}") for shots in (0, 5) for view in views]
+    for page in pages:
+        await_mark(page, "figure", "measured", questions=LIMIT)
+    assert [heads_of(page) for page in pages] == ["24", "4", "4"] * 2
