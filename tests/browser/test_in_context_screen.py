@@ -75,7 +75,9 @@ def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address, tmp_pat
         page.locator(f'[aria-label^="{title}"] [aria-label^="Head: 0; Layer: 1;"]').first.wait_for()
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("button", name="Cancel").wait_for()
+    page.get_by_role("button", name="Settings").last.click()
     page.get_by_role("radio", name="pattern-preserving").click()
+    page.keyboard.press("Escape")
     await_mark(page, "ablations", "measured", texts=2)
     page.get_by_role("button", name="Cancel").wait_for(state="detached")
     # while Streamlit redraws, an element may stand twice for a moment
