@@ -14,6 +14,7 @@ from functools import cache as once
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.family import window_in_passes
 from engine.architecture.transformers_internals import (
     attention_named,
     capped_attention,
@@ -43,12 +44,14 @@ class Prefix:
 @dataclass(frozen=True)
 class _Group:
     """Rows of one padded attention. `padded` (B, T): each token's position in the pass, arbitrary for padding; `real`
-    (n,): which of the B * T are tokens, in the pass's order, None without padding; `mask` (B, 1, T, n_prefix + T)."""
+    (n,): which of the B * T are tokens, in the pass's order, None without padding; `mask` (B, 1, T, n_prefix + T);
+    `windowed`: the same of layers with a window, None if no row is longer."""
 
     start: int
     padded: Tensor
     real: Tensor | None
     mask: Tensor | None
+    windowed: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,12 @@ def _padding_counts(loaded: Loaded) -> bool:
 def compute_prefix(loaded: Loaded, tokens: Sequence[int]) -> Prefix:
     """Computes, in a separate pass, the Prefix of rows that begin with these tokens."""
     import torch
+    from transformers import DynamicCache
 
     inputs = torch.tensor([tokens], device=loaded.model.get_input_embeddings().weight.device)
+    kept = DynamicCache()  # a model's own would drop what is outside of a window
     with torch.inference_mode():
-        cache = loaded.model.base_model(input_ids=inputs, use_cache=True).past_key_values
+        cache = loaded.model.base_model(input_ids=inputs, use_cache=True, past_key_values=kept).past_key_values
     return Prefix(len(tokens), keys_and_values(cache))
 
 
@@ -109,17 +114,22 @@ def read_places(rows: Sequence[Row]) -> list[Place]:
     return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
 
 
-def padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
-    """Returns `input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T) or None for one pass, padded
-    right; the prefix before all rows is visible to every token."""
+def padded_inputs(loaded: Loaded, rows: Sequence[Row], n_prefix: int = 0) -> dict[str, Any]:
+    """Returns `input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T), two of them by type of
+    layer, or None for one pass, padded right; the prefix before all rows is visible to every token."""
     import torch
 
+    dtype, device = loaded.model.dtype, loaded.model.get_input_embeddings().weight.device
     length = max(len(row.tokens) for row in rows)
     ids, positions = (
         torch.tensor([[*part, *[0] * (length - len(part))] for part in parts], device=device)
         for parts in ([row.tokens for row in rows], [row.positions for row in rows])
     )
-    return {"input_ids": ids, "position_ids": positions, "attention_mask": _mask(rows, dtype, device, n_prefix)}
+    mask: Any = _mask(rows, dtype, device, n_prefix)
+    if (window := _window_within(loaded, rows)) is not None:
+        whole, windowed = (_mask(rows, dtype, device, n_prefix, each) for each in (_longest(rows), window))
+        mask = {"full_attention": whole, "sliding_attention": windowed}
+    return {"input_ids": ids, "position_ids": positions, "attention_mask": mask}
 
 
 def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Place], prefix: Prefix | None) -> Tensor:
@@ -127,8 +137,7 @@ def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Pl
     from transformers import DynamicCache
 
     (rows,), model, before = groups, loaded.model, None
-    device = model.get_input_embeddings().weight.device
-    inputs = padded_inputs(rows, model.dtype, device, 0 if prefix is None else prefix.n)
+    inputs = padded_inputs(loaded, rows, 0 if prefix is None else prefix.n)
     if prefix is not None:
         before = DynamicCache()
         for layer, parts in prefix.layers.items():
@@ -153,34 +162,49 @@ def _end_to_end(
     positions = torch.tensor([[position for row in rows for position in row.positions]], device=device)
     in_fp32 = torch.is_grad_enabled() and loaded.products.attention == FP32
     dtype = torch.float32 if in_fp32 else model.dtype
-    layout = _Layout(tuple(_grouped(groups, dtype, device, 0 if prefix is None else prefix.n)), prefix, in_fp32)
+    layout = _Layout(tuple(_grouped(loaded, groups, dtype, 0 if prefix is None else prefix.n)), prefix, in_fp32)
     _register()
     with attention_named(model, ATTENTION), last_layer_at(loaded, [(0, at) for at in read], ids.shape[1]):
         found = model.base_model(input_ids=ids, position_ids=positions, use_cache=False, end_to_end=layout)
     return found.last_hidden_state[0, read]
 
 
-def _mask(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int) -> Tensor | None:
-    """Returns (B, 1, T, n_prefix + T), added to the attention of rows padded right; None if causal attention is
-    enough."""
+def _longest(rows: Sequence[Row]) -> int:
+    """Returns how many tokens the last one of the longest text sees, itself included."""
+    return 1 + max(position for row in rows for position in row.positions)
+
+
+def _window_within(loaded: Loaded, rows: Sequence[Row]) -> int | None:
+    """Returns the window of some of the model's layers if a row is longer, else None."""
+    window = window_in_passes(loaded.identity.config)
+    return window if window is not None and window < _longest(rows) else None
+
+
+def _mask(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int, window: int | None = None) -> Tensor | None:
+    """Returns (B, 1, T, n_prefix + T), added to the attention of rows padded right, whose tokens see at most `window`
+    tokens; None if it is not given and causal attention is enough."""
     import torch
 
     length = max(len(row.tokens) for row in rows)
     branch = torch.tensor([[*row.branch, *[-1] * (length - len(row.branch))] for row in rows])  # -1 = padding
-    if not n_prefix and not bool((branch > 0).any()):
+    if not n_prefix and not bool((branch > 0).any()) and window is None:
         return None  # padding comes last, so causal attention hides it
     earlier = torch.ones(length, length, dtype=torch.bool).tril()
     visible = (branch[:, None, :] == 0) | (branch[:, None, :] == branch[:, :, None])  # (B, T destination, T source)
     hidden = ~(earlier & visible)[:, None]
     hidden = torch.cat([torch.zeros(*hidden.shape[:3], n_prefix, dtype=torch.bool), hidden], dim=-1)
+    if window is not None:
+        here = torch.tensor([[*row.positions, *[0] * (length - len(row.positions))] for row in rows])
+        there = torch.cat([torch.arange(n_prefix).expand(len(rows), -1), here], dim=-1)
+        hidden |= (here[:, :, None] - there[:, None, :] >= window)[:, None]
     # finfo.min and not -inf: a row that sees nothing would be nan
     return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min).to(device)
 
 
-def _grouped(groups: Sequence[Sequence[Row]], dtype: Any, device: Any, n_prefix: int) -> Iterator[_Group]:
+def _grouped(loaded: Loaded, groups: Sequence[Sequence[Row]], dtype: Any, n_prefix: int) -> Iterator[_Group]:
     import torch
 
-    start = 0
+    start, device = 0, loaded.model.get_input_embeddings().weight.device
     for rows in groups:
         lengths = torch.tensor([len(row.tokens) for row in rows])
         steps = torch.arange(int(lengths.max()))
@@ -188,7 +212,9 @@ def _grouped(groups: Sequence[Sequence[Row]], dtype: Any, device: Any, n_prefix:
         begins = start + lengths.cumsum(0) - lengths
         padded = (begins[:, None] + steps).where(is_real, begins[:, None])
         real = None if bool(is_real.all()) else is_real.flatten().nonzero()[:, 0].to(device)
-        yield _Group(start, padded.to(device), real, _mask(rows, dtype, device, n_prefix))
+        window = _window_within(loaded, rows)
+        windowed = None if window is None else _mask(rows, dtype, device, n_prefix, window)
+        yield _Group(start, padded.to(device), real, _mask(rows, dtype, device, n_prefix), windowed)
         start += int(lengths.sum())
 
 
@@ -216,7 +242,8 @@ def _attention(
         if prefix is not None:
             k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)
                     for before, each in zip(prefix.layers[module.layer_idx], (k, v), strict=True))  # fmt: skip
-        mask = None if group.mask is None else group.mask.to(query.device)
+        mask = group.mask if group.windowed is None or not options.get("sliding_window") else group.windowed
+        mask = None if mask is None else mask.to(query.device)
         if mask is None and is_capped:
             hidden = torch.full((q.shape[2], q.shape[2]), torch.finfo(q.dtype).min, dtype=q.dtype, device=q.device)
             mask = hidden.triu(1)

@@ -46,8 +46,7 @@ def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def model_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """Those of them that the model itself is built from, without the ones that only say where it comes from. Attention
-    is built without its window, unless layers differ in more: within the context, which the window limits, it is the
-    same."""
+    is built without a window that limits the context: within that it is the same."""
     family = family_of(config)
     found = {name: value for name, value in known_fields(config).items() if name not in ABOUT}
     return found | ({} if family.window is None or family.builds_window else {"sliding_window": None})
@@ -128,11 +127,17 @@ def _limits(config: Mapping[str, Any]) -> list[int]:
     longrope turns every token by other angles, those before it too."""
     family = family_of(config)
     window, name = family.window and family.window(config), "original_max_position_embeddings"
-    found = [] if window is None else [_positive("sliding_window", window)]
+    found = [] if window is None else [_positive("sliding_window", window)] * (not family.builds_window)
     if has_long_rope(config):
         said = (_rope(config).get(name), config.get(name))
         found += [_positive(name, each) for each in said if each is not None]
     return found
+
+
+def window_in_passes(config: Mapping[str, Any]) -> int | None:
+    """How many tokens some layers attend to, at most, in a context that is longer; None: all layers to all."""
+    family = family_of(config)
+    return family.window(config) if family.window is not None and family.builds_window else None
 
 
 def has_long_rope(config: Mapping[str, Any]) -> bool:

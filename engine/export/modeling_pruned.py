@@ -30,17 +30,18 @@ class NoFFN(nn.Module):
 
 
 class NoAttention(NoFFN):
-    """An attention without heads. In layer 0 it caches one zero per token, because transformers counts tokens there."""
+    """An attention without heads. In the first layer of each type it caches one zero per token, because transformers
+    counts tokens there; `counts_in` is the number of such a layer, else None."""
 
-    def __init__(self, width, has_bias, is_first=False):
+    def __init__(self, width, has_bias, counts_in=None):
         super().__init__(width, has_bias)
-        self.is_first = is_first
+        self.counts_in = counts_in
 
     def forward(self, hidden_states, *args, past_key_values=None, layer_past=None, **kwargs):
         cache = past_key_values if past_key_values is not None else layer_past
-        if self.is_first and cache is not None:
+        if self.counts_in is not None and cache is not None:
             zeros = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
-            cache.update(zeros, zeros, 0)
+            cache.update(zeros, zeros, self.counts_in)
         return super().forward(hidden_states), None
 
 
@@ -81,7 +82,9 @@ class Pruned:
         norms_before = getattr(config, "do_layer_norm_before", True)
         if "attention" in gone:
             has_bias = getattr(attention, self.OUT).bias is not None
-            setattr(layer, self.ATTENTION, NoAttention(width, has_bias, number == 0))
+            types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
+            counts_in = number if number in (0, types.index(types[number])) else None
+            setattr(layer, self.ATTENTION, NoAttention(width, has_bias, counts_in))
             if norms_before and self.NORMS[0]:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:

@@ -270,9 +270,8 @@ def _score(
     import torch
 
     rows, results = [row for choices in questions for row in pack(choices)], []
-    device = loaded.model.get_input_embeddings().weight.device
     for number, row in enumerate(rows):
-        inputs = padded_inputs([row], loaded.model.dtype, device)
+        inputs = padded_inputs(loaded, [row])
         changed = pruned(loaded, ideal.mask), visited(loaded, replaced=_replaced(ideal, kind, row))
         with torch.inference_mode(), changed[0], changed[1]:
             hidden = loaded.model.base_model(**inputs, use_cache=False).last_hidden_state[0]

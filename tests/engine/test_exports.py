@@ -286,6 +286,14 @@ def test_heads_of_longrope_models_stay_in_even_layers(session, tiny_opt, tmp_pat
     assert exported(session, folder, tmp_path / "layers", "B1", form="even").checked.difference < 1e-5
 
 
+def test_a_full_layer_without_heads_still_counts_tokens(session, tiny_opt, tmp_path, outside):
+    """Layers 1 and 3 see all tokens, and transformers asks layer 1 how many there are."""
+    folder = family_folder("gemma3", tiny_opt, tmp_path / "model", num_hidden_layers=4)
+    made = exported(session, folder, tmp_path / "out", "L1H*", form="small")
+    [outcome] = outside([(made.folder, "small")])
+    assert outcome["said"] == outcome["alone"] and len(outcome["said"]) > len(IDS)
+
+
 def test_some_heads_of_a_norm_of_all_cannot_be_left_out(session, folder_of, tmp_path):
     refused_by(UsageError, "can be cut out of layer 0; prune all of its heads .L0H.., or use --form masked",
                lambda: exported(session, folder_of("olmo2"), tmp_path / "out", form="small"))  # fmt: skip

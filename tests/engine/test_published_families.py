@@ -187,7 +187,7 @@ def test_scaled_positions_are_those_of_transformers_bit_for_bit(kind, tiny_opt, 
 
 @pytest.mark.parametrize("name, n_ctx", [("microsoft/Phi-3-mini-4k-instruct", 2047),
                                          ("microsoft/Phi-4-mini-instruct", 4096),
-                                         ("google/gemma-2-2b", 4096), ("google/gemma-3-270m", 512)])  # fmt: skip
+                                         ("google/gemma-2-2b", 8192), ("google/gemma-3-270m", 32768)])  # fmt: skip
 def test_the_context_ends_where_a_window_or_longrope_does(name, n_ctx):
     assert shape_of(PUBLISHED[name][0]).n_ctx == n_ctx
 

@@ -68,7 +68,7 @@ class Family:
         None  # fields with an entry for each layer
     )
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
-    builds_window: bool = False  # even so the model is built with it: its layers differ in more
+    builds_window: bool = False  # only in layers of type sliding_attention, in passes too; else it limits the context
     attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it

@@ -2,7 +2,7 @@
 which multiply by one more than their weights; scaled embeddings, capped scores of attention and capped logits. Every
 second layer has a window.
 
-The window is the length of the context. Biases that hold means are those of attention alone: its FFNs cannot have any.
+Biases that hold means are those of attention alone: its FFNs cannot have any.
 """
 
 from collections.abc import Mapping
@@ -52,5 +52,5 @@ FAMILY = replace(
     builds_window=True,
     attends_by="eager",
     tiny={"gemma2": {"num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "attn_logit_softcapping": 5.0,
-                     "final_logit_softcapping": 20.0, "max_position_embeddings": 512, "sliding_window": 256}},
+                     "final_logit_softcapping": 20.0, "sliding_window": 24}},
 )  # fmt: skip

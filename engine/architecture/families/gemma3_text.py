@@ -23,5 +23,5 @@ FAMILY = replace(
     by_layer=by_layer,
     attends_by="sdpa",
     tiny={"gemma3": {"num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window_pattern": 2,
-                     "max_position_embeddings": 512, "sliding_window": 256}},
+                     "sliding_window": 24}},
 )  # fmt: skip
