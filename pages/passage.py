@@ -50,9 +50,9 @@ def draw_text() -> None:
     if n_parts != tables.n_parts(a.n_total):
         st.rerun()  # its length is known now: the whole page needs it
     with errors_shown():
-        shown = tables.extended(b if b is not None else a, a)
+        shown = tables.extended(b, a) if b is not None else a if side == x.a else tables.unread(a)
     mask = side.mask if side is not None and side != x.a else None
-    words, help = tables.summary(a, b if b is not None else a, mask)
+    words, help = tables.summary(a, a, None) if b is None else tables.summary(a, b, mask)
     st.markdown(words, help=help)
     marks = tables.landmarks_of(a, shown, x.landmarks)
     data = component_data(a, shown, tables.part_range(part, a.n_total), marks)

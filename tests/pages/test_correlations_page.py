@@ -81,7 +81,7 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
     open_screen, stored_scores, tmp_path, capsys
 ):
     at = open_screen()
-    assert "Nothing is measured for this model yet" in said(at) and not frames_of(at)
+    assert "Not measured yet" in said(at) and not frames_of(at)
     assert "headroom correlate" in at.code[0].value
     press(at, "Measure importance")
     assert "of 2 measured" not in said(at)
@@ -193,7 +193,7 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     at.segmented_control(key="correlations_method").set_value("srcc")
     at.segmented_control(key="correlations_what").set_value("ffns")
     settled(at)
-    assert "Nothing is measured for this model yet" in said(at)
+    assert "Not measured yet" in said(at)
     press(at, "Measure ")
     names = {name for _, name in matrix_of(at)}
     assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--score ffns" in at.code[0].value

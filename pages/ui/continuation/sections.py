@@ -116,7 +116,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
         _draw_first(who, frame, above)
         with at:
             _draw_said(who, each, prompt, parts)
-        if frame is not None:
+        if frame is not None and who in set(frame["model"]):
             title = f"Next token, {who}"
             mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
             words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
@@ -128,7 +128,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
 def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator) -> None:
     """Draws a model's first token, large, with its probability by each model."""
     word, about = "…", "not measured yet"
-    if frame is not None:
+    if frame is not None and who in set(frame["model"]):
         best = frame[frame["model"].eq(who)].nsmallest(1, "rank").iloc[0]
         others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
         word, about = _named(best["token"]), best["said"]

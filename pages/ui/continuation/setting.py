@@ -6,7 +6,7 @@ No streamlit here: the generator runs in the worker thread, and everything can b
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from engine.importance.rankings_of import Pruning, orders_of
+from engine.importance.rankings_of import Evidence, Pruning, orders_of
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
@@ -59,8 +59,11 @@ class ContinuationControls:
 
 
 def measure(x: ContinuationControls, session: Session) -> Iterator[Progress[Said]]:
-    """Job: the ranking if it is needed, the next tokens of both models, then the full model's continuation and the
-    pruned one's, token by token. Stored results are read."""
+    """Job: the ranking if it is needed, after the full model's next tokens; the next tokens of both models, then the
+    full model's continuation and the pruned one's, token by token. Stored results are read."""
+    if x.pruning.missing(Evidence()):  # it may take long, and the full model's next word needs no order
+        full = yield from last_value(x.next_tokens(Mask.full(x.target.shape)).run(session), 0, 1, 0, "next token")
+        yield Progress(0, 1, Said(None, full))
     orders = yield from last_value(orders_of(x.target, x.pruning, x.data_dir).run(session))
     mask, n = x.pruning.mask(orders), x.how.n_tokens
     said = x.continuations(mask)

@@ -13,7 +13,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.widget_writes import write
 
-NOTHING = "Nothing is measured for this model yet."
+NOTHING = "Not measured yet."
 DEMO_HELP = "Opens this screen with the included model, whose results come with Headroom."
 _SHADES = (1, 0.45, 0.3, 0.2), (0.45, 1, 0.6, 0.25), (0.3, 0.6, 1, 0.35), (0.2, 0.25, 0.35, 1)  # of a matrix
 _CELLS = "".join(

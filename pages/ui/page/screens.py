@@ -86,7 +86,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Attention",
             "visibility",
             "Where a head looks in a text (violet), and which words raised the score of the next, its logit (orange).",
-            "press “Literal copying” and point at a word of the second paragraph.",
+            "press “Literal copying” and point at a word that was said before.",
         ),
     ),
     "Watch it learn": (

@@ -54,6 +54,11 @@ def extended(b: TokenLosses, a: TokenLosses) -> TokenLosses:
     return replace(b, **read, loss_nats=longer(b.loss_nats, np.nan), top_log_p=longer(b.top_log_p, np.nan))
 
 
+def unread(a: TokenLosses) -> TokenLosses:
+    """Returns the losses of a model that has read none of A's tokens: nan."""
+    return replace(a, loss_nats=np.full_like(a.loss_nats, np.nan))
+
+
 def n_parts(n_total: int) -> int:
     """Returns the number of parts in which a text of `n_total` tokens is shown."""
     return max(1, -(-n_total // PART_TOKENS))

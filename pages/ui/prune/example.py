@@ -9,6 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from engine.composed import ComposedRun, composed
@@ -54,6 +55,7 @@ class Look:
     """The induction head that looks most at the copied word from the end of the prompt: its name, the share of its
     attention, and the number of the token that it looks from."""
 
+    digest: str  # of the prompt
     head: str
     share: float
     token: int
@@ -92,7 +94,7 @@ def look(target: Target, prompt: str, at: Copied) -> Measurement[Look]:
         shares = {head: float(view.pattern[-1, [seen.first_text + number for number in tokens]].sum())
                   for head, view in views.items()}  # fmt: skip
         head = max(shares, key=shares.__getitem__)
-        return Look(f"L{head[0]}H{head[1]}", shares[head], len(seen.ends))
+        return Look(text_digest(prompt), f"L{head[0]}H{head[1]}", shares[head], len(seen.ends))
 
     return composed(target, ("look", text_digest(prompt), at), body, 3)
 
@@ -100,10 +102,11 @@ def look(target: Target, prompt: str, at: Copied) -> Measurement[Look]:
 def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
     """Returns where an induction head looks in the example question, for a copying task of the embedded model; measured
     once nothing else is."""
-    at = _decided_by(x) if x.target.spec.is_demo else None
+    question = example(x, measured)[1]
+    at = _decided_by(x, question) if x.target.spec.is_demo else None
     if at is None:
         return None
-    wanted = look(x.target, _prompt(example(x)), at)
+    wanted = look(x.target, _prompt(question), at)
     found = wanted.stored(session())
     is_idle = not dragging.moving() and not under_way([*MEASURING, "estimates", "perplexity"])
     if found is None and is_idle and x.settled(measured) and in_memory(x.target.spec):
@@ -111,42 +114,54 @@ def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
     return found if found is not None and found.share >= LEAST_LOOK else None
 
 
-def example(x: Experiment) -> Question:
-    """Returns the first question."""
-    [question] = x.questions.at(x.questions.order[:1])
-    return question
+def example(x: Experiment, measured: AnswersSoFar) -> tuple[int, Question]:
+    """Returns the first question that pruning loses, or the first one, and its place among the answers."""
+    place = 0
+    if measured.full is not None and measured.pruned is not None:
+        n = min(len(measured.full), len(measured.pruned))
+        lost = np.flatnonzero(measured.full.correct[:n] & ~measured.pruned.correct[:n])
+        place = int(lost[0]) if len(lost) else 0
+    [question] = x.questions.at(x.questions.order[place : place + 1])
+    return place, question
 
 
 def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
-    """Returns the first question with its choices, the right one bold, both models' answers, and the line that decides
-    it; Markdown."""
-    question = example(x)
-    prompt, at = _prompt(question), _decided_by(x)
+    """Returns a question with its choices, the right one bold, both models' answers, and the line that decides it;
+    Markdown."""
+    place, question = example(x, measured)
+    prompt, at = _prompt(question), _decided_by(x, question)
     own = prompt.rfind("\n") + 1
     is_within = at is not None and at.line[0] == own  # the question itself has the word
     begins = own if at is not None else max(0, len(prompt) - TAIL)
     asked = _marked(prompt, begins, len(prompt), at if is_within else None)
     named = [plain(shorten(choice)) for choice in choices(question)]
-    offered = " · ".join(f"**{name}**" if place in question.golds else name for place, name in enumerate(named))
-    words = f"**One of the questions:** “{'…' if begins and at is None else ''}{asked} …” {offered}"
+    offered = " · ".join(f"**{name}**" if choice in question.golds else name for choice, name in enumerate(named))
+    title = "A lost question" if is_lost(measured, place) else "One of the questions"
+    words = f"**{title}:** “{'…' if begins and at is None else ''}{asked} …” {offered}"
     said = [(who, answers) for who, answers in (("full", measured.full), ("pruned", measured.pruned)) if answers]
-    if len(named) > 1 and said and all(len(answers) for _, answers in said):
+    if len(named) > 1 and said and all(len(answers) > place for _, answers in said):
         if measured.pruned is measured.full:
             said = said[:1]
-        words += f" ({', '.join(f'the {who} model: {named[int(answers.predicted[0])]}' for who, answers in said)})"
+        words += f" ({', '.join(f'the {who} model: {named[int(answers.predicted[place])]}' for who, answers in said)})"
     if at is not None and not is_within:
         words += f"  \n**Decided by:** “{_marked(prompt, *at.line, at)}”"
     return f":small[{words}]"
 
 
+def is_lost(measured: AnswersSoFar, place: int) -> bool:
+    """Returns whether the full model answers this question right and the pruned one does not."""
+    both = [answers for answers in (measured.full, measured.pruned) if answers is not None and len(answers) > place]
+    return len(both) == 2 and bool(both[0].correct[place] and not both[1].correct[place])
+
+
 def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> None:
     """Draws the question, and the link to the Attention screen."""
     st.markdown(example_in_words(x, measured))
-    if found is None:
+    text = _prompt(example(x, measured)[1])
+    if found is None or found.digest != text_digest(text):
         return
     label = f"{found.head} looks at that word ({whole_percent(found.share)})"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
-        text = _prompt(example(x))
         show_text("attention_text", f"A question of {x.task.name}", text)
         write("attention_heads", found.head)
         write("attention_token", str(found.token))
@@ -155,9 +170,9 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
         st.switch_page("pages/attention.py", query_params=query)
 
 
-def _decided_by(x: Experiment) -> Copied | None:
-    """Returns the copied word of the example question; None for tasks whose answers are not copied."""
-    return copied(example(x)) if task_info(x.task.name).needs in COPYING else None
+def _decided_by(x: Experiment, question: Question) -> Copied | None:
+    """Returns the copied word of a question; None for tasks whose answers are not copied."""
+    return copied(question) if task_info(x.task.name).needs in COPYING else None
 
 
 def _prompt(question: Question) -> str:

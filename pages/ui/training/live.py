@@ -207,9 +207,10 @@ def _draw_charts(shown: LiveRun, log: live_charts.Log, control: live_charts.Log)
         st.markdown(plain(_describe_last(shown, log)))
         mark("training run", "measured" if log else "begun", lines=len(log))
         law = law_tokens(shown.recipe.step_tokens)
-        where = "the second dashed line" if law <= shown.recipe.tokens else "beyond the axis"
-        help = f"By the law of Aoyama et al., 10^5.7 √(batch × context). It is {where}."
-        st.caption(f"Dashed line: end of warm-up. Expected phase change: {law / 1e6:.1f} M tokens.", help=help)
+        words = "Dashed line: end of warm-up."
+        if law <= shown.recipe.tokens:
+            words += f" The second: expected phase change, {law / 1e6:.1f} M tokens."
+        st.caption(words, help="Expected by the law of Aoyama et al., 10^5.7 √(batch × context).")
         if control:
             values = _describe_last(shown.control, control) if shown.control else ""
             st.caption(plain(f"Grey, dashed, its control, {values[:1].lower()}{values[1:]}"))
