@@ -21,13 +21,13 @@ def open_screen(page, address, texts):
     field = page.get_by_label("Most texts", exact=True)
     field.fill(str(texts))
     field.press("Enter")
-    page.keyboard.press("Escape")
+    open_settings(page)  # closes them
     await_mark(page, "scores", "measured", texts=texts)
     at_rest(page)
 
 
 def open_settings(page):
-    page.get_by_role("button", name="Settings").first.click()
+    page.get_by_text("Settings", exact=True).first.click()
 
 
 def scores(page):

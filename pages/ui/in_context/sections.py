@@ -18,6 +18,7 @@ from pages.ui.controls.controls import (
     choose_level,
     choose_ranking,
     one_of,
+    settings_menu,
     settings_popover,
     type_mask,
     with_own,
@@ -65,7 +66,6 @@ SOURCE_HELP = (
     f"the other until there are {MIN_TOKENS} tokens, in a new order for each text. The embedded model learned only "
     "their answers, so its loss rises along them."
 )
-SETTINGS_HELP = "FFNs and further heads to prune, the number of texts, and the tokens that the score is averaged over."
 SOLVED_HELP = (
     "The task of the solved questions and of orders by importance (measured on its train questions, with "
     f"{SHOTS} shots)."
@@ -115,7 +115,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     if kind == "text":
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
     heads_at, order_at = pruning_at.columns([8, 3], gap="medium", vertical_alignment="bottom")
-    task_at, more_at = at.container(width="content"), settings_popover(at, SETTINGS_HELP)
+    task_at, more_at = at.container(width="content"), settings_menu(at, "incontext")
     levels: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels.items())
     typed = type_mask("incontext", more_at)
