@@ -74,7 +74,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     found, _ = found_by_the_command(at)
     score = found["icl_score"]["full"]
     assert score["n"] == N_TEXTS
-    assert values(at) == [tables.number(score["nats"]), "–"]
+    assert values(at) == [tables.number(score["nats"], sign=True), "–"]
     low, high = (tables.number(end) for end in score["ci95"])
     assert f"**{low} to {high}**, 3 texts" in said(at)
     (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
@@ -85,12 +85,11 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     found, _ = found_by_the_command(at)
     assert found["mask"].endswith("F1")
     expected = [found["icl_score"][name]["nats"] for name in ("full", "masked", "change")]
-    numbers = [tables.number(value, sign=at_end) for value, at_end in zip(expected, (0, 0, 1), strict=True)]
-    assert values(at) == numbers
+    assert values(at) == [tables.number(value, sign=True) for value in expected]
     assert "4 of 8 heads, 1 of 2 FFNs pruned" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
     masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
-    assert tables.number(masked) == values(at)[1]
+    assert tables.number(masked, sign=True) == values(at)[1]
     again = open_screen(incontext_heads="50", incontext_mask="F1")  # a new session finds what is stored
     assert values(again) == values(at)
 
@@ -105,7 +104,7 @@ def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_as_it_i
     at = open_as_it_is()
     assert at.segmented_control(key="incontext_around").value == 10
     found, _ = found_by_the_command(at)
-    assert values(at)[0] == tables.number(found["icl_score"]["full"]["nats"])
+    assert values(at)[0] == tables.number(found["icl_score"]["full"]["nats"], sign=True)
     assert all("--average-tokens 10" in line for line in at.code[0].value.splitlines())
 
 
@@ -140,7 +139,7 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     both = [[token_losses(target, text, mask).stored(session).loss_nats for text in texts] for mask in (full, pruned)]
     before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
     assert before.high < -0.5 and after.low > 0
-    assert values(at)[:2] == [tables.number(before.value), tables.number(after.value)]
+    assert values(at)[:2] == [tables.number(each.value, sign=True) for each in (before, after)]
     assert f"Later tokens are predicted **{-before.value:.2f} nats better** than early ones (95% interval" in said(at)
     assert "Without the 4 strongest induction heads **no gain remains**" in said(at) and "chance" not in said(at)
     assert "prune_mask" not in at.session_state, "a mask that nobody has set is not shared with other screens"
@@ -192,7 +191,7 @@ def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     full = Mask.full(target.shape)
     (text,) = runtime.jobs().snapshot("incontext texts").value
     losses = token_losses(target, text, full).stored(session)
-    assert values(at)[0] == tables.number(float(losses.loss_nats[499]) - float(losses.loss_nats[49]))
+    assert values(at)[0] == tables.number(float(losses.loss_nats[499] - losses.loss_nats[49]), sign=True)
     how = Ablating(full, "full", "zero")
     assert head_ablations(target, [text], how).stored(session) is None, "nothing is ablated before it is asked for"
 

@@ -214,7 +214,7 @@ def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) 
         where.markdown("Not measured yet.")
         return
     score = icl_score(losses, around)
-    where.metric(f"{who.capitalize()}, nats", number(score.value))
+    where.metric(f"{who.capitalize()}, nats", number(score.value, sign=True))
     lines = [tables.score_in_words(score, around), tables.interval_in_words(score)]
     if score.low <= 0 <= score.high:
         lines.append(CHANCE)

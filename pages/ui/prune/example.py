@@ -158,7 +158,7 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
     """Draws the question, and the link to the Attention screen."""
     st.markdown(example_in_words(x, measured))
     text = _prompt(example(x, measured)[1])
-    if found is None or found.digest != text_digest(text):
+    if found is None or found.digest != text_digest(text) or _is_pruned(found.head, measured.mask):
         return
     label = f"{found.head} looks at that word ({whole_percent(found.share)})"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
@@ -168,6 +168,13 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
         st.session_state["attention_token of"] = f"{text_digest(text)} "
         query = {"attention_heads": found.head, "attention_token": str(found.token)}
         st.switch_page("pages/attention.py", query_params=query)
+
+
+def _is_pruned(head: str, mask: Mask | None) -> bool:
+    if mask is None:
+        return False
+    layer, place = map(int, head[1:].split("H"))
+    return not mask.heads[layer][place]
 
 
 def _decided_by(x: Experiment, question: Question) -> Copied | None:

@@ -11,7 +11,7 @@ from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
 from pages.ui.sweeps.tables import NAMES
 
-KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "each task", "front": "highlighted"}
+KINDS = {"mean": "mean", "random": "random", "chance": "mean chance", "task": "each task", "front": "highlighted"}
 DOMAIN = palette(pruned="mean", now="front", other="task", random="random", chance="chance")
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
