@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -93,7 +94,8 @@ origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting
 if not found.scores:
     show_failed(found.failed)
     demo = demo_view("correlations", setup)
-    with empty_state("matrix", SHOWS, demo=demo), st.container(width="stretch" if work.under_way else "content"):
+    width: Any = "stretch" if work.under_way else "content"
+    with empty_state("matrix", SHOWS, work.is_read, demo), st.container(width=width):
         live(work.watched(), line, since_s)
     closing(origin, Sheet())
     end_run()

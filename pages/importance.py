@@ -50,7 +50,6 @@ SCALE_HELP = "Up to each map's own highest score, or to the highest of all maps.
 SETTINGS_HELP = "Color range of the maps, the mean over tasks, and the task of the comparison with the oracle."
 FRONT_HELP = "Its gradients are compared with the oracle at the bottom of the page."
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
-NOTHING = "What these tasks need is not measured yet."
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
@@ -91,8 +90,8 @@ def draw_work() -> None:
 
 
 is_empty = not any(each.n_known for each in found.values())
-demo = demo_view("importance", setup)
-with empty_state("maps", SHOWS, NOTHING, demo) if is_empty else st.container(horizontal=True):
+demo, is_read = demo_view("importance", setup), all(work.is_read for work in works.values())
+with empty_state("maps", SHOWS, is_read, demo) if is_empty else st.container(horizontal=True):
     draw_work()
 show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()

@@ -73,7 +73,7 @@ if section == "heads" and not any(len(each.rows) + len(each.failed) >= len(point
 
 def _draw_work(missing: int) -> None:
     """Draws the progress, or the button that measures what is missing."""
-    if not work.line() and missing:
+    if not work.line() and missing and work.is_read:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, by_size=True, type="primary")
 
 
@@ -86,7 +86,7 @@ def draw() -> None:
     if not found.rows and missing:
         demo = demo_view("sweeps", setup) if section == "heads" else {}  # whose results come with the app
         demo |= {"sweeps_limit": JUDGES} if demo else {}
-        with empty_state("curves", f"You will see {SHOWS[section]}.", demo=demo):
+        with empty_state("curves", f"You will see {SHOWS[section]}.", work.is_read, demo):
             _draw_work(missing)
         show_failed(found.failed)
         mark("sweep", "missing", section=section, known=0)

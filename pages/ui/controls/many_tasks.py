@@ -133,6 +133,8 @@ def survey_line(
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."
     key = f"measure {work.slot}"
+    if not work.is_read:
+        return  # the page runs again once the stored results are read
     if missing and not found.n_known and first is not None:
         work.offer(first.label, "insights", about, least_s=0.0, by_size=True, key=key, type=first.type)
     elif missing:

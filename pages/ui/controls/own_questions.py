@@ -56,7 +56,9 @@ def draw_fault(prefix: str, details: object) -> None:
         mark("rows", "wrong", faults=len(table))
     if isinstance(details, TooFewExamples):
         icon, key = ":material/exposure_zero:", f"{prefix}_use_0"
-        st.button("Use 0 examples", icon=icon, key=key, type="primary", on_click=write, args=(f"{prefix}_shots", 0))
+        click: dict[str, Any] = {"type": "primary", "on_click": write, "args": (f"{prefix}_shots", 0)}
+        if st.button("Use 0 examples", icon=icon, key=key, **click):
+            st.rerun()  # the whole page, as this may be drawn in a part that runs alone
 
 
 def keep_file(name: str, content: bytes, folder: Path) -> Path:

@@ -13,7 +13,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.widget_writes import write
 
-NOTHING = "Not measured yet."
+NOTHING, READING = "Not measured yet.", "Reading stored results."
 DEMO_HELP = "Opens this screen with the included model, whose results come with Headroom."
 _SHADES = (1, 0.45, 0.3, 0.2), (0.45, 1, 0.6, 0.25), (0.3, 0.6, 1, 0.35), (0.2, 0.25, 0.35, 1)  # of a matrix
 _CELLS = "".join(
@@ -38,16 +38,17 @@ SKETCHES = {  # what a chart looks like, without a value in it
 
 @contextmanager
 def empty_state(
-    sketch: str, shows: str, title: str = NOTHING, demo: Mapping[str, Any] = MappingProxyType({})
+    sketch: str, shows: str, is_read: bool, demo: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[None]:
     """Draws a frame with what the screen `shows` once it is measured, and a sketch of it; what the caller draws inside,
-    its button or its progress, comes next to a button that sets the controls to `demo`, a view of the demo model."""
+    its button or its progress, comes next to a button that sets the controls to `demo`, a view of the demo model.
+    `is_read`: whether stored results have been read, which may have it."""
     with st.container(border=True, key="empty"):
         words_at, sketch_at = st.columns([7, 3], vertical_alignment="center")
         picture = b64encode(SVG.format(SKETCHES[sketch]).encode()).decode()
         sketch_at.html(f'<img alt="" width="220" src="data:image/svg+xml;base64,{picture}">')
         with words_at:
-            st.markdown(f"**{title}**  \n{shows}")
+            st.markdown(f"**{NOTHING if is_read else READING}**  \n{shows}")
             mark("empty", "drawn")
             with st.container(horizontal=True, vertical_alignment="center"):
                 yield

@@ -4,8 +4,10 @@ A figure under it names it, and stays until the user asks for the order of choic
 for an order that nobody clicked.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -98,9 +100,7 @@ def draw_provisional(of: Provisional, mask: Mask | None) -> None:
     mark("order", "provisional", of=of.shown.pruning.ranking.name, wanted=name)
     work = order_work(x)
     if not x.pruning.missing(x.known(session())):
-        st.button(
-            f"Use {name} order", key="use order", type="primary", help=USE_HELP, on_click=_use, args=(_key(x), None)
-        )
+        _draw_choice(f"Use {name} order", "use order", partial(_use, _key(x), None), type="primary", help=USE_HELP)
         return
     if work.line():
         return
@@ -122,15 +122,21 @@ def _draw_faster(of: Provisional, mask: Mask | None) -> None:
         if other.pruning.ranking != x.pruning.ranking:
             takes_s = order_seconds(other) + answers_s
             click = partial(_use, _key(of.wanted), other.pruning.ranking)
-            st.button(f"Order by {name}, {_about(takes_s)}", key=f"order by {name}", on_click=click)
+            _draw_choice(f"Order by {name}, {_about(takes_s)}", f"order by {name}", click)
     if x.questions.n > FEW_QUESTIONS:
         takes_s = answers_s * FEW_QUESTIONS / x.questions.n
         click = partial(write, "prune_limit", FEW_QUESTIONS)
-        st.button(f"Ask {FEW_QUESTIONS} questions, {_about(takes_s)}", key="ask fewer", on_click=click)
+        _draw_choice(f"Ask {FEW_QUESTIONS} questions, {_about(takes_s)}", "ask fewer", click)
     if x.task.shots:
         takes_s = 2 * answers_s * _own_share(x)  # the full model too
         click = partial(write, "prune_shots", 0)
-        st.button(f"Use 0 examples, {_about(takes_s)}", key="use 0 examples", on_click=click)
+        _draw_choice(f"Use 0 examples, {_about(takes_s)}", "use 0 examples", click)
+
+
+def _draw_choice(label: str, key: str, click: Callable[[], object], **look: Any) -> None:
+    """Draws a button that sets controls of the page, which this part does not run."""
+    if st.button(label, key=key, on_click=click, **look):
+        st.rerun()
 
 
 def _own_share(x: Experiment) -> float:
