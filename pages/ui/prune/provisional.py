@@ -133,7 +133,7 @@ def _draw_faster(of: Provisional, mask: Mask | None) -> None:
         _draw_choice(f"Use 0 examples, {_about(takes_s)}", "use 0 examples", click)
 
 
-def _draw_choice(label: str, key: str, click: Callable[[], object], **look: Any) -> None:
+def _draw_choice(label: str, key: str, click: Callable[[], None], **look: Any) -> None:
     """Draws a button that sets controls of the page, which this part does not run."""
     if st.button(label, key=key, on_click=click, **look):
         st.rerun()
