@@ -158,9 +158,11 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
     """Draws the question, and the link to the Attention screen."""
     st.markdown(example_in_words(x, measured))
     text = _prompt(example(x, measured)[1])
-    if found is None or found.digest != text_digest(text) or _is_pruned(found.head, measured.mask):
+    if found is None or found.digest != text_digest(text):
         return
     label = f"{found.head} looks at that word ({whole_percent(found.share)})"
+    if _is_pruned(found.head, measured.mask):
+        label = f"In the full model, {label}"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
         show_text("attention_text", f"A question of {x.task.name}", text)
         write("attention_heads", found.head)
