@@ -16,7 +16,7 @@ from tests.pages.conftest import settled
 
 SCREENS = {
     "": ({"prune_heads": "40", "prune_order": "random"}, ""),
-    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure 1 "),
+    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure importance"),
     "induction": ({}, ""),
     "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
     "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_order": "random"}, ""),
