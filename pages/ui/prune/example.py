@@ -15,7 +15,7 @@ import streamlit as st
 from engine.composed import ComposedRun, composed
 from engine.heads.attention import head_views, overview
 from engine.measurement import Measurement
-from engine.models.masks import Mask
+from engine.models.masks import Mask, parse_heads
 from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import Question
@@ -48,6 +48,20 @@ class Copied:
 
     word: tuple[int, int]
     line: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One of the questions: its `place` among the answers, and whether pruning loses it."""
+
+    place: int
+    question: Question
+    is_lost: bool
+
+    @property
+    def prompt(self) -> str:
+        """Returns the text that the model continues."""
+        return _prompt(self.question)
 
 
 @dataclass(frozen=True)
@@ -102,11 +116,11 @@ def look(target: Target, prompt: str, at: Copied) -> Measurement[Look]:
 def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
     """Returns where an induction head looks in the example question, for a copying task of the embedded model; measured
     once nothing else is."""
-    question = example(x, measured)[1]
-    at = _decided_by(x, question) if x.target.spec.is_demo else None
+    shown = example(x, measured)
+    at = _decided_by(x, shown.question) if x.target.spec.is_demo else None
     if at is None:
         return None
-    wanted = look(x.target, _prompt(question), at)
+    wanted = look(x.target, shown.prompt, at)
     found = wanted.stored(session())
     is_idle = not dragging.moving() and not under_way([*MEASURING, "estimates", "perplexity"])
     if found is None and is_idle and x.settled(measured) and in_memory(x.target.spec):
@@ -114,29 +128,29 @@ def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
     return found if found is not None and found.share >= LEAST_LOOK else None
 
 
-def example(x: Experiment, measured: AnswersSoFar) -> tuple[int, Question]:
-    """Returns the first question that pruning loses, or the first one, and its place among the answers."""
-    place = 0
+def example(x: Experiment, measured: AnswersSoFar) -> Example:
+    """Returns the first question that pruning loses, or the first one."""
+    lost: list[int] = []
     if measured.full is not None and measured.pruned is not None:
         n = min(len(measured.full), len(measured.pruned))
-        lost = np.flatnonzero(measured.full.correct[:n] & ~measured.pruned.correct[:n])
-        place = int(lost[0]) if len(lost) else 0
+        lost = np.flatnonzero(measured.full.correct[:n] & ~measured.pruned.correct[:n]).tolist()
+    place = lost[0] if lost else 0
     [question] = x.questions.at(x.questions.order[place : place + 1])
-    return place, question
+    return Example(place, question, bool(lost))
 
 
-def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
-    """Returns a question with its choices, the right one bold, both models' answers, and the line that decides it;
+def example_in_words(x: Experiment, measured: AnswersSoFar, of: Example) -> str:
+    """Returns the question with its choices, the right one bold, both models' answers, and the line that decides it;
     Markdown."""
-    place, question = example(x, measured)
-    prompt, at = _prompt(question), _decided_by(x, question)
+    place, question, prompt = of.place, of.question, of.prompt
+    at = _decided_by(x, question)
     own = prompt.rfind("\n") + 1
     is_within = at is not None and at.line[0] == own  # the question itself has the word
     begins = own if at is not None else max(0, len(prompt) - TAIL)
     asked = _marked(prompt, begins, len(prompt), at if is_within else None)
     named = [plain(shorten(choice)) for choice in choices(question)]
     offered = " · ".join(f"**{name}**" if choice in question.golds else name for choice, name in enumerate(named))
-    title = "A lost question" if is_lost(measured, place) else "One of the questions"
+    title = "A lost question" if of.is_lost else "One of the questions"
     words = f"**{title}:** “{'…' if begins and at is None else ''}{asked} …” {offered}"
     said = [(who, answers) for who, answers in (("full", measured.full), ("pruned", measured.pruned)) if answers]
     if len(named) > 1 and said and all(len(answers) > place for _, answers in said):
@@ -148,35 +162,23 @@ def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
     return f":small[{words}]"
 
 
-def is_lost(measured: AnswersSoFar, place: int) -> bool:
-    """Returns whether the full model answers this question right and the pruned one does not."""
-    both = [answers for answers in (measured.full, measured.pruned) if answers is not None and len(answers) > place]
-    return len(both) == 2 and bool(both[0].correct[place] and not both[1].correct[place])
-
-
 def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> None:
     """Draws the question, and the link to the Attention screen."""
-    st.markdown(example_in_words(x, measured))
-    text = _prompt(example(x, measured)[1])
-    if found is None or found.digest != text_digest(text):
+    of = example(x, measured)
+    st.markdown(example_in_words(x, measured, of))
+    if found is None or found.digest != text_digest(of.prompt):
         return
     label = f"{found.head} looks at that word ({whole_percent(found.share)})"
-    if _is_pruned(found.head, measured.mask):
+    [(layer, head)] = parse_heads(found.head, x.shape)
+    if measured.mask is not None and not measured.mask.heads[layer][head]:
         label = f"In the full model, {label}"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
-        show_text("attention_text", f"A question of {x.task.name}", text)
+        show_text("attention_text", f"A question of {x.task.name}", of.prompt)
         write("attention_heads", found.head)
         write("attention_token", str(found.token))
-        st.session_state["attention_token of"] = f"{text_digest(text)} "
+        st.session_state["attention_token of"] = f"{found.digest} "
         query = {"attention_heads": found.head, "attention_token": str(found.token)}
         st.switch_page("pages/attention.py", query_params=query)
-
-
-def _is_pruned(head: str, mask: Mask | None) -> bool:
-    if mask is None:
-        return False
-    layer, place = map(int, head[1:].split("H"))
-    return not mask.heads[layer][place]
 
 
 def _decided_by(x: Experiment, question: Question) -> Copied | None:
