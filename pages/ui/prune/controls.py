@@ -16,7 +16,7 @@ from engine.progress import in_time
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.statistics import MIN_QUESTIONS
-from pages.ui.controls.controls import choose_ranking, choose_shots, one_listed, one_of, type_mask
+from pages.ui.controls.controls import choose_ranking, choose_shots, one_listed, one_of, settings_menu, type_mask
 from pages.ui.controls.own_questions import draw_own_questions
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right, rename_choice
@@ -82,8 +82,7 @@ def choose_controls(data_dir: str | None) -> PruneControls:
     shots = choose_shots(row, "prune_shots", None, width="content")
     axis = choose_axis(row)
     ranking = choose_ranking("prune", row)
-    place = row.container(width=110, key="settings_menu")
-    settings = place.expander("Settings", icon=":material/tune:", key=SETTINGS, on_change="rerun")
+    settings = settings_menu(row, "prune")
     limit_at, stop_at = settings.columns(2)
     about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
     limit = number_field(limit_at, "Questions", (1, MOST), "prune_limit", **about)
