@@ -22,7 +22,7 @@ HTML = """
     <div class="readout"></div>
   </div>
   <div class="landmarks"></div>
-  <div class="said" role="status" aria-live="polite"></div>
+  <div class="said unseen" role="status" aria-live="polite"></div>
 </div>
 """
 _COMPONENT = component_of("token_text", HTML, Path(__file__).parent, "token_text")

@@ -1,5 +1,4 @@
 // The opening story: four steps over the page, played once for each number that Python sends. Any input stops it.
-const VIEWS = new WeakMap() // state of a mount: kept in the browser while Python sends the same story again
 const CROSS_MS = 750, DRAW_MS = 950, FIRST_COPY_MS = 16, SECOND_COPY_MS = 42
 const FOLLOW_MS = 200, LETTER_AREA = 0.96 // of a letter with its share of the line, in squares of the font's size
 const CLICK_MS = 800 // at most, from pressing to releasing
@@ -9,9 +8,7 @@ const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches
 const inPercent = share => `${Math.round(100 * share)}%`
 
 export default function ({ data, parentElement, setTriggerValue }) {
-  let view = VIEWS.get(parentElement)
-  if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
-  Object.assign(view, { data, tell: setTriggerValue })
+  const view = viewOf({ data, parentElement, setStateValue: setTriggerValue }, begin)
   const last = (window.headroomOpening ??= { number: 0, isClosed: false }) // of this tab, whatever is mounted
   if (data.number > last.number) {
     Object.assign(last, { number: data.number, isClosed: false })
@@ -25,9 +22,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   return () => { halt(view); view.resizes.disconnect() }
 }
 
-function begin(parent) {
-  const root = parent.querySelector(".opening"), part = name => root.querySelector(name)
-  const view = { root, part, timers: [], skippedAt: -CLICK_MS }
+function begin(part) {
+  const root = part(".opening"), view = { root, timers: [], skippedAt: -CLICK_MS }
   view.input = event => {
     if (event.type === "keydown" && MODIFIERS.includes(event.key)) return
     if (event.type !== "wheel" && event.composedPath().includes(part(".again"))) view.skippedAt = event.timeStamp

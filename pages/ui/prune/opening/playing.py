@@ -46,7 +46,7 @@ HTML = """
     <button class="again" type="button"></button>
     <button class="close" type="button" aria-label="Dismiss">×</button>
   </div>
-  <div class="said" role="status" aria-live="polite"></div>
+  <div class="said unseen" role="status" aria-live="polite"></div>
 </div>
 """
 _COMPONENT = component_of("opening", HTML, Path(__file__).parent, "playing")
