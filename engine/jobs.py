@@ -149,7 +149,7 @@ class Jobs:
         return None if job is None else job.snapshot
 
     def cancel(self, slot: str) -> None:
-        """Asks the slot's job to stop. It counts as running until the chunk in hand ends; `join` waits for that. If
+        """Asks the slot's job to stop. It counts as running until its current chunk ends; `join` waits for that. If
         another open tab wants it, it goes on for that one and is cancelled here at once."""
         with self._changed:
             at = self._at(slot)

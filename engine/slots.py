@@ -126,9 +126,9 @@ class Slots:
         job.places.add(at)
         self.held[at] = job
 
-    def is_wanted(self, job: HeldJob, besides: Place) -> bool:
+    def is_wanted(self, job: HeldJob, other_than: Place) -> bool:
         """Returns whether an open tab holds the job in another slot."""
-        return any(self._is_here(tab) for tab, _ in job.places - {besides})
+        return any(self._is_here(tab) for tab, _ in job.places - {other_than})
 
     def release(self, at: Place) -> HeldJob | None:
         """Empties a slot. Returns its job if no open tab wants that any more."""

@@ -1,4 +1,4 @@
-"""First on the screen: one large score with what is known besides, and its pattern on random tokens and in a text."""
+"""First on the screen: one large score with further facts, and its pattern on random tokens and in a text."""
 
 import streamlit as st
 
