@@ -167,12 +167,18 @@ def go_to(at, screen):
     return settled(at)
 
 
+def ran(at):
+    """Runs the page once, without an exception."""
+    at.run()
+    assert not at.exception, at.exception
+    return at
+
+
 def settled(at):
     """Runs the page until nothing happens any more in the worker, as the polling of a browser would."""
     for _ in range(20):
         before = worker_state()
-        at.run()
-        assert not at.exception, at.exception
+        ran(at)
         if before == worker_state() and all(finished_s for _, _, finished_s in before):
             return at
         for slot, _, _ in worker_state():

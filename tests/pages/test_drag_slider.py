@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import HANG_S
-from tests.pages.conftest import components, level, slide
+from tests.pages.conftest import components, level, ran, slide
 
 
 def screen():
@@ -32,12 +32,6 @@ def open_screen():
         return ran(at)
 
     return open_screen
-
-
-def ran(at):
-    at.run()
-    assert not at.exception, at.exception
-    return at
 
 
 def said(at):

@@ -15,7 +15,7 @@ from pages.ui.page.runtime import jobs, session, store
 from pages.ui.prune.opening import playing, records
 from pages.ui.prune.stories import TEXT
 from pages.ui.training import live
-from tests.pages.conftest import button, components, go_to, settled
+from tests.pages.conftest import button, components, go_to, ran, settled
 from tests.write_shipped import KERNELS
 
 TASKS = TaskSpec("demo_outfit", 5), TaskSpec("demo_question", 0)
@@ -35,15 +35,9 @@ def visit(open_app, monkeypatch):
         at.query_params.update(parameters)
         for key, value in dict(state).items():
             at.session_state[key] = value
-        return rerun(at)
+        return ran(at)
 
     return visit
-
-
-def rerun(at):
-    at.run()
-    assert not at.exception, at.exception
-    return at
 
 
 def played(at):
@@ -65,14 +59,14 @@ def test_it_plays_on_the_first_visit_alone(visit):
     at = visit()
     [data] = played(at)
     assert data["number"] == 1 and not data["asked"]
-    assert played(rerun(at)) == [data], "what follows in the same session does not start it again"
+    assert played(ran(at)) == [data], "what follows in the same session does not start it again"
     assert not first_visit.plays_next(store()) and played(visit()) == []
 
 
 def test_it_leaves_when_a_control_is_changed(visit):
     at = visit()
     at.query_params["written"] = "by the browser"  # which has a control's change in the address
-    assert played(rerun(at)) == []
+    assert played(ran(at)) == []
 
 
 @pytest.mark.parametrize(
@@ -104,30 +98,30 @@ def test_the_switch_turns_it_off_and_on_again(visit):
     switch = at.toggle(key="opening_story")
     assert switch.value, "on by default"
     switch.set_value(False)
-    rerun(at)
+    ran(at)
     assert played(visit()) == []
     at = visit()
     assert not at.toggle(key="opening_story").value
     at.toggle(key="opening_story").set_value(True)
-    rerun(at)
+    ran(at)
     at = visit()
-    assert played(at) and not rerun(at).toggle(key="opening_story").value, "playing it turns the switch off"
+    assert played(at) and not ran(at).toggle(key="opening_story").value, "playing it turns the switch off"
 
 
 def test_a_button_plays_it_on_any_view(visit):
     at = visit(prune_limit="50")
     button(at, "Play it now").click()
-    [data] = played(rerun(at))
+    [data] = played(ran(at))
     assert data["number"] == 1 and data["asked"]
     button(at, "Play it now").click()
-    assert played(rerun(at))[0]["number"] == 2
+    assert played(ran(at))[0]["number"] == 2
 
 
 def test_a_button_says_where_it_cannot_be_played(visit, monkeypatch):
     monkeypatch.setenv("HEADROOM_SHIPPED", "0")
     at = visit(prune_limit="50")
     button(at, "Play it now").click()
-    assert played(rerun(at)) == [] and [each.value for each in at.toast] == [playing.MISSING]
+    assert played(ran(at)) == [] and [each.value for each in at.toast] == [playing.MISSING]
 
 
 def test_its_numbers_are_those_of_the_story_and_of_passage(visit):
@@ -169,7 +163,7 @@ def test_an_entrance_trains_a_model(visit, monkeypatch):
     monkeypatch.setattr(live, "begin", lambda *run: begun.append(run[1]))
     at = visit()
     at.session_state[first_visit.LEARNING] = True  # as the component's report does
-    rerun(at)
+    ran(at)
     at = go_to(at, "training")
     assert begun == [live.FIRST] and button(at, "Train a tiny model live, about 60 s")
     go_to(at, "training")
