@@ -26,7 +26,7 @@ from engine.checkpoints.weight_files import KINDS
 from engine.errors import HeadroomError, NotHere
 from engine.progress import Progress
 
-SMALL = ("config.json", "generation_config.json", *TOKENIZER_FILES)
+SMALL = ("config.json", "generation_config.json", "chat_template.jinja", *TOKENIZER_FILES)
 SINGLE = tuple(stem + ending for stem, ending in KINDS)
 INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
 FETCHER = Path(__file__).with_name("fetching.py")

@@ -156,7 +156,7 @@ def _check(plan: Plan) -> None:
 
 def _written_cell(cell: Cell) -> dict[str, Any]:
     points = [{name: value for name, value in asdict(point).items() if name != "task"} for point in cell.points]
-    about = {"id": cell.id, "group": cell.group, "task": asdict(cell.task)}
+    about = {"id": cell.id, "group": cell.group, "task": cell.task.fields()}
     about |= {"scores": cell.scores} if cell.scores else {"points": points}
     cost = {"kind": cell.kind, "characters": round(cell.characters), "cost_s": float(f"{cell.cost_s:.4g}")}
     return about | {"needs": list(cell.needs)} | cost

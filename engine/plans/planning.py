@@ -4,7 +4,7 @@ If the orders of two points give the same mask, the second finds its result in t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from engine.errors import HeadroomError
@@ -157,7 +157,7 @@ class _Making:
 
     def _scores_id(self, what: str, task: TaskSpec) -> str:
         of_all = what in (*OF_WEIGHTS, PREFIX)
-        return cell_id(self._model, self.setting.n_ranking, record_of(what), None if of_all else asdict(task))
+        return cell_id(self._model, self.setting.n_ranking, record_of(what), None if of_all else task.fields())
 
     def _accuracy_id(self, points: Sequence[Point]) -> str:
         first, setting = points[0], self.setting
@@ -165,7 +165,7 @@ class _Making:
         gone = [n_gone(self.target.shape, point) for point in points]
         about = [setting.n_questions, by if prunes_some(self.target.shape, first) or len(points) > 1 else None, gone]
         pool = self.pool if first.by in ("aggregate", "others") else None
-        return cell_id(self._model, asdict(first.task), about, pool)
+        return cell_id(self._model, first.task.fields(), about, pool)
 
     @property
     def _model(self) -> list[object]:

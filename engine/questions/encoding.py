@@ -55,10 +55,12 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
     """Per question, per choice: the tokens of context and continuation, encoded jointly and split as the harness does.
 
     Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. `bos` puts the
-    beginning-of-sequence token in front; an empty context is always that token. HeadroomError names a question whose
-    continuation has no token of its own (a merge across the join) or does not fit the window.
+    beginning-of-sequence token in front, unless a context begins with it; an empty context is always that token.
+    HeadroomError names a question whose continuation has no token of its own (a merge across the join) or does not fit
+    the window.
     """
     start = beginning(tokenizer)
+    starts = tokenizer.decode([start])
     pairs = []
     for question in questions:
         for context, continuation in zip(question.contexts, question.continuations, strict=True):
@@ -76,7 +78,10 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
                 context_ids, target_ids = [start], whole[1:] if whole[:1] == [start] else whole
             else:
                 cut = len(ids[context])
-                context_ids, target_ids = ([start] if bos else []) + whole[:cut], whole[cut:]
+                context_ids, target_ids = (
+                    ([start] if bos and not context.startswith(starts) else []) + whole[:cut],
+                    whole[cut:],
+                )
             if not target_ids or not context_ids:
                 raise HeadroomError(f"question {question.doc_id}, choice {choice}: no token of {continuation!r} is "
                                     "left to score after its context; change the text")  # fmt: skip
@@ -172,9 +177,10 @@ def beginning(tokenizer: Any, default: int | None = None) -> int:
                         "the model's own tokenizer files")  # fmt: skip
 
 
-def tokenized(text: str, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(token ids, where each ends in characters), without BOS. What looks like a special token is plain text."""
-    plain = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+def tokenized(text: str, tokenizer: Any, is_chat: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """(token ids, where each ends in characters), without BOS. In a chat, what looks like a special token is one; in
+    any other text it is plain text."""
+    plain = {"add_special_tokens": False, "split_special_tokens": not is_chat, "verbose": False}
     found = tokenizer(text, return_offsets_mapping=True, **plain)
     if not found.input_ids:
         raise HeadroomError(f"the tokenizer finds no token in {text[:40]!r}; take another text")
@@ -183,9 +189,9 @@ def tokenized(text: str, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.array(found.input_ids, np.int32), ends
 
 
-def read(text: str, tokenizer: Any, bos: bool, most: int) -> TokenizedText:
+def read(text: str, tokenizer: Any, bos: bool, most: int, is_chat: bool = False) -> TokenizedText:
     """The text with its beginning in front where `bos` is on, cut behind at `most` tokens of its own."""
-    ids, ends = tokenized(text, tokenizer)
+    ids, ends = tokenized(text, tokenizer, is_chat)
     return replace(with_beginning(ids[:most], ends[:most], tokenizer, bos), n_left_out=max(0, len(ids) - most))
 
 

@@ -23,6 +23,7 @@ from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
 from engine.progress import may_stop, tell
 from engine.questions import lm_eval_internals, rows
+from engine.questions.chats import ChatTemplate, Messages
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 from engine.shipped import shipped_records
@@ -40,7 +41,8 @@ class TaskSpec:
     """Which questions: task name (or a `.jsonl` file), number of examples in the prompt, split, few-shot seed.
 
     The harness draws other examples for each question. With `same_examples` all questions have those that it draws for
-    the first: not its numbers, but scored several times as fast.
+    the first: not its numbers, but scored several times as fast. With `chat`, prompts are rendered by this chat
+    template, as the harness does with `--apply_chat_template`: examples are turns of the user and the assistant.
     """
 
     name: str
@@ -48,12 +50,19 @@ class TaskSpec:
     split: str = "validation"
     seed: int = HARNESS_SEED
     same_examples: bool = False
+    chat: ChatTemplate | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.shots <= MAX_SHOTS:
             raise UsageError(f"shots is {self.shots}; choose 0 to {MAX_SHOTS}")
         if self.split not in SPLITS:
             raise UsageError(f"split {self.split!r} is unknown; choose {' or '.join(SPLITS)}")
+
+    def fields(self) -> dict[str, Any]:
+        """Its fields for keys and receipts: those of earlier versions, and the chat template's digest if it has one."""
+        own = dict(vars(self))
+        chat = own.pop("chat")
+        return own | ({"chat": chat.digest} if chat else {})
 
 
 class TooFewRows(HeadroomError):
@@ -127,7 +136,7 @@ def get_requests(
             more["drawn"] = [rows.SAMPLED, first]
             given = replace(given, first={task.split: first})
     name = Path(task.name).name if task.name.endswith(OWN) else task.name
-    fields = {**asdict(task), "name": name, "source": source, "lm_eval": version("lm_eval")}
+    fields = {**task.fields(), "name": name, "source": source, "lm_eval": version("lm_eval")}
     key = canonical_key("requests", fields | more)
     found = made_of(decode(store.get(key)) if store is not None else None, questions_in)
     if found is None and (shipped := shipped_records()) is not None:
@@ -138,7 +147,7 @@ def get_requests(
             raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
         questions, greedy = _render(task, info, given)
         text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
-        record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": asdict(task)})
+        record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": task.fields()})
         if store is not None:
             store.put(key, encode(record))
         found = questions_in(record)
@@ -190,7 +199,7 @@ class Questions:
 
     def receipt(self) -> dict[str, Any]:
         """What a receipt says of them."""
-        return {"task": asdict(self.task), "source": self.requests.source}
+        return {"task": self.task.fields(), "source": self.requests.source}
 
 
 SAMPLES = ("first", "stratified")
@@ -259,7 +268,8 @@ def _render(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> tuple[l
 
 def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> list[Question]:
     """The questions; `numbers` are their rows in the file, where they come from one."""
-    questions = []
+    found, chats = [], Chats()
+    more = {"apply_chat_template": True, "chat_template": chats.add} if task.chat else {}
     documents = harness_task.doc_iterator(rank=0, limit=None, world_size=1)
     for doc_id, doc in documents:
         may_stop()  # a large train split takes longer than a user should wait for an accuracy
@@ -270,9 +280,13 @@ def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> lis
                 harness_task.set_fewshot_seed(task.seed)
             # few-shot draws consume one generator, so documents are rendered in order and never singly
             context = harness_task.fewshot_context(
-                doc, num_fewshot=task.shots, gen_prefix=harness_task.doc_to_prefix(doc)
+                doc,
+                num_fewshot=task.shots,
+                gen_prefix=harness_task.doc_to_prefix(doc),
+                fewshot_as_multiturn=True,
+                **more,
             )
-            instances = harness_task.construct_requests(doc=doc, ctx=context, metadata=(task.name, doc_id, 1))
+            instances = harness_task.construct_requests(doc=doc, ctx=context, metadata=(task.name, doc_id, 1), **more)
             instances = instances if isinstance(instances, list) else [instances]
             golds, n_chars = _judged(harness_task, doc, instances)
         except (KeyError, ValueError, IndexError, TypeError, AssertionError) as error:
@@ -285,9 +299,29 @@ def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> lis
                 f"({type(error).__name__}: {error}); check the row's columns"
             ) from error
         contexts, continuations = zip(*(instance.args[:2] for instance in instances), strict=True)
-        digest = hashlib.blake2b(json.dumps([contexts, continuations]).encode(), digest_size=16).hexdigest()
-        questions.append(Question(doc_id, contexts, continuations, golds, n_chars, digest))
-    return questions
+        found.append((doc_id, contexts, continuations, golds, n_chars))
+    if task.chat is not None:
+        texts = task.chat.render(chats.conversations)  # in one process for all
+        found = [(doc_id, tuple(texts[int(at)] for at in places), *rest) for doc_id, places, *rest in found]
+    return [Question(*each, digest=_digest(*each[1:3])) for each in found]
+
+
+def _digest(contexts: Sequence[str], continuations: Sequence[str]) -> str:
+    return hashlib.blake2b(json.dumps([contexts, continuations]).encode(), digest_size=16).hexdigest()
+
+
+class Chats:
+    """Conversations in place of which the harness is given their numbers, until all of them are rendered."""
+
+    def __init__(self) -> None:
+        self.conversations: list[Messages] = []
+
+    def add(self, messages: Messages, add_generation_prompt: bool = True) -> str:
+        """The number of a conversation, as text. HeadroomError: the assistant's answer has a beginning."""
+        if not add_generation_prompt:
+            raise HeadroomError("a task whose answers begin with a fixed text cannot be asked as a chat; turn it off")
+        self.conversations.append(messages)
+        return str(len(self.conversations) - 1)
 
 
 def _judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

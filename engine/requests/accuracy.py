@@ -42,7 +42,7 @@ class Evaluate(WithPruning, OfTask):
             check_writable(self.questions_out)
         other = None if self.against is None else self.spec.compared_with(self.against)
         target, session = self.target(run.session), run.session
-        pruning, started_s = self.pruning(self.task_spec(self.split), target), time.monotonic()
+        pruning, started_s = self.pruning(self.task_spec(run.session, self.split), target), time.monotonic()
         questions = self.questions(session, self.split)
         mask = mask_of(run, target, pruning, self.data_dir)
         answers = run.value(evaluation(target, questions, mask))

@@ -22,12 +22,14 @@ from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE, PLACE_HELP, places
 from engine.progress import Progress, TimeLeft
+from engine.questions.chats import chat_template
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
 from engine.requests.fields import choice, flag, number, path, string, switch
 
 T = TypeVar("T")
 Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
+AS_CHAT = "write each prompt as a chat, with the chat template of the model (default: as typed)"
 
 
 @dataclass(frozen=True)
@@ -203,10 +205,12 @@ class NamesTask(WithData, OfModel):
     same_examples: bool = flag(
         "use the same examples for every question (faster, but results differ from lm-evaluation-harness)"
     )
+    chat: bool = flag(AS_CHAT)
 
-    def task_spec(self, split: str = "validation") -> TaskSpec:
+    def task_spec(self, session: Session, split: str = "validation") -> TaskSpec:
         """Which questions, as the engine names them."""
-        return TaskSpec(self.task, self.shots, split, same_examples=self.same_examples)
+        chat = chat_template(self.target(session).identity) if self.chat else None
+        return TaskSpec(self.task, self.shots, split, same_examples=self.same_examples, chat=chat)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +227,7 @@ class OfTask(NamesTask):
 
     def questions(self, session: Session, split: str) -> Questions:
         """The questions of a split."""
-        return selected(self.task_spec(split), self.data_dir, session, self.limit, self.sample)
+        return selected(self.task_spec(session, split), self.data_dir, session, self.limit, self.sample)
 
 
 @dataclass(frozen=True, kw_only=True)

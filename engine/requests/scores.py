@@ -164,23 +164,26 @@ class CompareCriteria(NamesTask):
     )
     out: str | None = path(None, "file to write all accuracies to: .csv or .parquet", is_required=True, is_output=True)
 
-    @property
-    def comparing(self) -> Comparing:
+    def comparing(self, session: Session) -> Comparing:
         """The comparison, as an engine value."""
         levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
         return Comparing(
-            self.task_spec(), tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.random_orders
+            self.task_spec(session),
+            tuple(names_of(self.criteria, tuple(CRITERIA))),
+            self.axis,
+            levels,
+            self.random_orders,
         )
 
     def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
         settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
-        return comparison(self.target(session), settings, self.comparing)
+        return comparison(self.target(session), settings, self.comparing(session))
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
         check_out(self.out, TABLES)
-        comparing, found = self.comparing, run.value(self.measurement(run.session))
+        comparing, found = self.comparing(run.session), run.value(self.measurement(run.session))
         if not found.curves:
             raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
         ranked, agreeing = areas(found), {axis: found.agreement(axis) for axis in comparing.axes}

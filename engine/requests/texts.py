@@ -15,12 +15,12 @@ from engine.heads.induction import best_heads
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Target
-from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
-from engine.requests.fields import choice, number, path, string
+from engine.requests.base import AS_CHAT, MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
+from engine.requests.fields import choice, flag, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
-from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, decoded, texts_of
+from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, as_chat, decoded, texts_of
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class MeasureLosses(ScoredTexts):
     other_precision: str | None = choice(None, PRECISIONS, "precision of --other-model")
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
     stride: int = number(0, (0, MOST), "tokens between the starts of two windows (default: half a window)")
+    chat: bool = flag(AS_CHAT)
     out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -110,7 +111,8 @@ class MeasureLosses(ScoredTexts):
         sides = [(target, parse_mask(mask, target.shape)) for target, mask in pairs]
         texts = self.contents(run, self.texts)
         measured = [  # side by side, so that each model is loaded once
-            [run.value(token_losses(target, text, mask, cutting)) for text in texts] for target, mask in sides
+            [run.value(token_losses(*self._read(target, text), mask, cutting, self.chat)) for text in texts]
+            for target, mask in sides
         ]
         frames = []
         for at, (a, b) in enumerate(zip(*measured, strict=True)):
@@ -139,6 +141,9 @@ class MeasureLosses(ScoredTexts):
         line = f"{len(whole):,} tokens: mean loss {mean_a:.4f} nats, {mean_b:.4f} masked ({mean_b - mean_a:+.4f})"
         files = file_of(self.out, lambda suffix: table_file(suffix, whole))
         return Result(tuple(measured), fields, f"{line}; {words}", files)
+
+    def _read(self, target: Target, text: str) -> tuple[Target, str]:
+        return as_chat(target, text) if self.chat else (target, text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +186,8 @@ class ContinuePrompt(OfModel):
     """Continue a prompt with the full and the pruned model. The value is a Continuation by side."""
 
     command: ClassVar[str] = "continue"
-    prompt: str = string(MISSING, "the prompt, used exactly as given")
+    prompt: str = string(MISSING, "the prompt, used exactly as given unless --chat is set")
+    chat: bool = flag(AS_CHAT)
     mask: str = string("", WHAT_TO_PRUNE)
     tokens: int = number(24, (1, MOST_TOKENS), "maximum number of tokens (default: 24)")
     temperature: float = number(
@@ -199,11 +205,12 @@ class ContinuePrompt(OfModel):
         target = self.target(run.session)
         mask, full = parse_mask(self.mask, target.shape), Mask.full(target.shape)
         sides = {"full": full} if mask.is_full else {"full": full, "masked": mask}
-        likeliest = run.value(next_tokens(target, self.prompt, list(sides.values())))
-        said = {name: run.value(continuation(target, self.prompt, side, how)) for name, side in sides.items()}
+        target, prompt = as_chat(target, self.prompt) if self.chat else (target, self.prompt)
+        likeliest = run.value(next_tokens(target, prompt, list(sides.values()), self.chat))
+        said = {name: run.value(continuation(target, prompt, side, how, self.chat)) for name, side in sides.items()}
         p = {name: [float(each) for each in np.exp(row)] for name, row in zip(sides, likeliest.log_p, strict=True)}
         fields = {
-            "prompt": self.prompt, "said": {name: found.text for name, found in said.items()},
+            "prompt": prompt, "said": {name: found.text for name, found in said.items()},
             "next": [{"token": token, **{name: p[name][i] for name in p}} for i, token in enumerate(likeliest.strings)],
             "mask": mask.text(), "tokens": how.n_tokens, "temperature": how.temperature_permille / 1000,
             "seed": how.seed, "out": self.out,

@@ -21,7 +21,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import read
 from engine.records import Record, canonical_key, pack_json, unpack_json
-from engine.texts.passages import checked, text_digest
+from engine.texts.passages import chat_field, checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
 N_LIKELIEST = 10
@@ -71,26 +71,28 @@ class NextTokens:
     log_p: np.ndarray
 
 
-def continuation(target: Target, prompt: str, mask: Mask, how: How) -> Measurement[Continuation]:
-    """Returns the Continuation of a prompt, token by token; it is stored when complete. HeadroomError: an empty prompt,
-    or one that does not fit the model's window."""
+def continuation(target: Target, prompt: str, mask: Mask, how: How, is_chat: bool = False) -> Measurement[Continuation]:
+    """Returns the Continuation of a prompt, token by token; it is stored when complete. `is_chat`: a chat template
+    rendered the prompt (`engine.texts.passages.as_chat`), so special tokens in it are special. HeadroomError: an empty
+    prompt, or one that does not fit the model's window."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": len(prompt) + CHARACTERS_A_TOKEN * how.n_tokens})
-    fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
+    fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)} | chat_field(is_chat)
     key = canonical_key("continuation", target.key() | fields)
     shapes = {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}
-    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how)
+    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how, is_chat=is_chat)
     return single(target, Piece(key, how.n_tokens, shapes, measure, reads=_joined), _joined, expected)
 
 
-def next_tokens(target: Target, prompt: str, masks: Sequence[Mask]) -> Measurement[NextTokens]:
+def next_tokens(target: Target, prompt: str, masks: Sequence[Mask], is_chat: bool = False) -> Measurement[NextTokens]:
     """Returns the N_LIKELIEST next tokens under each mask. HeadroomError: as for `continuation`."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": float(len(prompt) * len(masks))})
     fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
+    fields |= chat_field(is_chat)
     key = canonical_key("nexttokens", target.key() | fields | {"likeliest": N_LIKELIEST})
     shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
-    measure = partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks))
+    measure = partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks), is_chat=is_chat)
     return single(target, Piece(key, len(masks), shapes, measure, reads=_likeliest), _likeliest, expected)
 
 
@@ -102,11 +104,11 @@ def chosen(log_p: np.ndarray, how: How, step: int) -> int:
     return int((log_p * (1000 / how.temperature_permille) + noise).argmax())
 
 
-def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How) -> Measuring:
+def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, is_chat: bool) -> Measuring:
     import torch
     from transformers import DynamicCache
 
-    ids, tokenizer = _prompt_ids(loaded, prompt, bos), loaded.tokenizer
+    ids, tokenizer = _prompt_ids(loaded, prompt, bos, is_chat), loaded.tokenizer
     room = loaded.identity.shape.n_ctx - len(ids)
     kept, given, log_ps, strings, ended = DynamicCache(), list[int](), list[float](), list[str](), ""
     front, shown = len(_decoded(tokenizer, ids)), ""
@@ -129,10 +131,10 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How) -> 
     return arrays, {"kind": "continuation", "mask": mask.text(), **asdict(how)}
 
 
-def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask]) -> Measuring:
+def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask], is_chat: bool) -> Measuring:
     import torch
 
-    ids, rows = _prompt_ids(loaded, prompt, bos), []
+    ids, rows = _prompt_ids(loaded, prompt, bos, is_chat), []
     for number, mask in enumerate(masks):
         with torch.inference_mode(), pruned(loaded, mask):
             rows.append(_log_p(loaded, ids))
@@ -145,11 +147,11 @@ def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask]) -> 
     return arrays | {"json": pack_json(strings)}, {"kind": "nexttokens", "masks": [mask.text() for mask in masks]}
 
 
-def _prompt_ids(loaded: Loaded, prompt: str, bos: bool) -> list[int]:
+def _prompt_ids(loaded: Loaded, prompt: str, bos: bool, is_chat: bool) -> list[int]:
     """Returns the prompt's tokens, with BOS first if it is on. HeadroomError: the window has no room for another
     token."""
     n_ctx = loaded.identity.shape.n_ctx
-    reading = read(prompt, loaded.tokenizer, bos, n_ctx)
+    reading = read(prompt, loaded.tokenizer, bos, n_ctx, is_chat)
     if len(reading.inputs) + reading.n_left_out >= n_ctx:
         n = len(reading.inputs) + reading.n_left_out
         raise HeadroomError(f"the prompt has {n:,} tokens and the model reads {n_ctx:,} at once; shorten it")

@@ -22,6 +22,7 @@ from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
+from engine.questions.chats import chat_template
 from engine.questions.encoding import tokenized
 from engine.questions.requests import Requests, TaskSpec, get_requests
 from engine.records import Record, canonical_key, pack_json, unpack_json
@@ -54,6 +55,20 @@ def checked(text: str, what: str = "the text", most: int = MAX_BYTES) -> str:
 def text_digest(text: str) -> str:
     """Returns the digest of a text, for keys."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def as_chat(target: Target, text: str) -> tuple[Target, str]:
+    """Returns (the target, the text as a message of the user) with the model's chat template, up to where the assistant
+    answers. If the template begins with the BOS token, BOS is off in that target. HeadroomError: there is no chat
+    template, or it fails."""
+    template = chat_template(target.identity)
+    rendered, bos = template.prompt(checked(text)), dict(template.tokens).get("bos_token")
+    return replace(target, bos=target.bos and not (bos and rendered.startswith(bos))), rendered
+
+
+def chat_field(is_chat: bool) -> dict[str, bool]:
+    """Returns what the key of a measurement of a chat has in addition."""
+    return {"chat": True} if is_chat else {}
 
 
 def decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:

@@ -22,7 +22,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS, beginning, pack_strings, pieces_at, tokenized, unpack_strings
 from engine.records import Record, canonical_key
-from engine.texts.passages import checked, text_digest
+from engine.texts.passages import chat_field, checked, text_digest
 
 N_LIKELIEST = 5
 Tokenize = Callable[[Any], tuple[np.ndarray, np.ndarray]]
@@ -96,16 +96,19 @@ def windows(n: int, cutting: Cutting) -> list[tuple[int, int, int]]:
     return found
 
 
-def token_losses(target: Target, text: str, mask: Mask, cutting: Cutting = Cutting()) -> Measurement[TokenLosses]:
-    """Returns the TokenLosses of a text under a mask; progress counts tokens.
+def token_losses(
+    target: Target, text: str, mask: Mask, cutting: Cutting = Cutting(), is_chat: bool = False
+) -> Measurement[TokenLosses]:
+    """Returns the TokenLosses of a text under a mask; progress counts tokens. `is_chat`: a chat template rendered the
+    text (`engine.texts.passages.as_chat`), so special tokens in it are special.
 
     HeadroomError: an empty or invalid text. UsageError: a cutting that does not fit the model's window.
     """
     text, cutting = checked(text), cutting.of(target.shape.n_ctx)
     return of_records(
         target,
-        ("token losses", text_digest(text), mask.key(), cutting),
-        lambda session, records: _parts(target, text, mask, cutting, records),
+        ("token losses", text_digest(text), mask.key(), cutting, is_chat),
+        lambda session, records: _parts(target, text, mask, cutting, records, is_chat),
         lambda records: _joined(text, target.bos, cutting, records) if records else None,
         expected=partial(Workload, {"forward": float(len(text))}),
         counted=lambda records: (_next(records), _total(records)),
@@ -128,13 +131,15 @@ def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
                             f"compare models that share a tokenizer")  # fmt: skip
 
 
-def _parts(target: Target, text: str, mask: Mask, cutting: Cutting, records: Sequence[Record]) -> Iterator[Piece]:
+def _parts(
+    target: Target, text: str, mask: Mask, cutting: Cutting, records: Sequence[Record], is_chat: bool
+) -> Iterator[Piece]:
     """Yields one piece per forward pass over several windows; the first of `records` gives their number."""
     shapes: dict[str, tuple[int | str, ...]] = {name: ("n",) for name in ("token_ids", "ends", "loss_nats", "rank")}
     shapes |= {"top_ids": ("n", "k"), "top_log_p": ("n", "k"), "strings": ("bytes",)}
     fields = {"text": text_digest(text), "mask": mask.key(), "ablation": "zero"}
-    fields |= {"window": cutting.length, "stride": cutting.stride}
-    tokenize = lru_cache(maxsize=1)(partial(tokenized, text))  # a long text takes a second
+    fields |= {"window": cutting.length, "stride": cutting.stride} | chat_field(is_chat)
+    tokenize = lru_cache(maxsize=1)(partial(tokenized, text, is_chat=is_chat))  # a long text takes a second
 
     def reads(record: Record) -> tuple[TokenLosses, int]:
         return _joined(text, target.bos, cutting, [record]), _next([record])

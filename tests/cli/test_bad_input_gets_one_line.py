@@ -78,6 +78,7 @@ def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
 
 
 def test_unknown_task(cli, tiny_opt):
+    refused(cli("evaluate", "--model", tiny_opt, "--task", "piqa", "--chat"), 1, "has no chat template", "as typed")
     refused(cli("evaluate", "--model", tiny_opt, "--task", "picka"), 2, "picka", "did you mean piqa")
 
 
