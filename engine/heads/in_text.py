@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 N_RAISED = 5  # tokens per position
-N_SOURCES = 128  # largest sources kept per position
+LEAST = 0.02  # attention from which a weight is kept; less is not visible
+N_SOURCES = int(1 / LEAST)  # at most so many per position
 PROBE_TOKENS, PROBE_SEED = 25, 0  # the first example of the prefix-matching score
 ROWS = 128  # positions whose logits are held at once
 
@@ -42,7 +43,7 @@ ROWS = 128  # positions whose logits are held at once
 class HeadInText(AttendedText):
     """A head on a text.
 
-    pattern: (T, T), row = destination, the 128 largest of each row
+    pattern: (T, T), row = destination, 0 where the attention is below LEAST
     to_first: (T,) attention to the first token, exact
     to_previous: (T,) attention to the previous token, exact
     raised_next: (T,) what the head adds to the zero-meaned logit of the next token, in nats; the last is nan
@@ -93,7 +94,9 @@ def head_in_texts(target: Target, texts: Mapping[str, str], head: Head) -> Measu
     shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
     wanted = {}
     for name, text in texts.items():
-        key = canonical_key("head in text", target.key() | {"text": text_digest(text), "head": list(head)})
+        key = canonical_key(
+            "head in text", target.key() | {"text": text_digest(text), "head": list(head), "least": str(LEAST)}
+        )
         measure, value = partial(_in_text, text=text, head=head, bos=target.bos), partial(_as_text, text)
         wanted[name] = Piece(key, 1, shapes, measure, partial(len, text), "patterns", value)
     return by_name(target, wanted, lambda name, record: _as_text(texts[name], record))
@@ -160,7 +163,7 @@ def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
         ids, nats = _raised(loaded, ran, layer, written)
     n = len(pattern)
     arrays = {"token_ids": reading.inputs, "ends": reading.ends, "strings": pack_strings(ids, loaded.tokenizer)}
-    arrays |= largest("pattern", pattern, min(N_SOURCES, len(pattern)))
+    arrays |= largest("pattern", pattern.where(pattern >= LEAST, 0), min(N_SOURCES, len(pattern)))
     arrays["to_first"] = pattern[:, 0].cpu().numpy()
     arrays["to_previous"] = np.r_[0, pattern.diagonal(-1).cpu().numpy()].astype(np.float32)
     arrays["raised_next"] = np.r_[following.float().cpu().numpy(), np.nan].astype(np.float32)

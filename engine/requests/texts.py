@@ -73,7 +73,7 @@ class OfTexts(WithData, OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredTexts(OfTexts):
-    """Texts with an in-context-learning score."""
+    """Texts with an in-context score."""
 
     average_tokens: int = number(
         0,
@@ -128,7 +128,7 @@ class MeasureLosses(ScoredTexts):
             icl: dict[str, Any] = {name: {"nats": found.value, "n": found.n, "ci95": [found.low, found.high]}
                                    for name, found in scores.items()}  # fmt: skip
             line = ", ".join(f"{name} {found.value:+.3f}" for name, found in scores.items())
-            note, words = "", f"in-context-learning score (nats, {scores['full'].n} texts): {line}"
+            note, words = "", f"in-context score (nats, {scores['full'].n} texts): {line}"
         except HeadroomError as error:
             icl, note, words = {}, str(error), str(error)
         mean_a, mean_b = whole["loss_full_nats"].mean(), whole["loss_masked_nats"].mean()
@@ -177,7 +177,7 @@ class AttributeHeads(ScoredTexts):
         fields = {"n_texts": len(texts), "kind": self.kind, "fill": self.fill, "mask": mask.text(), "best": best,
                   "shape": list(mean.shape), "out": self.out}  # fmt: skip
         heads = ", ".join(f"{head} {score:+.3f} nats" for head, score in best)
-        line = f"without these heads the in-context-learning score rises most: {heads}"
+        line = f"without these heads the in-context score rises most: {heads}"
         return Result(ablations, fields, line, file_of(self.out, lambda suffix: scores_file(suffix, found, found)))
 
 

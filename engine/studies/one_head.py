@@ -29,14 +29,14 @@ from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import StudySettings, Survey, survey
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
-from engine.texts.passages import N_TEXTS, Source, texts_of
+from engine.texts.passages import LOG_BOOKS, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
 CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
 # of the model and built-in texts alone
-LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts")
-LONG = ("context", "ideal-tasks", "heads-oracle")  # last: they start by themselves only if the parts before leave time
+LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts", "context")
+LONG = ("ideal-tasks", "heads-oracle")  # last: they start by themselves only if the parts before leave time
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
 AROUND = 10  # tokens averaged on either side in an in-context score, the default of the In context screen
@@ -49,8 +49,7 @@ Build = Callable[[K, Session], Measurement[Any]]  # of one entry, by its name
 @dataclass(frozen=True)
 class HeadRequest:
     """A request for the measurements of a head, in a `setting` and on `tasks` (also for importance); `typed` is a text
-    whose tokens are shown for the OV circuit. The in-context score is measured on solved questions of the first
-    task."""
+    whose tokens are shown for the OV circuit."""
 
     head: Head
     setting: StudySettings
@@ -153,8 +152,8 @@ def _importance(what: str, target: Target, asked: HeadRequest, session: Session)
 
 
 def _context(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
-    """Measures the score on the In context screen's texts, from that screen's ablations if stored, else from an
-    ablation of this head alone."""
+    """Measures the score on the texts that the In context screen opens with, from that screen's ablations if stored,
+    else from an ablation of this head alone."""
     if target.shape.n_ctx < MIN_TOKENS:
         raise HeadroomError(f"an in-context score needs a window of {MIN_TOKENS} tokens, this model has "
                             f"{target.shape.n_ctx}; choose a model with a longer window")  # fmt: skip
@@ -172,9 +171,9 @@ def _context(target: Target, asked: HeadRequest, session: Session) -> Measuremen
         return sides.map(lambda both: change(*(each for each in both if each is not None)) if all(both) else None)
 
     def expected() -> Workload:
-        return Workload({"forward": 2.0 * N_TEXTS * MIN_TOKENS * CHARACTERS_A_TOKEN})
+        return Workload({"forward": 2.0 * LOG_BOOKS.n_texts * MIN_TOKENS * CHARACTERS_A_TOKEN})
 
-    return then(texts_of(target, Source("task", asked.tasks[0].name), asked.setting.data_dir), of_texts, expected)
+    return then(texts_of(target, LOG_BOOKS), of_texts, expected)
 
 
 def _each(
@@ -213,6 +212,6 @@ _PARTS: Mapping[str, tuple[str, Callable[[Target, HeadRequest, Session], Measure
     "tasks": ("Tasks without it", _tasks),
     "ideal-tasks": ("Tasks with an ideal pattern", _ideal_tasks),
     **{what: (title, partial(_importance, what)) for what, title in CRITERIA.items()},
-    "context": ("In-context-learning score without it", _context),
+    "context": ("In-context score without it", _context),
 }
 TITLES = {name: title for name, (title, _) in _PARTS.items()}

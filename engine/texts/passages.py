@@ -138,6 +138,10 @@ class Source:
             raise UsageError(f"cannot take {self.n_texts} texts; choose 1 to {MAX_TEXTS}")
 
 
+# each day's entry repeats the one before; enough windows for a clear interval, few enough to ablate every head on each
+LOG_BOOKS = Source("passage", "Five log books", n_texts=6)
+
+
 def slices(text: str, tokenizer: Any, n_tokens: int = MIN_TOKENS, limit: int | None = None) -> list[str]:
     """Returns at most `limit` consecutive slices of the text, each the shortest with at least `n_tokens` when tokenized
     by itself. The rest at the end is too short and is dropped."""

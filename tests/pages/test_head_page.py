@@ -6,6 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from engine.demo import passages
@@ -19,10 +20,12 @@ from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
 from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
+from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
 from pages.ui.head import charts, idealised, tables
 from pages.ui.head.asking import neighbour
 from pages.ui.page import runtime
+from pages.ui.page.work import Work
 from tests.pages.conftest import (
     charts_of,
     components,
@@ -83,7 +86,7 @@ def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(o
     at = open_screen(head_tasks="demo_copy,demo_walk")
     [label] = [label for label in labels(at) if label.startswith("Measure all")]
     shown = {title for name, title in TITLES.items() if title in labels(at)}
-    assert {TITLES[name] for name in (*LOOKING, "tasks", "heads", "heads-oracle")} <= shown
+    assert {TITLES[name] for name in (*LOOKING, "tasks", "heads", "heads-oracle") if name != "context"} <= shown
     assert f"({len(shown)} parts)" in label and charts_of(at) == []
     press(at, TITLES["scores"])
     assert TITLES["scores"] not in labels(at) and len(charts_of(at)) == 2  # and the rank by one criterion
@@ -144,7 +147,6 @@ def test_tables_tell_the_largest_first():
     fed = Feeding(rng.normal(size=(2, 4)), rng.random((2, 4)), rng.random(36))
     found = Portrait(SHAPE, (2, 1), {"olsson": scores}, feeding=fed)
     frame = tables.feeder_rows(found)
-    assert tables.feeders_in_words(frame).startswith(f"Fed most by **{frame['head'].iloc[0]}** (previous-token score ")
     assert len(frame) == 8 and frame["part"].is_monotonic_decreasing
     first = frame.iloc[0]
     layer, head = int(first["head"][1]), int(first["head"][3])
@@ -157,6 +159,36 @@ def test_tables_tell_the_largest_first():
     assert cells[["destination", "source"]].to_numpy().tolist() == [[0, 0], [1, 1]]
     for picture in (charts.score_strip(rows), charts.feeders(frame, 0.1), charts.pattern_map(cells, 2, (1,))):
         assert json.dumps(picture.spec)
+
+
+@pytest.mark.parametrize(
+    "times, words",
+    [((4.0, 2.5), "Its keys read from **L0H0** (4.0 times random), then **L0H1** (2.5 times random)."),
+     ((4.0, 1.1), "Its keys read from **L0H0** (4.0 times random)."),
+     ((1.1, 2.5), "No earlier head stands out as its input.")],
+)  # fmt: skip
+def test_a_head_that_feeds_it_is_named_only_if_it_stands_out(times, words):
+    frame = pd.DataFrame({"head": ["L0H0", "L0H1"], "part": [2.0, 1.0], "times_random": times})
+    assert tables.feeders_in_words(frame) == words
+
+
+def test_the_in_context_score_says_its_text_its_direction_and_signs():
+    score, change = MeanOverTexts(-1.78, -2.79, -0.77, 6), MeanOverTexts(0.78, 0.15, 1.40, 6)
+    words = "“Five log books”: **+0.78 nats** (+0.15 to +1.40, 6 texts), worse. The full model's is −1.78; lower is"
+    assert tables.context_in_words((score, change)).startswith(words)
+    assert tables.facts(Portrait(SHAPE, (2, 1), context=(score, change))) == [
+        "without it **+0.78 nats** in-context score, worse"
+    ]
+
+
+def test_stored_results_show_while_the_worker_cannot_read_them(open_screen, monkeypatch):
+    open_screen()
+    monkeypatch.setattr(Work, "stored", lambda self, others="": [])
+    monkeypatch.setattr(Work, "is_read", False)
+    at = open_screen()
+    assert "prefix matching" in at.header[0].value
+    assert {"scores", "cells"} <= {name for each in frames_of(at) for name in each}
+    assert not any("Measure all" in label for label in labels(at)) and "Waiting for stored results." in said(at)
 
 
 @pytest.mark.parametrize("effect, words", [(-0.3, "makes the loss smaller"), (0.0, "changes little")])

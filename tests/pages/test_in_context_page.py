@@ -17,10 +17,10 @@ from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.incontext import MeanOverTexts
+from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import token_losses
 from pages.ui.in_context import charts, setting, tables
-from pages.ui.in_context.first_view import SOURCE, TEXTS, first_choices
-from pages.ui.in_context.first_view import TEXT as TITLE
+from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.page import runtime
 from tests.conftest import TEXT
@@ -132,7 +132,7 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     """The embedded model, and what the engine itself finds of the same windows."""
     at = open_app("in_context", model="demo")
     texts = runtime.jobs().snapshot("incontext texts").value
-    assert at.selectbox(key="incontext_text").value == TITLE and len(texts) == TEXTS
+    assert at.selectbox(key="incontext_text").value == LOG_BOOKS.name and len(texts) == LOG_BOOKS.n_texts
     session = runtime.session()
     target = session.target(LoadSpec("demo", "fp32"))
     full, pruned = Mask.full(target.shape), parse_mask("L1H1 L1H2 L1H3 L3H5", target.shape)
@@ -304,11 +304,13 @@ def test_charts_are_valid_and_become_files(n_texts):
 
 def test_the_first_view_is_opened_once_and_older_addresses_keep_their_meaning():
     first = first_choices([], [], is_demo=True)
-    assert first["incontext_text"] == TITLE and first["incontext_heads"] == 10
+    assert first["incontext_text"] == LOG_BOOKS.name and first["incontext_heads"] == 10
     assert first_choices(["model", "precision"], [], is_demo=True) == first
     assert "incontext_heads" not in first_choices([], [], is_demo=False), "its induction heads may take long to find"
     shared = first_choices([], ["incontext_mask"], is_demo=True)
-    assert shared["incontext_text"] == TITLE and "incontext_heads" not in shared, "another screen has set the mask"
+    assert shared["incontext_text"] == LOG_BOOKS.name and "incontext_heads" not in shared, (
+        "another screen has set the mask"
+    )
     assert first_choices(["incontext_around"], [], is_demo=True) == {} == first_choices([], [*first], is_demo=True)
 
 
@@ -342,7 +344,7 @@ def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
 @pytest.mark.parametrize("takes_s, is_long", [(9.0, False), (11.0, True), (None, False)])
 def test_the_forecast_decides_what_takes_long(wide_opt, store, takes_s, is_long):
     target = Session(store).target(LoadSpec(str(wide_opt), "fp32"))
-    x = setting.InContextControls(target, None, SOURCE, ("a", "b"), None)
+    x = setting.InContextControls(target, None, LOG_BOOKS, ("a", "b"), None)
     assert setting.is_long(x, takes_s, 10.0) == is_long
 
 

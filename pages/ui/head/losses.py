@@ -2,17 +2,20 @@
 
 import streamlit as st
 
+from engine.texts.passages import LOG_BOOKS
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, idealised, tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number
 
 EFFECTS = "Tasks without the head"
 HELP = (
     "Accuracy with this head alone ablated (z = 0) less that of the full model, on the same questions, with the 95% "
     "interval of the paired change; p is McNemar's exact test."
 )
-CONTEXT_HELP = "Loss around the 500th token less that around the 50th (± 10), on solved questions of the first task."
+CONTEXT_HELP = (
+    "Loss around the 500th token less that around the 50th (± 10): below 0, later tokens are predicted better. Over "
+    f"the {LOG_BOOKS.n_texts} windows of “{LOG_BOOKS.name}” that the In context screen opens with."
+)
 
 
 def section(known: Known, sheet: Sheet) -> None:
@@ -20,6 +23,7 @@ def section(known: Known, sheet: Sheet) -> None:
     effects_at, ideal_at = st.container(key="wraps losses").columns(2, gap="large")
     with effects_at:
         _draw_effects(known, sheet)
+        _draw_context(known)
     with ideal_at:
         idealised.section(known, sheet)
 
@@ -37,10 +41,10 @@ def _draw_effects(known: Known, sheet: Sheet) -> None:
         words = tables.effects_in_words(effects)
         st.markdown(words)
         sheet.draw(EFFECTS, charts.effects(effects), "head effects", words)
+
+
+def _draw_context(known: Known) -> None:
+    st.markdown("**In-context score without it**", help=CONTEXT_HELP)
     draw_missing(known, "context")
-    if found.context is not None:
-        score, change = found.context
-        ends = f"{number(change.low, sign=True)} to {number(change.high, sign=True)}"
-        moved = number(change.value, sign=True)
-        said = f"In-context-learning score {number(score.value)} nats; without the head **{moved}**"
-        st.markdown(f"{said} ({ends}, {change.n} texts).", help=CONTEXT_HELP)
+    if known.found.context is not None:
+        st.markdown(tables.context_in_words(known.found.context))

@@ -9,11 +9,11 @@ import streamlit as st
 
 from engine.models.session import Target
 from engine.progress import in_time
-from engine.studies.one_head import TITLES, HeadRequest, portrait
+from engine.studies.one_head import LOOKING, TITLES, HeadRequest, portrait
 from engine.studies.portrait import Portrait, joined
-from pages.ui.page.runtime import budget_s, end_run, store
+from pages.ui.page.runtime import budget_s, jobs, session, store
 from pages.ui.page.tables import plain
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import Work, in_words, live
 
 SLOT = "head"
 ALL_HELP = "One part after the other, in the background. Finished parts are shown and stored."
@@ -57,15 +57,15 @@ class Known:
 
 
 def look_up(target: Target, asked: HeadRequest) -> Known:
-    """Returns the stored results and starts cheap work. While the store is read, the page reports that and ends."""
+    """Returns the stored results and starts cheap work. While the worker, which may be busy with another tab, has not
+    read all of them, those that need no questions are read here."""
     since_s = time.monotonic()
     work = Work(SLOT, asked.name, portrait(target, asked))
     stored, is_read = work.stored(), work.is_read or work.under_way
     known = Known(target, asked, Portrait(target.shape, asked.head), work, since_s, is_read)
     ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
     if not is_read and not stored:
-        live(work.watched(), lambda: st.caption("Reading stored results …"), since_s)
-        end_run()
+        stored = [found for found in [portrait(target, asked, LOOKING).so_far(session())] if found is not None]
     known = replace(known, found=joined([known.found, *stored, *ones]))
     if ahead := cheap(known):
         replace(work, of=portrait(target, asked, ahead), while_seen=True, priority=3).start()
@@ -87,6 +87,9 @@ def draw_all(known: Known) -> None:
     works = [known.work, *map(known.part, known.asked.parts)]
 
     def draw() -> None:
+        reading = jobs().snapshot(slot := f"{SLOT}, stored")
+        if not known.is_read and reading is not None:
+            st.caption(plain(in_words(reading, "Reading stored results", jobs().ahead_of(slot))))
         for work in works:
             work.line()
         now = known.work.found if known.work.under_way else None
@@ -106,10 +109,12 @@ def draw_all(known: Known) -> None:
 
 def draw_missing(known: Known, *names: str) -> None:
     """Draws the state of the missing ones of these parts: their buttons, or their progress."""
+    if not known.is_read and not {*names} <= {*known.found.done}:
+        st.caption("Waiting for stored results.")
     missing = [name for name in names if name in known.missing]
     waiting = [name for name in missing if known.work.under_way or known.part(name).under_way]
     if waiting:
-        st.caption(f"To be measured: {', '.join(TITLES[name] for name in waiting)} …")
+        st.caption(f"Measuring: {', '.join(TITLES[name] for name in waiting)} …")
     with st.container(horizontal=True, gap="xsmall"):
         for name in [name for name in missing if name not in waiting]:
             help = PART_HELP.format(cost=f"about {in_time(known.takes_s([name]))}")

@@ -1,5 +1,7 @@
 """First on the screen: one large score with further facts, and its pattern on random tokens and in a text."""
 
+from typing import Any
+
 import streamlit as st
 
 from engine.studies.one_head import READ
@@ -37,10 +39,12 @@ def _draw_figure(known: Known) -> None:
     draw_missing(known, "scores")
     figure = tables.figure_of(known.found)
     if figure is not None:
-        st.metric(figure.title, figure.value, figure.rank, delta_color="off", delta_arrow="off")
+        gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off", "help": FIGURE_HELP}
+        st.metric(figure.title, figure.value, figure.rank, **gray)
+        st.caption(figure.about)
     lines = [f"{fact[:1].upper()}{fact[1:]}" for fact in tables.facts(known.found)]
     if lines:
-        st.markdown("  \n".join(lines), help=FIGURE_HELP)
+        st.markdown("\n".join(f"- {line}" for line in lines))
 
 
 def _draw_probe(known: Known, sheet: Sheet) -> None:
@@ -52,12 +56,14 @@ def _draw_probe(known: Known, sheet: Sheet) -> None:
         offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
         words = f"Prefix matching {number(found.score('prefix_matching'))} of its attention."
         sheet.draw(PROBE, charts.pattern_map(tables.probe_cells(found.probe), n, offsets), "head probe", words)
+        st.caption("Dark along the dotted lines: it looks at what followed an earlier copy.")
 
 
 def _draw_text(known: Known, sheet: Sheet) -> None:
-    st.markdown("… and in a text")
+    st.markdown(f"… and in “{READ}”")
     draw_missing(known, "texts")
     if READ in known.found.texts:
         seen = known.found.texts[READ]
         drawn = charts.pattern_map(tables.text_cells(seen), len(seen.token_ids), (1,))
         sheet.draw(TEXT, drawn, "head text", tables.rests_in_words(seen))
+        st.caption("Dotted: the token just before. Left edge: the first token, where idle heads look.")

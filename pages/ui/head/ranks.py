@@ -32,7 +32,7 @@ def _draw_scores(known: Known, sheet: Sheet) -> None:
     found = known.found
     st.markdown("**What it does**, among all heads", help=STRIP_HELP)
     if VARIANTS[0] not in found.scores:  # the button is with the large figure
-        st.caption("To be measured: its induction scores.")
+        st.caption("Its induction scores are not measured yet.")
         return
     sheet.draw(STRIP, charts.score_strip(tables.score_rows(found)), "head strip", tables.scores_in_words(found))
     for variant in [each for each in found.scores if each != VARIANTS[0]]:

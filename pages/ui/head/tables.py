@@ -7,19 +7,22 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.circuits import OvTokens
-from engine.heads.in_text import HeadInText, HeadOnProbe, most_looked_at, most_raised
+from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import SCORES, VARIANTS
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import CLEARLY, Portrait
 from engine.studies.surveys import in_words
+from engine.texts.incontext import MeanOverTexts
+from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import TokenLosses
-from pages.ui.figures.induction_scores import TITLES
+from pages.ui.figures.induction_scores import ABOUT, TITLES
 from pages.ui.page.tables import magnitude, number, p_in_words, whole_percent
 
-LEAST = 0.02  # attention from which a cell is drawn
 CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
+STANDS_OUT = 2.0  # times the K-composition of random heads, from which an earlier head is said to feed this one
+RESTS = "Share of its attention in plain text that goes to the first token, as idle heads do."
 KINDS = ("prefix_matching", "previous_token", "duplicate_token")  # scores that name a kind of head
 
 
@@ -30,6 +33,7 @@ class KeyFigure:
     title: str  # what is counted
     value: str  # as text
     rank: str  # among all heads
+    about: str  # its meaning
 
 
 def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
@@ -187,29 +191,40 @@ def figure_of(found: Portrait) -> KeyFigure | None:
         return None
     high = [name for name in KINDS if found.score(name) >= INDUCTION_FROM]
     if not high and found.rests >= CLEARLY:
-        return KeyFigure("Attention that rests on the first token", whole_percent(found.rests), "in plain text")
+        return KeyFigure("Rests on the first token", whole_percent(found.rests), "in plain text", RESTS)
     name = high[0] if high else KINDS[0]
-    return KeyFigure(TITLES[name], number(found.score(name)), f"rank {found.rank(name)} of {found.n_heads:,} heads")
+    rank = f"rank {found.rank(name)} of {found.n_heads:,} heads"
+    return KeyFigure(TITLES[name], number(found.score(name)), rank, ABOUT[name])
 
 
 def facts(found: Portrait) -> list[str]:
     """Returns the strongest result of each other part as a line, as far as they are known."""
-    words = []
-    if OLSSON in found.scores:
-        chance = whole_percent(1 / found.scores[OLSSON].n_tokens)
-        words.append(f"copying **{whole_percent((1 + found.score('copying')) / 4)}** (chance {chance})")
-    fed = feeder_rows(found)
-    if len(fed) and fed["part"].iloc[0] > 0 and found.score("qk_trace") > 0:
-        best = fed.iloc[0]
-        words.append(f"fed most by **{best['head']}**")
+    words, fed = [], feeder_rows(found)
+    if len(fed):
+        words.append(feeders_in_words(fed, 1).rstrip("."))
     for row in effect_rows(found).to_dict("records"):
-        clear = f", {p_in_words(row['p'])}" if row["p"] < 0.05 else ", no clear change"
+        clear = p_in_words(row["p"]) if row["p"] < 0.05 else "no clear change"
         points = number(row["points"], 1, sign=True)
-        words.append(f"without it **{points} points** on {row['task']}{clear}")
+        words.append(f"without it **{points} points** on {row['task']}, {clear}")
     if found.context is not None:
-        change = found.context[1]
-        words.append(f"without it **{number(change.value, sign=True)} nats** of in-context-learning score")
+        words.append(f"without it **{_nats(found.context[1])}** in-context score, {_direction(found.context[1])}")
     return words
+
+
+def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
+    """Describes the in-context score, and its change without the head."""
+    score, change = found
+    low, high = number(change.low, sign=True), number(change.high, sign=True)
+    words = f"“{LOG_BOOKS.name}”: **{_nats(change)}** ({low} to {high}, {change.n} texts), {_direction(change)}"
+    return f"{words}. The full model's is {number(score.value, sign=True)}; lower is better."
+
+
+def _nats(change: MeanOverTexts) -> str:
+    return f"{number(change.value, sign=True)} nats"
+
+
+def _direction(change: MeanOverTexts) -> str:
+    return "worse" if change.low > 0 else "better" if change.high < 0 else "no clear change"
 
 
 def scores_in_words(found: Portrait) -> str:
@@ -219,12 +234,14 @@ def scores_in_words(found: Portrait) -> str:
     return "; ".join(f"{row['score']} {row['words']}" for row in mine.to_dict("records")) + "."
 
 
-def feeders_in_words(frame: pd.DataFrame) -> str:
-    """Describes which heads feed it most."""
-    first, *others = [(row["head"], number(row["previous_token"])) for row in frame.head(3).to_dict("records")]
-    words = f"Fed most by **{first[0]}** (previous-token score {first[1]})"
-    more = " and ".join(f"{name} ({score})" for name, score in others)
-    return f"{words}, then by {more}." if more else f"{words}."
+def feeders_in_words(frame: pd.DataFrame, count: int = 3) -> str:
+    """Names at most `count` heads that feed it, if the first of them stands out from random heads."""
+    heads = [row for row in frame.head(count).to_dict("records") if row["part"] > 0]
+    listed = [f"**{row['head']}** ({number(row['times_random'], 1)} times random)" for row in heads
+              if row["times_random"] >= STANDS_OUT]  # fmt: skip
+    if not heads or heads[0]["times_random"] < STANDS_OUT:
+        return "No earlier head stands out as its input."
+    return f"Its keys read from {', then '.join(listed)}."
 
 
 def _context_before(words: list[str], at: int) -> str:

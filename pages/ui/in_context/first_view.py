@@ -7,11 +7,8 @@ No streamlit here: the results of this view can be made before the app is starte
 from collections.abc import Collection
 from typing import Any
 
-from engine.texts.passages import Source
+from engine.texts.passages import LOG_BOOKS
 
-TEXT = "Five log books"  # each day's entry repeats the one before, so late tokens can be read off earlier ones
-TEXTS = 6  # of its windows: enough for a clear interval, and few enough to ablate every head on each
-SOURCE = Source("passage", TEXT, n_texts=TEXTS)
 HEADS, ORDER = 10, "induction-first"  # of the embedded model's heads, in percent: its four induction heads
 AROUND = 10  # tokens on either side that the score is averaged over
 PREFIX, SEEN = "incontext_", "incontext_first"  # of query parameters; in an address: these choices were made once
@@ -23,7 +20,7 @@ def first_choices(said: Collection[str], held: Collection[str], is_demo: bool) -
     session has `held` the screen's controls, so that older addresses and later choices keep their meaning."""
     if any(name.startswith(PREFIX) for name in said) or SEEN in held:
         return {}
-    found: dict[str, Any] = {SEEN: "seen", "incontext_text": TEXT, "incontext_texts": TEXTS}
+    found: dict[str, Any] = {SEEN: "seen", "incontext_text": LOG_BOOKS.name, "incontext_texts": LOG_BOOKS.n_texts}
     if is_demo and not any(name in held for name in TO_PRUNE):
         found |= {"incontext_heads": HEADS, "incontext_order": ORDER}
     return found
