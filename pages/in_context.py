@@ -4,6 +4,7 @@ and which heads cause it."""
 import time
 from functools import partial
 
+import pandas as pd
 import streamlit as st
 
 from engine.heads.ablation import KINDS
@@ -21,7 +22,6 @@ from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
-from pages.ui.page.tables import mask_in_words
 from pages.ui.page.work import LONG_S, Work, live
 
 require_frame("pages/in_context.py")
@@ -31,9 +31,10 @@ ABLATE_HELP = (
 )
 WHICH_HELP = (
     "Each head of the full model is ablated alone, and the score measured again on the same texts: score without the "
-    "head minus score with it, in nats. A cross marks a head that is pruned now. Full: all that follows is computed "
-    "again. Pattern-preserving: later heads look where they looked. Before-and-after vector: how much leaving out the "
-    "head alone changes losses as this pruning does (orange), or the opposite (blue)."
+    "head minus score with it, in nats. Clearly: the 95% interval is above 0, and the change at least a tenth of the "
+    "largest. A cross marks a head that is pruned now. Full: all that follows is computed again. Pattern-preserving: "
+    "later heads look where they looked. Before-and-after vector: how much leaving out the head alone changes losses "
+    "as this pruning does (orange), or the opposite (blue)."
 )
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 
@@ -67,7 +68,7 @@ def draw_scores() -> None:
     """Draws the figures and the curves, again while texts are measured."""
     found = so_far()
     if not (presenting() and len(found.full) == len(texts)):  # a slide has the finding, with the same numbers
-        sections.figures(found, controls.around, mask_in_words(target.shape, found.mask))
+        sections.figures(found, controls.around)
     known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
     mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
     if target.shape.n_ctx < MIN_TOKENS:
@@ -94,9 +95,7 @@ def draw_heads() -> None:
         mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)
 
 
-if len(so_far().full) == len(texts):
-    finding_at.markdown(sections.finding(so_far(), controls))
-sheet = Sheet()
+sheet, sets = Sheet(), pd.DataFrame()
 live(["incontext"], draw_scores, since_s)
 title_at = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
 if not presenting():
@@ -112,7 +111,9 @@ else:
     stored = heads.stored()
     live(heads.watched(), draw_heads, since_s)
 if not presenting():
-    together.draw(x, controls.around, sheet)
+    sets = together.draw(x, controls.around, sheet)
+if len(so_far().full) == len(texts):
+    finding_at.markdown(sections.finding(so_far(), controls, sets))
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
 sheet.says = sections.figures_in_words(so_far(), controls.around)

@@ -75,8 +75,8 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     score = found["icl_score"]["full"]
     assert score["n"] == N_TEXTS
     assert values(at) == [tables.number(score["nats"], sign=True), "–"]
-    low, high = (tables.number(end) for end in score["ci95"])
-    assert f"**{low} to {high}**, 3 texts" in said(at)
+    low, high = (tables.number(end, sign=True) for end in score["ci95"])
+    assert f"95% interval {low} to {high}, 3 texts" in said(at)
     (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
     assert 10 < curve <= engine_incontext.CURVE_BINS
     slide(at, "incontext_heads", 50)
@@ -86,7 +86,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     assert found["mask"].endswith("F1")
     expected = [found["icl_score"][name]["nats"] for name in ("full", "masked", "change")]
     assert values(at) == [tables.number(value, sign=True) for value in expected]
-    assert "4 of 8 heads, 1 of 2 FFNs pruned" in said(at)
+    assert "4 of 8 heads, 1 of 2 FFNs" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
     masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
     assert tables.number(masked, sign=True) == values(at)[1]
@@ -97,7 +97,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
 def test_a_score_around_the_two_tokens(open_screen):
     exact, wide = open_screen(incontext_mask="L0H*"), open_screen(incontext_mask="L0H*", incontext_around="± 10")
     assert len(values(wide)) == 3 and values(wide) != values(exact)
-    assert "tokens 490 to 510 against 40 to 60" in said(wide)
+    assert "500th token (± 10)" in said(wide) and "(± 10)" not in said(exact)
 
 
 def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_as_it_is, found_by_the_command):
@@ -118,7 +118,7 @@ def test_a_task_is_hidden_where_nothing_goes_by_it_and_older_addresses_mean_what
     assert tasks_asked_for(at) == [], "nothing is pruned"
     slide(at, "incontext_heads", 50)
     assert tasks_asked_for(settled(at)) == ["incontext_ranked_on"], "what is pruned goes by its importance"
-    assert "4 of 8 heads, 0 of 2 FFNs pruned" in said(at), "which is measured first"
+    assert "4 of 8 heads" in said(at), "which is measured first"
     assert tasks_asked_for(open_screen(**prose | {"incontext_order": "random", "incontext_heads": "50"})) == []
     at = open_screen()
     assert tasks_asked_for(at) == ["incontext_task"], "its questions are the texts"
@@ -140,11 +140,11 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
     assert before.high < -0.5 and after.low > 0
     assert values(at)[:2] == [tables.number(each.value, sign=True) for each in (before, after)]
-    assert f"Later tokens are predicted **{-before.value:.2f} nats better** than early ones (95% interval" in said(at)
-    assert "Without the 4 strongest induction heads **no gain remains**" in said(at) and "chance" not in said(at)
+    moves = f"from {tables.number(before.value)} to {tables.number(after.value, sign=True)} nats (change **+"
+    assert "**The 4 strongest induction heads carry in-context learning here**" in said(at) and moves in said(at)
     assert "prune_mask" not in at.session_state, "a mask that nobody has set is not shared with other screens"
     settled(slide(at, "incontext_heads", 0))
-    assert at.number_input(key="incontext_heads").value == 0 and "Without the" not in said(at)
+    assert at.number_input(key="incontext_heads").value == 0 and "without them" not in said(at)
 
 
 def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, found_by_the_command):
@@ -258,11 +258,10 @@ def test_head_frames_hold_the_attributions():
 
 def test_words_say_which_way():
     found = engine_incontext.MeanOverTexts(-2.0, -3.0, -1.0, 24)
-    assert tables.interval_in_words(found) == "95% interval **−3.00 to −1.00**, 24 texts"
-    words = tables.score_in_words(found, 0)
-    assert words == "Later tokens are predicted **better** by 2.00 nats (the 500th token against the 50th)."
-    words = tables.score_in_words(engine_incontext.MeanOverTexts(0.5, 0, 1, 24), 10)
-    assert words == "Later tokens are predicted **worse** by 0.50 nats (tokens 490 to 510 against 40 to 60)."
+    assert tables.interval_in_words(found) == "95% interval −3.00 to −1.00, 24 texts"
+    assert tables.score_in_words(found) == "Later tokens are predicted **better**."
+    assert tables.score_in_words(MeanOverTexts(0.5, 0.1, 1, 24)) == "Later tokens are predicted **worse**."
+    assert "No clear difference" in tables.score_in_words(MeanOverTexts(0.5, 0, 1, 24))
 
 
 @pytest.mark.parametrize("n_texts, has_band", [(1, False), (2, False), (3, True)])
@@ -299,7 +298,7 @@ def test_charts_are_valid_and_become_files(n_texts):
         assert to_svg(chart, "title").startswith(b"<svg")
     assert "full model: " in tables.curve_in_words(curve)
     assert "pruned model: " in tables.slope_in_words(slope)
-    assert "SRCC" in tables.scatter_in_words(frame, "full")
+    assert "Rank correlation" in tables.scatter_in_words(frame, "full")
 
 
 def test_the_first_view_is_opened_once_and_older_addresses_keep_their_meaning():
@@ -318,18 +317,40 @@ def test_the_finding_says_what_the_intervals_allow():
     def mean(value, reach, n=8):
         return MeanOverTexts(value, value - reach, value + reach, n)
 
-    gain = "Later tokens are predicted **1.50 nats better** than early ones (95% interval 1.00 to 2.00)"
-    assert tables.finding(mean(-1.5, 0.5), None, None, "") == f"{gain}."
-    words = tables.finding(mean(-1.5, 0.5), mean(-0.4, 0.2), mean(1.1, 0.3), "the 4 heads")
-    assert words == f"{gain}. Without the 4 heads the gain shrinks to **0.40**."
-    words = tables.finding(mean(-1.5, 0.5), mean(0.6, 0.2), mean(2.1, 0.3), "the 4 heads")
-    assert words == f"{gain}. Without the 4 heads **no gain remains**: they are predicted 0.60 nats worse."
-    words = tables.finding(mean(-1.5, 0.5), mean(-1.4, 0.5), mean(0.1, 0.3), "the 4 heads")
-    assert words == f"{gain}. Without the 4 heads the change is not clear (+0.10 nats)."
-    words = tables.finding(mean(-1.5, 0.5), mean(-2.5, 0.5), mean(-1.0, 0.3), "the 4 heads")
-    assert words == f"{gain}. Without the 4 heads the score is **−2.50**."
-    chance = tables.finding(mean(0.2, 0.5), None, None, "")
-    assert chance.startswith("Later tokens are predicted **0.20 nats worse**") and chance.endswith("may be chance.")
+    def found(pruned, change, n=4, full=-1.5):
+        what = "the 4 heads" if n > 1 else "the 1 head"
+        return tables.finding(mean(full, 0.5), mean(pruned, 0.2), mean(change, 0.3), what, n)
+
+    words = found(0.6, 2.1)
+    assert words.startswith("**The 4 heads carry in-context learning here**: without them, the in-context score goes")
+    assert words.endswith(
+        "−1.50 to +0.60 nats (change **+2.10**, 95% interval +1.80 to +2.40, 8 texts). Lower is better."
+    )
+    assert found(-1.2, 0.4).startswith("**The 4 heads carry part of in-context learning here**")
+    assert found(0.6, 2.1, n=1).startswith("**The 1 head carries in-context learning here**: without it")
+    assert found(-1.4, 0.1).startswith("**It is not clear that the 4 heads carry in-context learning here**")
+    assert found(-2.5, -1.0).startswith("**The model learns more in context without the 4 heads**")
+    assert found(0.6, 2.1, full=0.2).startswith("**There is no clear in-context learning to lose here**")
+    full = tables.finding(mean(-1.5, 0.5), None, None, "", 0)
+    assert full.startswith(
+        "Later tokens are predicted **better**: in-context score **−1.50** nats (95% interval −2.00 to"
+    )
+
+
+def test_the_finding_adds_random_heads_once_they_are_measured():
+    sets = pd.DataFrame({"size": [4, 4, 4, 2], "draw": [0, 1, 2, 1], "score": [1.0, -1.8, -1.6, -1.7]})
+    assert tables.random_in_words(sets, 4) == " Without 4 others at random: −1.70 (−1.80 to −1.60 in 2 draws)."
+    assert tables.random_in_words(sets, 3) == "" == tables.random_in_words(pd.DataFrame(), 4)
+
+
+def test_one_sentence_concludes_from_both_ablations():
+    columns = {"name": ["L0H0", "L1H2", "L1H3"], "full": [1.2, 0.8, 0.6], "full low": [0.1, 0.2, -0.7]}
+    frame = pd.DataFrame(columns | {"pattern-preserving": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
+    assert tables.heads_in_words(frame) == (
+        "**2 of 3 heads** alone clearly raise the score, which is worse: L0H0 +1.20, L1H2 +0.80 nats. "
+        "Prefix-matching ones among them: L1H2. L0H0 acts through where later heads look (−0.10 if those look as before)."
+    )
+    assert "no head clearly" in tables.heads_in_words(frame.assign(**{"full low": -1.0}))
 
 
 def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):

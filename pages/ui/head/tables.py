@@ -199,16 +199,15 @@ def figure_of(found: Portrait) -> KeyFigure | None:
 
 def facts(found: Portrait) -> list[str]:
     """Returns the strongest result of each other part as a line, as far as they are known."""
-    words, fed = [], feeder_rows(found)
-    if len(fed):
-        words.append(feeders_in_words(fed, 1).rstrip("."))
+    words = list[str]()
     for row in effect_rows(found).to_dict("records"):
         clear = p_in_words(row["p"]) if row["p"] < 0.05 else "no clear change"
         points = number(row["points"], 1, sign=True)
         words.append(f"without it **{points} points** on {row['task']}, {clear}")
     if found.context is not None:
         words.append(f"without it **{_nats(found.context[1])}** in-context score, {_direction(found.context[1])}")
-    return words
+    fed = feeder_rows(found)
+    return [*words, feeders_in_words(fed, 1).rstrip(".")] if len(fed) else words
 
 
 def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:

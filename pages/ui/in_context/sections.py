@@ -48,7 +48,7 @@ SHORT_WINDOW = (
     "overlap by half. It is not the score as it is defined, and a model with a longer window would have another."
 )
 SCORE_HELP = (
-    f"Olsson et al.'s in-context-learning score: loss at the {LATE}th token minus loss at the {EARLY}th (from 1, the "
+    f"Olsson et al.: loss at the {LATE}th token minus loss at the {EARLY}th (from 1, the "
     "beginning token not counted), averaged over the texts. Below 0 = later tokens are predicted better. The interval "
     "is Student's over texts, 95%; the change is paired, on the same texts."
 )
@@ -83,7 +83,8 @@ KIND_HELP = (
 CHANCE = "That may be chance."
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
-COLORS = "Orange: the model learns less in context without the head. Blue: it learns more."
+COLORS = "Orange: it learns less in context without the head. Blue: more. Cross: pruned now."
+OTHERS = "Other measures of these heads"
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class Controls:
 
 def choose(data_dir: str | None, is_demo: bool) -> Controls:
     """Draws the source of texts, the settings of the score, and sliders of what is pruned."""
-    at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-    text_at, pruning_at = st.container(), st.container(key="wraps pruning")
+    at, text_at, more_at = st.container(key="wraps source").columns([5, 8, 3], vertical_alignment="bottom")
+    pruning_at = st.container(key="wraps pruning")
     for key, value in first_choices({*st.query_params}, {str(key) for key in st.session_state}, is_demo).items():
         write(key, value)
     unseen_field("First view", SEEN, one_among(["seen"]))
@@ -115,7 +116,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     if kind == "text":
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
     heads_at, order_at = pruning_at.columns([8, 3], gap="medium", vertical_alignment="bottom")
-    task_at, more_at = at.container(width="content"), settings_menu(at, "incontext")
+    task_at, more_at = text_at.container(), settings_menu(more_at, "incontext")
     levels: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels.items())
     typed = type_mask("incontext", more_at)
@@ -154,9 +155,12 @@ def _read_older_address() -> None:
         state[RANKED] = said[SOLVED]
 
 
-def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
+def figures(found: LossesSoFar, around: int) -> None:
     """Draws the score of both models and its change as large figures, each with its meaning."""
-    st.subheader("In-context-learning score", help=SCORE_HELP)
+    title_at = st.container(horizontal=True, vertical_alignment="center")
+    title_at.subheader("In-context score", help=SCORE_HELP, width="content")
+    ends = f"the {LATE}th token minus loss" if not around else f"the {LATE}th token (± {around}) minus loss"
+    title_at.caption(f"Loss at {ends} at the {EARLY}th. **Lower is better.**")
     full_at, pruned_at, change_at = st.columns(3, gap="medium")
     nothing = found.mask is not None and found.mask.is_full
     _score_figure(full_at, "full model", found.full, around)
@@ -168,12 +172,10 @@ def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
     before, after = found.in_both
     if not before:
         change_at.metric("Change, nats", "–")
-        change_at.markdown(pruned_in_words)
         return
     change = icl_change(before, after, around)
     change_at.metric("Change, nats", number(change.value, sign=True))
-    lines = [tables.interval_in_words(change), verdict(change.low, change.high), pruned_in_words]
-    change_at.markdown("  \n".join(lines))
+    change_at.markdown(f"{verdict(change.low, change.high)}  \n{tables.interval_in_words(change)}")
 
 
 def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
@@ -182,7 +184,7 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     for who, losses in (("Full model", found.full), ("Pruned model", found.pruned)):
         if losses:
             score = icl_score(losses, around)
-            says.append(f"{who}: **{number(score.value)}** nats, {tables.interval_in_words(score)}")
+            says.append(f"{who}: **{number(score.value, sign=True)}** nats, {tables.interval_in_words(score)}")
     before, after = found.in_both
     if before and found.mask is not None and not found.mask.is_full:
         change = icl_change(before, after, around)
@@ -190,22 +192,23 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     return says
 
 
-def finding(found: LossesSoFar, of: Controls) -> str:
-    """Returns the finding once both models have read all texts (the full one alone if nothing is pruned), else ""."""
+def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame) -> str:
+    """Returns the finding once both models have read all texts (the full one alone if nothing is pruned), else "".
+    `sets`: the scores without random heads, as far as measured."""
     if not found.full or found.mask is None:
         return ""
     full = icl_score(found.full, of.around)
     if found.mask.is_full:
-        return tables.finding(full, None, None, "")
+        return tables.finding(full, None, None, "", 0)
     if len(found.pruned) < len(found.full):
         return ""
     n_heads, n_ffns = found.mask.n_heads_pruned, found.mask.n_ffns_pruned
-    what = [f"{n_heads} heads"] if n_heads else []
-    if of.levels.ranking == ORDER and not of.levels.typed:
-        what = [f"{n_heads} strongest induction heads"] if n_heads else []
-    what += [f"{n_ffns} FFNs"] if n_ffns else []
+    by_induction = of.levels.ranking == ORDER and not of.levels.typed
+    kind = "strongest induction head" if by_induction else "pruned head"
+    what = " and ".join(f"{n} {name}{'s' * (n > 1)}" for n, name in ((n_heads, kind), (n_ffns, "FFN")) if n)
     pruned, change = icl_score(found.pruned, of.around), icl_change(found.full, found.pruned, of.around)
-    return tables.finding(full, pruned, change, f"the {' and '.join(what)}")
+    words = tables.finding(full, pruned, change, f"the {what}", n_heads + n_ffns)
+    return words + (tables.random_in_words(sets, n_heads) if by_induction and not n_ffns else "")
 
 
 def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) -> None:
@@ -215,9 +218,7 @@ def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) 
         return
     score = icl_score(losses, around)
     where.metric(f"{who.capitalize()}, nats", number(score.value, sign=True))
-    lines = [tables.score_in_words(score, around), tables.interval_in_words(score)]
-    if score.low <= 0 <= score.high:
-        lines.append(CHANCE)
+    lines = [tables.score_in_words(score), tables.interval_in_words(score)]
     if not around and score.high - score.low > NOISY_NATS:
         lines.append(":small[Single tokens are noisy: choose ± 10 tokens, or more texts.]")
     where.markdown("  \n".join(lines))
@@ -261,30 +262,35 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
     """Draws the maps, the table of the heads that matter most and the scatter."""
     sheet.tables["Heads"] = frame
     n = frame["n"].iloc[0]
-    st.caption(COLORS if n == n_texts else f"{COLORS} {n} of {n_texts} texts.")
-    reach = float(np.nanmax(np.abs(frame[list(KINDS)].to_numpy()))) or 1.0
-    shown = [column for column in MAPS if column in frame]
-    for column, at in zip(shown, st.columns(3, gap="medium"), strict=False):
-        own = reach if column in KINDS else float(frame[column].abs().max()) or 1.0
-        title = charts.TITLES[column]
-        with at:
-            st.markdown(f"**{title}**")
-            words = tables.map_in_words(frame, column)
-            drawn = charts.attribution_map(frame, column, own)
-            sheet.draw(title, drawn, f"incontext_map {column}", f"{title}. {words}")
-            st.caption(words)
-    table_at, scatter_at = st.columns(2, gap="large")
-    with table_at:
-        st.markdown(f"**The heads that matter most, {kind} ablation**")
-        _top_table(frame, kind)
+    st.markdown(tables.heads_in_words(frame) + ("" if n == n_texts else f" So far {n} of {n_texts} texts."))
+    st.caption(COLORS)
+    map_at, scatter_at = st.columns([5, 7], gap="large")
+    with map_at:
+        _draw_map(frame, kind, sheet)
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
         with scatter_at:
-            st.markdown(f"**Are they induction heads? {kind.capitalize()} ablation**")
+            st.markdown("**Are they induction heads?**")
             sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
             st.caption(words)
     else:
         scatter_at.caption("Open the Induction screen once to add each head's prefix matching here.")
+    _top_table(frame, kind)
+    with st.expander(OTHERS):
+        others = [column for column in MAPS if column in frame and column != kind]
+        for column, at in zip(others, st.columns(2, gap="large"), strict=False):
+            with at:
+                _draw_map(frame, column, sheet)
+
+
+def _draw_map(frame: pd.DataFrame, column: str, sheet: Sheet) -> None:
+    """Draws one measure of all heads; both ablations have one scale."""
+    reach = float(np.nanmax(np.abs(frame[[*KINDS] if column in KINDS else [column]].to_numpy()))) or 1.0
+    title, words = charts.TITLES[column], tables.map_in_words(frame, column)
+    st.markdown(f"**{title}**")
+    drawn = charts.attribution_map(frame, column, reach)
+    sheet.draw(title, drawn, f"incontext_map {column}", f"{title}. {words}")
+    st.caption(words)
 
 
 def _top_table(frame: pd.DataFrame, kind: str) -> None:
@@ -300,6 +306,6 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
         "prefix_matching": right("Prefix matching", help="0 to 1."),
     }
     titles = {name: title for name, title in titles.items() if name in shown and shown[name].notna().any()}
-    words = f"The heads of largest {kind} attribution to the in-context-learning score"
+    words = f"The heads of largest {kind} attribution to the in-context score"
     draw_table(shown, titles, words, formats={kind: signed, "prefix_matching": number}, height="content")
     open_heads(shown["name"].tolist())

@@ -5,17 +5,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.heads.ablation import HeadAblations
+from engine.heads.ablation import KINDS, HeadAblations
 from engine.heads.induction import InductionScores
 from engine.importance.rankings import agreement
+from engine.importance.rankings_of import INDUCTION_FROM
 from engine.shapes import ModelShape
 from engine.statistics import over_texts
-from engine.texts.incontext import CURVE_BINS, EARLY, LATE, ByIndex, MeanOverTexts, loss_by_index, scores, slope
+from engine.texts.incontext import CURVE_BINS, ByIndex, MeanOverTexts, loss_by_index, scores, slope
 from pages.ui.in_context.setting import LossesSoFar
 from pages.ui.page.tables import number, p_in_words, to_csv
 
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
+CLEAR_SHARE = 0.1  # of the largest change, from which that of a head is named
 COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
 
 
@@ -66,37 +68,72 @@ def head_frame(
 
 
 def interval_in_words(found: MeanOverTexts) -> str:
-    """Returns text such as "95% interval **−4.08 to −0.63**, 24 texts"."""
+    """Returns text such as "95% interval −4.08 to −0.63, 24 texts"."""
     if np.isnan(found.low):
         return f"{found.n} text, so no interval"
-    return f"95% interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
+    return f"95% interval {_signed(found.low)} to {_signed(found.high)}, {found.n} texts"
 
 
-def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str) -> str:
-    """Returns the finding: how much better later tokens are predicted, and how much of that remains without `what` was
-    pruned. None: nothing is pruned."""
-    better, low, high = ("better", -full.high, -full.low) if full.value < 0 else ("worse", full.low, full.high)
-    interval = "one text" if full.n == 1 else f"95% interval {number(low)} to {number(high)}"
-    words = f"Later tokens are predicted **{number(abs(full.value))} nats {better}** than early ones ({interval})"
-    if full.low <= 0 <= full.high:
-        words += ", which may be chance"
+def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str, n: int) -> str:
+    """Returns the finding: whether later tokens are predicted better, and whether the pruned parts, `what`, `n` in
+    number, carry that. None: nothing is pruned."""
+    lower = "Lower is better"
     if pruned is None or change is None:
-        return f"{words}."
-    if not change.low > 0 and not change.high < 0:
-        return f"{words}. Without {what} the change is not clear ({number(change.value, sign=True)} nats)."
-    if full.value >= 0 or pruned.value < full.value:
-        return f"{words}. Without {what} the score is **{number(pruned.value)}**."
-    if pruned.value < 0:
-        return f"{words}. Without {what} the gain shrinks to **{number(-pruned.value)}**."
-    return f"{words}. Without {what} **no gain remains**: they are predicted {number(pruned.value)} nats worse."
+        said = f"In-context score **{_signed(full.value)}** nats ({interval_in_words(full)}). {lower}"
+        return f"{score_in_words(full).rstrip('.')}: {said[0].lower()}{said[1:]}."
+    it, verb = ("it", "carries") if n == 1 else ("them", "carry")
+    if not full.high < 0:
+        leads = "**There is no clear in-context learning to lose here**"
+    elif change.low > 0:
+        part = "" if pruned.value >= full.value / 2 else "part of "
+        leads = f"**{what[0].upper()}{what[1:]} {verb} {part}in-context learning here**"
+    elif change.high < 0:
+        leads = f"**The model learns more in context without {what}**"
+    else:
+        leads = f"**It is not clear that {what} {verb} in-context learning here**"
+    moves = f"without {it}, the in-context score goes from {_signed(full.value)} to {_signed(pruned.value)} nats"
+    return f"{leads}: {moves} (change **{_signed(change.value)}**, {interval_in_words(change)}). {lower}."
 
 
-def score_in_words(found: MeanOverTexts, around: int) -> str:
-    """Describes the score."""
-    late, early = (f"{at - around} to {at + around}" if around else f"the {at}th" for at in (LATE, EARLY))
-    tokens = f"tokens {late} against {early}" if around else f"{late} token against {early}"
-    better = "better" if found.value < 0 else "worse"
-    return f"Later tokens are predicted **{better}** by {number(abs(found.value))} nats ({tokens})."
+def random_in_words(together: pd.DataFrame, n: int) -> str:
+    """Returns the score without `n` random heads, from `together.rows_of`; "" if they are not measured."""
+    if together.empty:
+        return ""
+    scores = together[together["draw"].gt(0) & together["size"].eq(n)]["score"]
+    ends = f"{_signed(scores.min())} to {_signed(scores.max())} in {len(scores)} draws"
+    return f" Without {n} others at random: {_signed(scores.mean())} ({ends})." if len(scores) else ""
+
+
+def score_in_words(found: MeanOverTexts) -> str:
+    """Returns what a score means."""
+    if found.low <= 0 <= found.high:
+        return "**No clear difference** of later and early tokens."
+    return f"Later tokens are predicted **{'better' if found.value < 0 else 'worse'}**."
+
+
+def heads_in_words(frame: pd.DataFrame) -> str:
+    """Concludes from both ablations which heads the score needs, and which of them act through later patterns."""
+    full, kept = KINDS
+    is_clear = (frame[f"{full} low"] > 0) & (frame[full] >= CLEAR_SHARE * frame[full].max())
+    clear = frame[is_clear].sort_values(full, ascending=False)
+    if clear.empty:
+        return "Ablated alone, no head clearly raises the score: others do the same, or more texts are needed."
+    first = clear.head(3)
+    named = ", ".join(f"{name} {_signed(value)}" for name, value in zip(first["name"], first[full], strict=True))
+    words = f"**{len(clear)} of {len(frame):,} heads** alone clearly raise the score, which is worse: {named} nats."
+    if "prefix_matching" in clear:
+        matching = clear["name"][clear["prefix_matching"] >= INDUCTION_FROM].tolist()
+        words += f" Prefix-matching ones among them: {', '.join(matching) or 'none'}."
+    indirect = first[first[kept] < first[full] / 2]
+    if len(indirect):
+        left = " and ".join(_signed(value) for value in indirect[kept])
+        names, verb = " and ".join(indirect["name"]), "acts" if len(indirect) == 1 else "act"
+        words += f" {names} {verb} through where later heads look ({left} if those look as before)."
+    return words
+
+
+def _signed(value: float) -> str:
+    return number(value, sign=True)
 
 
 def curve_in_words(frame: pd.DataFrame) -> str:
@@ -129,7 +166,7 @@ def scatter_in_words(frame: pd.DataFrame, column: str) -> str:
     """Describes whether the heads that match prefixes are those that matter: Spearman's rank correlation."""
     found = agreement({name: frame[name].to_numpy() for name in ("prefix_matching", column)})
     srcc, p = float(found.srcc[0, 1]), float(found.p[0, 1])
-    return f"SRCC of the two: {number(srcc, sign=True)} ({p_in_words(p)}, {len(frame):,} heads)."
+    return f"Rank correlation of the two: {number(srcc, sign=True)} ({p_in_words(p)}, {len(frame):,} heads)."
 
 
 def _stacked(found: Mapping[str, ByIndex]) -> pd.DataFrame:

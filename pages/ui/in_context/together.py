@@ -2,6 +2,7 @@
 sets."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,8 @@ from pages.ui.page.tables import number
 from pages.ui.page.work import Work
 
 ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. Finished work is kept."
-COLUMNS = {"score": "In-context-learning score (nats)", "loss": "Mean loss (nats)"}
-TITLES = {"score": "In-context-learning score without them", "loss": "Loss without them"}
+COLUMNS = {"score": "In-context score (nats)", "loss": "Mean loss (nats)"}
+TITLES = {"score": "In-context score without them", "loss": "Loss without them"}
 
 
 def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
@@ -31,25 +32,33 @@ def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.Da
     return head_sets.rows(target.shape, values)
 
 
-def draw(x: InContextControls, around: int, sheet: Sheet) -> None:
-    """Draws the section."""
+def _in_nats(value: float, signed: bool) -> str:
+    return f"{number(value, sign=signed)} nats"
+
+
+def draw(x: InContextControls, around: int, sheet: Sheet) -> pd.DataFrame:
+    """Draws the section; returns its rows, as far as measured."""
     since_s = time.monotonic()
     st.subheader("Ablating the top heads together", help=head_sets.HELP)
     if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
-        return
+        return pd.DataFrame()
     work = Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
+
+    found = [pd.DataFrame()]
 
     def draw_known(losses: dict[HeadSet, Losses]) -> None:
         if not any(each.draw for each in losses):  # other sections may have stored a set: nothing to compare it with
             return
         sheet.tables["Heads together"] = frame = rows_of(x.target, losses, around)
+        found.append(frame)
         wraps = st.container(key="wraps together")  # in a narrow window
         for (column, title), at in zip(COLUMNS.items(), wraps.columns(2, gap="large"), strict=True):
             shown = head_sets.by_size(frame, column)
-            words = head_sets.in_words(shown, lambda nats: f"{number(nats)} nats")
+            words = head_sets.in_words(shown, partial(_in_nats, signed=column == "score"))
             drawn = head_sets.chart(shown, title, ".2~f")
             at.markdown(f"**{TITLES[column]}**  \n{words}")
             sheet.draw(TITLES[column], drawn, f"incontext_together {column}", words, at)
 
     head_sets.draw_sets(x.target.shape, work, ABOUT, draw_known, since_s)
+    return found[-1]
