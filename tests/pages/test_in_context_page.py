@@ -348,7 +348,8 @@ def test_one_sentence_concludes_from_both_ablations():
     frame = pd.DataFrame(columns | {"pattern-preserving": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
     assert tables.heads_in_words(frame) == (
         "**2 of 3 heads** alone clearly raise the score, which is worse: L0H0 +1.20, L1H2 +0.80 nats. "
-        "Prefix-matching ones among them: L1H2. L0H0 acts through where later heads look (−0.10 if those look as before)."
+        "Prefix-matching ones among them: L1H2. "
+        "L0H0 acts through where later heads look (−0.10 if those look as before)."
     )
     assert "no head clearly" in tables.heads_in_words(frame.assign(**{"full low": -1.0}))
 
