@@ -19,6 +19,7 @@ from engine.errors import HeadroomError
 from engine.kernels.cpu_kernels import Kernels
 from engine.memory import resident_bytes
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
+from engine.models.self_check import known_fault
 from engine.models.session import Target, target_of
 from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
@@ -242,6 +243,8 @@ def _about(spec: LoadSpec) -> None:
         size = f"{about.n_params / 1e6:,.1f} M parameters with embeddings"
         more = f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB in {spec.precision}, {state}."
         st.caption(f"{plain(about.family)}, {size}, {layers} × {about.shape.n_heads} heads", help=more)
+        if fault := "" if spec.is_demo else known_fault(spec, about, store()):
+            st.warning(f"Can be read but not pruned: {plain(fault)}", icon=":material/lock:")
         with suppress(HeadroomError):  # no room: reported when it is loaded
             if where := session().places(spec, about):
                 placed, _, costs = where.partition("; ")
