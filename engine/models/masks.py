@@ -202,8 +202,13 @@ def pruned(loaded: Loaded, mask: Mask, means: Means | None = None) -> Iterator[N
 def refuse_faulty(loaded: Loaded) -> None:
     """HeadroomError if a model has failed its self-check: where its heads lie is not known, so that it is only read."""
     if loaded.fault:
-        raise HeadroomError(f"{loaded.spec.model} can be read but not pruned or scored, as it failed a self-check "
-                            f"({loaded.fault}); please report it, or use another model")  # fmt: skip
+        raise HeadroomError(describe_fault(loaded.spec.model, loaded.fault))
+
+
+def describe_fault(model: str, fault: str) -> str:
+    """What a model that failed a self-check can be used for, in one line."""
+    return (f"{model} can be read but not pruned or scored, as it failed a self-check ({fault}); please report it, or "
+            "use another model")  # fmt: skip
 
 
 def _instead_of_heads(kept: tuple[bool, ...], d_head: int, means: np.ndarray | None) -> Any:
