@@ -79,7 +79,7 @@ how = one_of(more_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
 ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 scale = one_of(more_at, "Color range", SCALES, "correlations_scale", SCALE_HELP)
 
-target = wait_for_model(setup)
+target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup)
 work = importance_work(setting, target, tasks, what, "correlations", TITLES[what])
 found = so_far(work)

@@ -63,7 +63,7 @@ how = one_of(more_at, "Mean", sections.MEANS, "importance_mean", MEAN_HELP)
 labels = {in_words(task): task for task in tasks}
 front = labels[one_listed(more_at, "Highlighted task", list(labels), "importance_front", help=FRONT_HELP)]
 
-target = wait_for_model(setup)
+target = wait_for_model(setup, prunes=True)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
 by_kind = {"heads": what, "ffns": "ffns"}
 works = {

@@ -59,7 +59,7 @@ if section == "transfer":
     help = "By each task's ranking in turn."
     permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, 50)
 
-target = wait_for_model(setup)
+target = wait_for_model(setup, prunes=True)
 asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
 requests = requests_of(section, tasks, front, permille, asked)
 since_s, points = time.monotonic(), points_of(requests)

@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 from cache.typed_json import InvalidFile, convert
 from engine.architecture.families import FAMILIES
 from engine.architecture.families.definition import ABOUT, COMMON, Family
+from engine.architecture.unverified import recognized
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
 
@@ -15,25 +16,27 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
-    """The family of a model's config.json; HeadroomError when its architecture is not in the table."""
+    """The family of a model's config.json; HeadroomError when its architecture is not in the table, and its layout is
+    not that of Llama."""
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in FAMILIES:
-        known = ", ".join(sorted(FAMILIES))
-        raise HeadroomError(
-            f"model architecture {str(model_type)[:60]!r} {_why_not(config)}; use a model of type {known}"
-        )
-    return FAMILIES[model_type]
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        return FAMILIES[model_type]
+    found = _why_not(config) or recognized(config)
+    if isinstance(found, Family):
+        return found
+    known = ", ".join(sorted(FAMILIES))
+    raise HeadroomError(f"model architecture {str(model_type)[:60]!r} {found}; use a model of type {known}")
 
 
 def _why_not(config: Mapping[str, Any]) -> str:
-    """Why an architecture that is not in the table is not supported."""
+    """Why an architecture that is not in the table is not supported, by its fields alone; "" if they do not tell."""
     if any(config.get(name) for name in EXPERTS):
         return "is a mixture of experts, whose FFNs Headroom cannot score or prune"
     if config.get("is_encoder_decoder"):
         return "has an encoder and a decoder, and Headroom reads decoders only"
     if isinstance(config.get("text_config"), Mapping):
         return "also reads images or sound, and Headroom reads models of text only"
-    return "is not supported"
+    return ""
 
 
 def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,6 +99,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         for name in (usual, family.own_name(usual)):
             if (value := config.get(name)) is not None:
                 return _positive(name, value)
+        default = family.defaults.get(usual, default)
         if default is None:
             names = " or ".join(dict.fromkeys((usual, family.own_name(usual))))
             raise HeadroomError(f"config.json has no {names}; it is not a complete model config")
@@ -127,7 +131,8 @@ def _limits(config: Mapping[str, Any]) -> list[int]:
     longrope turns every token by other angles, those before it too."""
     family = family_of(config)
     window, name = family.window and family.window(config), "original_max_position_embeddings"
-    found = [] if window is None else [_positive("sliding_window", window)] * (not family.builds_window)
+    is_limit = not (family.builds_window and family.is_verified)
+    found = [] if window is None else [_positive("sliding_window", window)] * is_limit
     if has_long_rope(config):
         said = (_rope(config).get(name), config.get(name))
         found += [_positive(name, each) for each in said if each is not None]

@@ -197,7 +197,7 @@ def reference_model(session: Session, target: Target) -> Loaded:
     session.models.unload()
     fits = [each for each in ("fp32", "bf16") if memory_estimate(target.identity.model_config, each).fits]
     precision = fits[0] if fits else "bf16"  # if neither fits, loading raises the error
-    return load(replace(target.spec, precision=precision), session.store)
+    return session.models.checked(load(replace(target.spec, precision=precision), session.store))
 
 
 def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = None) -> np.ndarray:

@@ -78,6 +78,9 @@ def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_
 def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
     """Returns the plan of the form `small`; `is_filled` as for `masked`. UsageError: heads cannot be cut out."""
     family, shape, stock = family_of(identity.config), identity.shape, identity.config
+    if not family.is_verified:
+        raise UsageError(f"{identity.name} is of type {family.name}, whose code --form small does not know; use --form "
+                         "masked")  # fmt: skip
     refuse_some_heads(family, mask)
     kept = [[head for head, keeps in enumerate(row) if keeps] for row in mask.heads]
     layers: dict[str, dict[str, Any]] = {}

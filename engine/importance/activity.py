@@ -24,6 +24,7 @@ from engine.accuracy.evaluation import encoded_chunk
 from engine.accuracy.passes import gradient_pass, read_places, tokens_computed
 from engine.accuracy.scoring import hidden_of, logits_of
 from engine.models.loading import Loaded
+from engine.models.masks import refuse_faulty
 from engine.models.patterns import visited
 from engine.models.session import Target
 from engine.models.weights import (
@@ -78,6 +79,7 @@ def summed(records: Sequence[Record]) -> Sums:
 def _measured(
     loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int], golds: Sequence[int]
 ) -> Measuring:
+    refuse_faulty(loaded)
     encoded = encoded_chunk(loaded, target, questions, chunk)
     rows = [row for choices, gold in zip(encoded, golds, strict=True) for row in pack([choices[gold]])]
     total, done, n_tokens = _nothing(loaded), 0, sum(len(row.tokens) for row in rows)
@@ -179,6 +181,7 @@ def magnitude_piece(target: Target) -> Piece:
 def _weighed(loaded: Loaded) -> Measuring:
     import torch
 
+    refuse_faulty(loaded)
     found: dict[str, list[np.ndarray]] = {name: [] for name in ("heads", "ffns", "head_outputs", "ffn_outputs")}
     n = loaded.identity.shape.n_layers
     for layer in range(n):
@@ -219,6 +222,7 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
     import torch
 
     refuse_gradients(loaded.placing, loaded.identity.name)
+    refuse_faulty(loaded)
     shape = loaded.identity.shape
     n_rows, n_choices = len(rows), max(len(row.choices) for row in rows)
     absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)

@@ -4,6 +4,7 @@ import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from cache import Store
 from engine.checkpoints.identity import Identity
@@ -12,6 +13,7 @@ from engine.kernels.kernel_choice import set_threads, tuning
 from engine.memory import return_freed_memory
 from engine.models import loading
 from engine.models.loading import Loaded, LoadSpec, aside_folder, identify, ways_of
+from engine.models.self_check import check_model, fault_of
 from engine.placement.devices import CPU, free_bytes
 from engine.placement.needs import measuring_needs, passing_bytes
 from engine.placement.placement import asked_places, plan_placement
@@ -55,14 +57,22 @@ class Models:
             self._free(spec)
             if self._held:
                 self._make_room(spec, identify(spec, self._store))
-            loaded = loading.load(spec, self._store, progress)
-            self._held[spec] = loaded
+            loaded = self._held[spec] = self.checked(loading.load(spec, self._store, progress))
             return loaded
 
     def unload(self) -> None:
         """Releases the loaded models and returns their memory to the system."""
         with self._lock:
             self._free(*self._held)
+
+    def checked(self, loaded: Loaded) -> Loaded:
+        """The model with the self-check that it fails, if any; the included model is known to pass. HeadroomError: its
+        type is not in the table of families, and it fails one."""
+        fault = "" if loaded.spec.is_demo else fault_of(check_model(loaded, self._store))
+        if fault and not loaded.family.is_verified:
+            raise HeadroomError(f"{loaded.spec.model}: the layout of {loaded.family.name} was not recognized correctly "
+                                f"({fault}); use a model of a supported type")  # fmt: skip
+        return replace(loaded, fault=fault)
 
     def _use(self, held: Loaded) -> None:
         """Has this model be the one used last, and frees others as long as its passes lack memory."""

@@ -80,7 +80,8 @@ class LoadSpec:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A model in memory, in eval mode, with its tokenizer, family, what it was made from and where its layers lie."""
+    """A model in memory, in eval mode, with its tokenizer, family, what it was made from and where its layers lie.
+    `fault`: the self-check that it failed, "" for none; such a model is not pruned."""
 
     spec: LoadSpec
     identity: Identity
@@ -90,6 +91,7 @@ class Loaded:
     device: str
     placing: Placement
     products: Kernels = Kernels()
+    fault: str = ""
     encoded: dict[Any, Any] = field(
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
@@ -207,7 +209,7 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
             begin=quantised and quantised.begin,
             config=config,
             attn_implementation=family.attends_by,
-            device_map=device_map(placing, model_class, config),
+            device_map=device_map(placing, model_class, config, family),
             **options,
         )
     refuse_unless_loaded(spec.model, report)

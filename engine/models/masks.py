@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.errors import UsageError
+from engine.errors import HeadroomError, UsageError
 from engine.shapes import ModelShape
 
 if TYPE_CHECKING:
@@ -186,6 +186,8 @@ def pruned(loaded: Loaded, mask: Mask, means: Means | None = None) -> Iterator[N
     if (len(mask.heads), len(mask.ffns)) != (shape.n_layers, shape.n_layers) or len(mask.heads[0]) != shape.n_heads:
         raise UsageError(f"mask is for {len(mask.heads)} x {len(mask.heads[0])} heads, the model has "
                          f"{shape.n_layers} x {shape.n_heads}; make the mask for this model")  # fmt: skip
+    if not mask.is_full:
+        refuse_faulty(loaded)
     with ExitStack() as hooks:
         for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(loaded.model)):
             if not all(mask.heads[layer]):
@@ -195,6 +197,18 @@ def pruned(loaded: Loaded, mask: Mask, means: Means | None = None) -> Iterator[N
                 instead = _instead_of_output(None if means is None else means.ffns[layer])
                 hooks.enter_context(ffn_out.register_forward_hook(instead))
         yield
+
+
+def refuse_faulty(loaded: Loaded) -> None:
+    """HeadroomError if a model has failed its self-check: where its heads lie is not known, so that it is only read."""
+    if loaded.fault:
+        raise HeadroomError(describe_fault(loaded.spec.model, loaded.fault))
+
+
+def describe_fault(model: str, fault: str) -> str:
+    """What a model that failed a self-check can be used for, in one line."""
+    return (f"{model} can be read but not pruned or scored, as it failed a self-check ({fault}); please report it, or "
+            "use another model")  # fmt: skip
 
 
 def _instead_of_heads(kept: tuple[bool, ...], d_head: int, means: np.ndarray | None) -> Any:

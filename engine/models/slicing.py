@@ -25,7 +25,7 @@ from engine.architecture.layer_tensors import key_heads, positions
 from engine.architecture.transformers_internals import count_tokens, read_by_head
 from engine.kernels.bitsandbytes_internals import layer_like, quantized
 from engine.models.loading import Loaded
-from engine.models.masks import Mask, pruned
+from engine.models.masks import Mask, pruned, refuse_faulty
 from engine.placement.accelerate_internals import is_offloaded, onloaded
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
     without some of its heads is cut, and shared keys and values are cached once, as in an exported `small` folder."""
     import torch
 
+    if not mask.is_full:
+        refuse_faulty(loaded)
     shape, reads = loaded.identity.shape, []
     family, swaps, still = loaded.family, [], np.ones((len(mask.heads), len(mask.heads[0])), bool)
     layers, dropped = family.layer_list(loaded.model), set(mask.layers_dropped)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cache import Store
-from engine.architecture.family import FAMILIES, shape_of
+from engine.architecture.family import Family, shape_of
 from engine.architecture.model_config import ModelConfig
 from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.hub import Offer
@@ -208,7 +208,7 @@ def refuse_gradients(placement: Placement, name: str) -> None:
                             f"lie there, and {in_gb(free)} is free; choose a criterion without gradients")  # fmt: skip
 
 
-def device_map(placing: Placement, model_class: Any, config: Any) -> dict[str, int | str]:
+def device_map(placing: Placement, model_class: Any, config: Any, family: Family) -> dict[str, int | str]:
     """The device map for transformers and accelerate: each module's GPU, or "cpu". Layers on disk are main memory's to
     them: their tensors are mapped files (`engine.placement.disk_offload`)."""
     import copy
@@ -221,7 +221,7 @@ def device_map(placing: Placement, model_class: Any, config: Any) -> dict[str, i
     with torch.device("meta"):
         skeleton = model_class(copy.deepcopy(config))
     found, at = {}, ""
-    for part in FAMILIES[config.model_type].layers.split("."):  # all modules next to the path to the layers
+    for part in family.layers.split("."):  # all modules next to the path to the layers
         inside = skeleton.get_submodule(at)
         found |= {f"{at}.{name}".lstrip("."): main for name, _ in inside.named_children() if name != part}
         at = f"{at}.{part}".lstrip(".")

@@ -2,14 +2,15 @@
 
 import os
 from collections import Counter
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from typing import Any, ClassVar
 
 from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO
 from engine.checkpoints.hub_internals import held_revisions
 from engine.checkpoints.identity import PRECISIONS
-from engine.errors import HeadroomError, UsageError
+from engine.errors import HeadroomError, NotHere, UsageError
 from engine.models.loading import LoadSpec, identify
+from engine.models.self_check import check_model, fault_of
 from engine.models.session import Session
 from engine.placement.placement import asked_places
 from engine.questions.tasks import list_tasks
@@ -102,12 +103,22 @@ class ListTasks(WithData):
 
 @dataclass(frozen=True, kw_only=True)
 class ListModels(Request):
-    """List the models on this computer. The value is what `fields` says of each."""
+    """List the models on this computer, or check one. The value is what `fields` says of each; of one that is checked,
+    its checks."""
 
     command: ClassVar[str] = "models"
     is_measured: ClassVar[bool] = False
 
+    check: str | None = string(
+        None,
+        "check that heads, FFNs and layers of this model are where Headroom prunes them, on a small random model of "
+        "its config and on its weights. The app does so when it first loads a model",
+        metavar="MODEL",
+    )
+
     def measure(self, run: RequestRun) -> Result:
+        if self.check is not None:
+            return _checked(run.session, LoadSpec(self.check))
         asked_places()  # an invalid placement is reported once
         entries, lines = [], []
         for name in ["demo", *_hub_models()]:
@@ -119,6 +130,18 @@ class ListModels(Request):
             lines.append(line)
         fields = {"models": entries, "hub": [REPO + size for size in LAYERS_HEADS_WIDTH]}
         return Result(entries, fields, "\n".join(lines))
+
+
+def _checked(session: Session, spec: LoadSpec) -> Result:
+    """The checks of a model, made now; the command fails if one does."""
+    try:
+        checks = check_model(session.models.get(spec), session.store, again=True)
+    except NotHere as away:  # this command downloads nothing
+        raise HeadroomError(str(away)) from away
+    fault = fault_of(checks)
+    lines = [*map(str, checks), "it cannot be pruned or scored" if fault else f"all {len(checks)} checks passed"]
+    fields = {"model": spec.model, "passed": not fault, "checks": [asdict(each) for each in checks]}
+    return Result(checks, fields, "\n".join(lines), agrees=not fault)
 
 
 def _kind(key: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from cache import open_store
+from engine.architecture.families import FAMILIES
 from engine.architecture.family import shape_of
 from engine.architecture.model_config import ModelConfig, opt_config
 from engine.errors import HeadroomError, UsageError
@@ -185,14 +186,15 @@ def test_each_layer_runs_on_the_first_device_or_where_it_lies(folder):
     from transformers import AutoConfig, OPTForCausalLM
 
     config = AutoConfig.from_pretrained(folder)
-    found = placing.device_map(Placement(("gpu0", "gpu1", "disk"), "gpu0", 1), OPTForCausalLM, config)
+    opt = FAMILIES["opt"]
+    found = placing.device_map(Placement(("gpu0", "gpu1", "disk"), "gpu0", 1), OPTForCausalLM, config, opt)
     layers = {name: place for name, place in found.items() if ".layers." in name}
     assert layers == {"model.decoder.layers.0": 0, "model.decoder.layers.1": 1, "model.decoder.layers.2": "cpu"}
     assert {place for name, place in found.items() if name not in layers} == {0}
     with torch.device("meta"):
         names = [name for name, _ in OPTForCausalLM(config).named_parameters()]
     assert all(any(name.startswith(f"{part}.") for part in found) for name in names)
-    assert placing.device_map(Placement(("cpu", "disk", "disk"), "cpu", 1), OPTForCausalLM, config) == {"": "cpu"}
+    assert placing.device_map(Placement(("cpu", "disk", "disk"), "cpu", 1), OPTForCausalLM, config, opt) == {"": "cpu"}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])

@@ -43,6 +43,15 @@ def test_where_layers_lie_is_shown_with_what_it_costs(open_app, monkeypatch):
     assert line.value == "Layers 0 in main memory, 1 on disk" and re.match(costs, line.help), line
 
 
+def test_a_model_that_failed_its_self_check_is_marked(open_app, monkeypatch):
+    assert not open_app().sidebar.warning
+    monkeypatch.setattr(sidebar, "known_fault", lambda *of: "sliced model equals the masked model: differs by 12%")
+    at = open_app()
+    [line], [error] = at.sidebar.warning, at.main.error
+    assert line.value == "Can be read but not pruned: sliced model equals the masked model: differs by 12%"
+    assert "can be read but not pruned or scored, as it failed a self-check" in error.value
+
+
 def test_the_parts_are_the_model_and_the_rest(monkeypatch):
     held = SimpleNamespace(
         device="cpu",

@@ -72,6 +72,9 @@ class Family:
     attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
+    is_verified: bool = (
+        True  # the layout is stated here, and tested; else it was recognized (`engine.architecture.unverified`)
+    )
 
     tiny: Mapping[str, Mapping[str, Any]] = field(hash=False)  # for tests: name -> fields of its config.json
 

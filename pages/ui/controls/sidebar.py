@@ -19,6 +19,8 @@ from engine.errors import HeadroomError
 from engine.kernels.cpu_kernels import Kernels
 from engine.memory import resident_bytes
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
+from engine.models.masks import describe_fault
+from engine.models.self_check import known_fault
 from engine.models.session import Target, target_of
 from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
@@ -104,10 +106,19 @@ def identity_of(spec: LoadSpec) -> Work[Identity]:
     return Work(f"identity of {spec.model}", "Reading the model's files", action)
 
 
-def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Target:
+def wait_for_model(setup: Setup, spec: LoadSpec | None = None, prunes: bool = False) -> Target:
     """Returns the sidebar's model, or another one, ready to be measured; until its files are here and read, the page
-    reports that and ends."""
-    return look_for_model(setup, spec or setup.spec) or end_run()
+    reports that and ends. With `prunes`, also if the model failed its self-check."""
+    target = look_for_model(setup, spec or setup.spec) or end_run()
+    if prunes and (fault := fault_here(target.spec, target.identity)):
+        show_error(describe_fault(target.spec.model, fault))
+        end_run()
+    return target
+
+
+def fault_here(spec: LoadSpec, identity: Identity) -> str:
+    """Returns the self-check that a model failed here; "" if it passed, or has not been loaded yet."""
+    return "" if spec.is_demo else known_fault(spec, identity, store())
 
 
 def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
@@ -242,6 +253,8 @@ def _about(spec: LoadSpec) -> None:
         size = f"{about.n_params / 1e6:,.1f} M parameters with embeddings"
         more = f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB in {spec.precision}, {state}."
         st.caption(f"{plain(about.family)}, {size}, {layers} × {about.shape.n_heads} heads", help=more)
+        if fault := fault_here(spec, about):
+            st.warning(f"Can be read but not pruned: {plain(fault)}", icon=":material/lock:")
         with suppress(HeadroomError):  # no room: reported when it is loaded
             if where := session().places(spec, about):
                 placed, _, costs = where.partition("; ")

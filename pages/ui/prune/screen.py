@@ -96,7 +96,7 @@ class PruneScreen:
     def look(self, percent: Mapping[Axis, int]) -> PruneResult:
         """Returns the results at these levels; missing ones are being measured, unless a slider is dragged."""
         data_dir, of = self.setup.data_dir, self.controls
-        target = wait_for_model(self.setup)
+        target = wait_for_model(self.setup, prunes=True)
         with errors_shown():
             heads, ffns, layers = (10 * percent[axis] for axis in LEVELS)
             layers_by = of.layers_by if layers else "influence"

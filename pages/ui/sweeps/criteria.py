@@ -22,7 +22,7 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
     comparing = choose_comparing("sweeps", at, st.container(), task)
     if comparing is None:
         return
-    target, since_s = wait_for_model(setup), time.monotonic()
+    target, since_s = wait_for_model(setup, prunes=True), time.monotonic()
     of, drawn = CriteriaView("sweep compare", setting_of(setup, n_questions), target, comparing), Sheet()
     draw_comparison(of, drawn, since_s)
     questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"

@@ -1,0 +1,308 @@
+"""Whether what Headroom takes a model for is so: checks on a small random model of the same config, and on the weights.
+
+A family says where heads and FFNs lie. Were that wrong for a model, every number about pruning would be, without an
+error. So each model is checked when it is first loaded: a few tokens tell. The results are stored under a key with the
+digest of the model, its layout and the versions of libraries. A second large model is never in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache, partial
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cache import Store
+from engine.architecture.families.definition import ABOUT, COMMON, Family
+from engine.architecture.family import family_of, shape_of
+from engine.architecture.layer_tensors import head_numbers
+from engine.architecture.miniature import miniature, random_model
+from engine.architecture.transformers_internals import attention_named, model_config, sdpa_attention
+from engine.architecture.unverified import declared_fields
+from engine.checkpoints.compact_checkpoint import is_small
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.weight_files import read_json
+from engine.models.loading import Loaded, LoadSpec
+from engine.models.masks import Mask, pruned, without_layers
+from engine.models.patterns import visited
+from engine.models.slicing import applied, sliced
+from engine.placement.devices import CPU, device_class
+from engine.placement.placement import Placement
+from engine.records import Record, canonical_key, decode, encode, made_of, public, version
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+REVISION = 1  # of the checks: raise it when one is added or changed
+N_TOKENS, NOTING = 12, "headroom_self_check"
+CLOSE = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.3}  # of the largest value; with another layout all of it differs
+PLAIN = "full model equals transformers' model"
+SEEN = "attention of every layer is seen"
+COLUMNS = "pruned head equals zeroed output weights"
+VALUES = "pruned heads equal zeroed value weights"
+IDENTITY = "dropped layer leaves the residual stream unchanged"
+SLICED = "sliced model equals the masked model"
+LOADED_HEAD = "pruned head takes its part of the attention output away"
+LOADED_LAYER = "dropped layer leaves the residual stream unchanged, in the loaded weights"
+
+
+@dataclass(frozen=True)
+class LayoutCheck:
+    """One check: what must be so, and what is so instead ("" if it passed)."""
+
+    name: str
+    error: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.error or 'passed'}"
+
+
+class _Enough(Exception):
+    """The first layer has run."""
+
+
+def check_model(loaded: Loaded, store: Store | None = None, again: bool = False) -> tuple[LayoutCheck, ...]:
+    """The checks of a loaded model: the stored ones unless `again`, else made now and stored."""
+    key, loaded = _key(loaded.spec, loaded.identity), replace(loaded, fault="")
+    found = None if again else _stored(store, key)
+    if found is None:
+        found = (*check_copy(loaded.identity), *check_weights(loaded))
+        if store is not None:
+            store.put(key, encode(Record({}, {"kind": "self-check", "checks": [asdict(each) for each in found]})))
+    return found
+
+
+def fault_of(checks: Sequence[LayoutCheck]) -> str:
+    """The first check that failed, in words; "" if all passed."""
+    return next((str(check) for check in checks if check.error), "")
+
+
+def known_fault(spec: LoadSpec, identity: Identity, store: Store) -> str:
+    """The same of stored checks; "" where there are none."""
+    return fault_of(_stored(store, _key(spec, identity)) or ())
+
+
+def check_copy(identity: Identity) -> tuple[LayoutCheck, ...]:
+    """The checks of a small random model of this config."""
+    family, said = family_of(identity.config), identity.config
+    if family.is_stock and not is_small(whole := read_json(identity.folder / "config.json", "the folder is damaged")):
+        declared = COMMON | family.fields | (declared_fields(str(said["model_type"])) or frozenset())
+        said = {name: value for name, value in whole.items() if name in declared}
+    texts = (json.dumps(dict(each), sort_keys=True, default=str) for each in (identity.config, said))
+    return _checked_copy(*texts, _layout(family))
+
+
+def check_weights(loaded: Loaded) -> tuple[LayoutCheck, ...]:
+    """The checks of the first layer of a loaded model that lies on one device."""
+    if not loaded.placing.is_whole:  # a pass that stops early would leave a moved layer where it is
+        return ()
+    limit = CLOSE[loaded.spec.precision]
+    return (_check(LOADED_HEAD, partial(_head_taken_away, loaded), limit),
+            _check(LOADED_LAYER, partial(_layer_dropped, loaded, 0), limit))  # fmt: skip
+
+
+def _key(spec: LoadSpec, identity: Identity) -> str:
+    libraries = ["torch", "transformers"] + ["bitsandbytes"] * (spec.precision == "int8")
+    return canonical_key("self-check", {
+        "model": identity.digest, "precision": spec.precision, "revision": REVISION, "device": device_class(),
+        "layout": _layout(family_of(identity.config)), "versions": {each: public(version(each)) for each in libraries},
+    })  # fmt: skip
+
+
+def _layout(family: Family) -> str:
+    """What a family says, as text: with another layout it is checked again."""
+    said = {each.name: getattr(family, each.name) for each in fields(family)}
+    return str({name: value for name, value in said.items() if isinstance(value, str | int | tuple)})
+
+
+def _stored(store: Store | None, key: str) -> tuple[LayoutCheck, ...] | None:
+    record = None if store is None else decode(store.get(key))
+    return made_of(record, lambda record: tuple(LayoutCheck(**each) for each in record.receipt["checks"]))
+
+
+@lru_cache(maxsize=64)
+def _checked_copy(config: str, said: str, layout: str) -> tuple[LayoutCheck, ...]:
+    """The checks of a small model by the used fields of a config.json, and by all that it says."""
+    try:
+        copy = _copy(json.loads(config))
+        plain = _plain(json.loads(said))
+    except Exception as error:  # whatever transformers thinks of such small sizes
+        what = " ".join(str(error).split())[:120] or type(error).__name__
+        return () if family_of(json.loads(config)).is_verified else (LayoutCheck(PLAIN, f"cannot be built ({what})"),)
+    n_heads, last = copy.identity.shape.n_heads, copy.identity.shape.n_layers - 1
+    sharing = n_heads // copy.identity.shape.n_key_value_heads
+    checks: dict[str, Callable[[], float]] = {
+        PLAIN: lambda: _differs_from(copy, plain),
+        SEEN: lambda: _unseen(copy),
+        COLUMNS: lambda: max(_zeroed(copy, 0, [0], "out"), _zeroed(copy, last, [n_heads - 1], "out")),
+        VALUES: lambda: max(_zeroed(copy, 0, range(sharing), "value"),
+                            _zeroed(copy, last, range(n_heads - sharing, n_heads), "value")),
+        IDENTITY: lambda: max(_layer_dropped(copy, layer) for layer in range(last + 1)),
+        SLICED: lambda: _sliced_differs(copy),
+    }  # fmt: skip
+    return tuple(_check(name, differs, CLOSE["fp32"]) for name, differs in checks.items())
+
+
+def _check(name: str, differs: Callable[[], float], limit: float) -> LayoutCheck:
+    """The check of something that differs by a share of what it is compared with, and may by `limit`."""
+    import torch
+
+    try:
+        with torch.inference_mode():
+            found = differs()
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # of a module that is not what it is taken for
+        return LayoutCheck(name, " ".join(f"{type(error).__name__} {error}".split())[:160])
+    return LayoutCheck(name, "" if found <= limit else f"differs by {found:.0%}")
+
+
+def _copy(config: Mapping[str, Any]) -> Loaded:
+    """The small model of a config.json."""
+    small = miniature(config, family_of(config), shape_of(config))
+    family, shape = family_of(small), shape_of(small)
+    model = random_model(model_config(small), family.attends_by)
+    identity = Identity("", Path(), small, family.name, shape, "", "", 0, 0, "float32", False)
+    placing = Placement((CPU,) * shape.n_layers, CPU, 0)
+    return Loaded(LoadSpec("demo", "fp32"), identity, model, None, family, CPU, placing)
+
+
+def _plain(said: Mapping[str, Any]) -> Any:
+    """transformers' own model by all fields of a config.json, as small."""
+    import transformers
+
+    small = miniature(said, family_of(said), shape_of(said))
+    kind = small["model_type"]
+    config = transformers.AutoConfig.for_model(
+        kind, **{name: value for name, value in small.items() if name not in ABOUT}
+    )
+    return random_model(config)
+
+
+def _differs_from(copy: Loaded, plain: Any) -> float:
+    """How the logits of the small model differ from those of transformers' own with its weights."""
+    plain.load_state_dict(copy.model.state_dict())
+    return _difference(_logits(copy.model), _logits(plain))
+
+
+def _tokens(model: Any) -> Tensor:
+    import torch
+
+    table = model.get_input_embeddings().weight
+    return (torch.arange(0, 7 * N_TOKENS, 7, device=table.device).remainder(len(table) - 1) + 1)[None]
+
+
+def _logits(model: Any) -> Tensor:
+    return model(input_ids=_tokens(model), use_cache=False).logits
+
+
+def _difference(one: Tensor, other: Tensor, scale: float = 0.0) -> float:
+    """The largest difference, as a share of the largest value."""
+    scale = max(scale, float(other.float().abs().max()), 1e-12)
+    return float((one.float() - other.float()).abs().max()) / scale
+
+
+def _unseen(copy: Loaded) -> float:
+    """How the logits differ where Headroom's function computes attention; 1 if a layer does not call it, or does not
+    pass on what the model is given."""
+    from transformers import AttentionInterface
+
+    noted, found = [], []
+
+    def note(module: Any, *args: Any, headroom_noted: list[int], **options: Any) -> Any:
+        headroom_noted.append(module.layer_idx)
+        options.pop("softcap", None)  # which this one cannot; here it counts only that it is called
+        return sdpa_attention()(module, *args, **options)
+
+    AttentionInterface.register(NOTING, note)
+    with attention_named(copy.model, NOTING):
+        copy.model.base_model(input_ids=_tokens(copy.model), use_cache=False, headroom_noted=noted)
+    with visited(copy, lambda layer, pattern, z, values: found.append(layer)):
+        seen = _logits(copy.model)
+    layers = list(range(copy.identity.shape.n_layers))
+    return _difference(seen, _logits(copy.model)) if noted == found == layers else 1.0
+
+
+def _zeroed(copy: Loaded, layer: int, heads: Sequence[int], where: str) -> float:
+    """How the logits without these heads differ by mask, and by zeros in the matrix where the heads write (`out`), or
+    where their values come from (`value`)."""
+    family, shape = copy.family, copy.identity.shape
+    module = family.attention_out if where == "out" else f"{family.attention}.{family.qkv[-1]}"
+    part = family.layer_list(copy.model)[layer].get_submodule(module)
+    with ExitStack() as restored:
+        for kind in ("weight", "bias"):
+            tensor = getattr(part, kind, None)
+            at = None if tensor is None else head_numbers(family, shape, f"{module}.{kind}", heads)
+            if tensor is not None and at is not None:
+                restored.callback(tensor.copy_, tensor.clone())
+                tensor.index_fill_(at[0], tensor.new_tensor(at[1]).long(), 0)
+        expected = _logits(copy.model)
+    with pruned(copy, _without(copy, layer, heads)):
+        return _difference(_logits(copy.model), expected)
+
+
+def _without(loaded: Loaded, layer: int, heads: Sequence[int]) -> Mask:
+    """The mask that prunes these heads of a layer."""
+    full = Mask.full(loaded.identity.shape)
+    row = tuple(head not in heads for head in range(loaded.identity.shape.n_heads))
+    return replace(full, heads=(*full.heads[:layer], row, *full.heads[layer + 1 :]))
+
+
+def _sliced_differs(copy: Loaded) -> float:
+    """How the logits differ between masks and slices: without a layer, and with fewer heads and no FFN in the last."""
+    shape, full = copy.identity.shape, Mask.full(copy.identity.shape)
+    some = _without(copy, shape.n_layers - 1, range(0, shape.n_heads, 3))
+    found = []
+    for mask in (without_layers(full, [0]), replace(some, ffns=(*full.ffns[:-1], False))):
+        with pruned(copy, mask):
+            expected = _logits(copy.model)
+        with applied(copy, sliced(copy, mask)):
+            found.append(_difference(_logits(copy.model), expected))
+    return max(found)
+
+
+def _layer_dropped(loaded: Loaded, layer: int) -> float:
+    """How what a dropped layer gives differs from what it reads, with the biases and norms that stay."""
+    family, module = loaded.family, loaded.family.layer_list(loaded.model)[layer]
+    with pruned(loaded, without_layers(Mask.full(loaded.identity.shape), [layer])):
+        read, gave = _noted(loaded, module)
+    out = attrgetter(family.attention_out)(module)
+    bias = out(read.new_zeros(*read.shape[:-1], loaded.identity.shape.n_heads * loaded.identity.shape.d_head))
+    expected = read + (getattr(module, family.attention_norm_after)(bias) if family.attention_norm_after else bias)
+    for name in family.norms_behind if family.norms_come_behind(loaded.model) else ():
+        expected = getattr(module, name)(expected)
+    return _difference(gave, expected)
+
+
+def _head_taken_away(loaded: Loaded) -> float:
+    """How what the first attention gives without one head differs from what it gives less what that head writes."""
+    shape, out = loaded.identity.shape, loaded.family.layer_modules(loaded.model)[0][0]
+    z, gave = _noted(loaded, out)
+    by_head = z.new_zeros(shape.n_heads, *z.shape[-2:])
+    for head in range(shape.n_heads):
+        at = slice(head * shape.d_head, (head + 1) * shape.d_head)
+        by_head[head, ..., at] = z[0, ..., at]
+    written = out(by_head).float() - out(z.new_zeros(1, *z.shape[-2:])).float()
+    head = int(written.flatten(1).norm(dim=1).argmax())
+    with pruned(loaded, _without(loaded, 0, [head])):
+        taken = gave.float() - _noted(loaded, out)[1].float()
+    return _difference(taken, written[head], 1e-2 * float(gave.float().abs().max()))
+
+
+def _noted(loaded: Loaded, module: Any) -> tuple[Tensor, Tensor]:
+    """What this module reads and gives; the model runs until then."""
+    found: list[Tensor] = []
+
+    def note(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        read = args[0] if args else kwargs["hidden_states"]
+        found[:] = read, output[0] if isinstance(output, tuple) else output
+        raise _Enough
+
+    with ExitStack() as hooks, suppress(_Enough):
+        hooks.enter_context(module.register_forward_hook(note, with_kwargs=True))
+        loaded.model(input_ids=_tokens(loaded.model), use_cache=False)
+    return found[0], found[1]
