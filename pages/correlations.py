@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings import AGGREGATES
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.controls.many_tasks import (
+    MEAN_HELP,
+    MEANS,
     FirstMeasured,
     choose_tasks,
     demo_view,
@@ -45,10 +46,6 @@ WHAT_HELP = (
     "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned."
 )
 METHOD_HELP = "Spearman: rank correlation of the scores. As published: what llm-interpret prints, for comparison only."
-MEAN_HELP = (
-    "Over the tasks at one shot count. Mean of scores (Bansal et al.): tasks with large gradients count more. Mean of "
-    "ranks: all tasks count alike."
-)
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
 SCALES = {"own": "fit data", "whole": "−1 to 1"}
 SCALE_HELP = (
@@ -74,8 +71,8 @@ what = one_of(row, "Importance", TITLES, "correlations_what", WHAT_HELP)
 shown = sections.choose_count(row, counts)
 more_at = settings_popover(row, SETTINGS_HELP)
 method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
-named = {each: f"mean of {each}" for each in AGGREGATES}
-how = one_of(more_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
+named = {each: f"mean {words}" for each, words in MEANS.items()}
+how = one_of(more_at, "Aggregate", named, "correlations_mean", f"Over the tasks at one shot count. {MEAN_HELP}")
 ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 scale = one_of(more_at, "Color range", SCALES, "correlations_scale", SCALE_HELP)
 

@@ -13,6 +13,8 @@ from engine.studies.surveys import Survey, in_words, survey
 from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls.controls import one_listed, one_of, settings_popover
 from pages.ui.controls.many_tasks import (
+    MEAN_HELP,
+    MEANS,
     FirstMeasured,
     choose_tasks,
     demo_view,
@@ -39,15 +41,12 @@ from pages.ui.page.work import live
 
 require_frame("pages/importance.py")
 SHORT = {"heads": "Gradient", "heads-one-divisor": "One divisor", "gate": "Gate", ORACLE: "Oracle"}
-SCALES = {"own": "each its own", "common": "one for all"}
 WHAT_HELP = (
     "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions, the last layer divided by the answer's tokens "
     "alone. One divisor: the same, all layers divided by all positions. Gate: mean |dLoss/dgate|, Michel et al. "
     "Oracle: accuracy lost when just that head is pruned."
 )
-MEAN_HELP = "Mean of scores: tasks with large gradients count more. Mean of ranks: all tasks count alike."
-SCALE_HELP = "Up to each map's own highest score, or to the highest of all maps."
-SETTINGS_HELP = "Color range of the maps, the mean over tasks, and the task of the comparison with the oracle."
+SETTINGS_HELP = "The mean over tasks, and the task of the comparison with the oracle."
 FRONT_HELP = "Its gradients are compared with the oracle at the bottom of the page."
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
@@ -58,8 +57,7 @@ tasks = choose_tasks("importance", st.container(), setup)
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 what = one_of(row, "Head score", SHORT, "importance_what", WHAT_HELP)
 more_at = settings_popover(row, SETTINGS_HELP)
-scale = one_of(more_at, "Color range", SCALES, "importance_scale", SCALE_HELP)
-how = one_of(more_at, "Mean", sections.MEANS, "importance_mean", MEAN_HELP)
+how = one_of(more_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
 labels = {in_words(task): task for task in tasks}
 front = labels[one_listed(more_at, "Highlighted task", list(labels), "importance_front", help=FRONT_HELP)]
 
@@ -96,7 +94,7 @@ with empty_state("maps", SHOWS, is_read, demo) if is_empty else st.container(hor
 show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()
 means = replace(setting, aggregate=how)
-shown = sections.HeadMaps(target, means, found["heads"].scores, front, what, scale == "common")
+shown = sections.HeadMaps(target, means, found["heads"].scores, front, what)
 weights = dict[str, Measurement[Any]]()
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)

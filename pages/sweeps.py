@@ -37,6 +37,7 @@ JUDGES_HELP = "Of each task's validation split. More of them, narrower intervals
 SETTINGS_HELP = "Questions per task."
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
 NAMES = {**SECTIONS, criteria.SECTION: criteria.TITLE}
+STARTS = {"heads": False, "transfer": True}  # measured without a click on the demo model: whether in a few seconds
 OLDER = {"Both": SECTIONS["both"], "Scored anew": SECTIONS["rescored"]}  # in addresses
 
 setup, finding_at = chosen(), st.container()
@@ -57,7 +58,8 @@ if section == criteria.SECTION:
 permille = 500
 if section == "transfer":
     help = "By each task's ranking in turn."
-    permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, 50)
+    first = 70 if setup.spec.is_demo else 50  # percent: at 50 the demo model loses nothing by any ranking
+    permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, first)
 
 target = wait_for_model(setup, prunes=True)
 asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
@@ -67,8 +69,8 @@ wanted = sweep(target, setting_of(setup, int(judges)), points, pool_of(names))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
-if section == "heads" and not any(len(each.rows) + len(each.failed) >= len(points) for each in stored):
-    start_first_view(setup, tasks, [work], is_quick=False)  # it may take the demo model half a minute
+if section in STARTS and not any(len(each.rows) + len(each.failed) >= len(points) for each in stored):
+    start_first_view(setup, tasks, [work], is_quick=STARTS[section])
 
 
 def _draw_work(missing: int) -> None:

@@ -19,7 +19,7 @@ from engine.importance.importance import GRADIENTS, OF_ACTIVITY, OF_WEIGHTS, PRE
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 
-AGGREGATES = ("scores", "ranks")
+AGGREGATES = ("scores", "shares", "ranks")
 TOP_SHARE = 0.3  # the share of heads that Bansal et al. keep
 PERMUTATIONS = 1999
 DIGITS = 9  # for functions whose last bits depend on the processor
@@ -136,14 +136,17 @@ def top_overlap(a: np.ndarray, b: np.ndarray, share: float = TOP_SHARE) -> float
 
 
 def aggregate(scores: Mapping[str, np.ndarray], how: str = "scores") -> np.ndarray:
-    """Returns one array of scores for all tasks: the mean of their scores (Bansal et al.), or with `ranks` the mean of
-    their ranks, as a share (0-1).
+    """Returns one array of scores for all tasks: the mean of their scores (Bansal et al.); with `shares` the mean of
+    their shares of the task's total (the sum of absolute scores); with `ranks` the mean of their ranks (0-1).
 
-    By scores, a task with large gradients dominates; by ranks, every task has equal weight.
+    By scores, a task with large gradients dominates; by shares and ranks, every task has equal weight.
     """
     if how not in AGGREGATES:
-        raise UsageError(f"aggregate of {how!r} is unknown; choose {' or '.join(AGGREGATES)}")
+        raise UsageError(f"aggregate of {how!r} is unknown; choose {', '.join(AGGREGATES)}")
     rows = _rows(scores)
+    if how == "shares":
+        totals = np.abs(rows).sum(1, keepdims=True)
+        rows = rows / np.where(totals > 0, totals, 1)
     if how == "ranks":
         rows = _ranks(rows) / rows.shape[1]
     return rows.mean(0).reshape(next(iter(scores.values())).shape)

@@ -73,7 +73,10 @@ class OfManyTasks(NamesTasks, OfModel):
 
     order_questions: int = training_questions()
     aggregate: str = choice(
-        "scores", AGGREGATES, "how to aggregate tasks: by the mean of their scores or of their ranks (default: scores)"
+        "scores",
+        AGGREGATES,
+        "how to aggregate tasks: by the mean of their scores, of their shares of a task's total, or of their ranks "
+        "(default: scores)",
     )
 
     def settings(self, n_questions: int | None = None) -> StudySettings:

@@ -239,10 +239,11 @@ def test_overlap_of_other_shares_and_of_random_and_opposite_rankings():
     np.testing.assert_array_equal(found, [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
 
 
-def test_by_ranks_no_task_dominates_and_by_scores_one_does():
+def test_by_ranks_and_shares_no_task_dominates_and_by_scores_one_does():
     rows = [row.reshape(2, 10) for row in correlated(20, 3, r=0.1, seed=4)]
     loud = [1e6 * rows[0], *rows[1:]]
-    np.testing.assert_array_equal(aggregate(named(loud), "ranks"), aggregate(named(rows), "ranks"))
+    for how in ("ranks", "shares"):
+        np.testing.assert_allclose(aggregate(named(loud), how), aggregate(named(rows), how), rtol=1e-12)
     assert np.abs(aggregate(named(loud)) - aggregate(named(rows))).max() > 1e5
     assert rho({"all": aggregate(named(loud)), "loud": rows[0]})[0, 1] > 0.99
     assert rho({"all": aggregate(named(loud), "ranks"), "loud": rows[0]})[0, 1] < 0.9
@@ -250,12 +251,14 @@ def test_by_ranks_no_task_dominates_and_by_scores_one_does():
 
 @quick
 @given(matrices)
-def test_aggregates_are_plain_means_of_scores_or_of_ranks_as_a_share(rows):
+def test_aggregates_are_plain_means_of_scores_of_shares_or_of_ranks(rows):
     scores = named(rows.reshape(len(rows), 1, -1))
     assert aggregate(scores).shape == aggregate(scores, "ranks").shape == (1, rows.shape[1])
     np.testing.assert_allclose(aggregate(scores)[0], rows.mean(0), atol=1e-12)
     ranks = [[(np.sum(row < value) + (np.sum(row == value) + 1) / 2) / row.size for value in row] for row in rows]
     np.testing.assert_allclose(aggregate(scores, "ranks")[0], np.mean(ranks, axis=0), atol=1e-12)
+    shares = [[value / (sum(map(abs, row)) or 1) for value in row] for row in rows]
+    np.testing.assert_allclose(aggregate(scores, "shares")[0], np.mean(shares, axis=0), atol=1e-12)
 
 
 @pytest.mark.parametrize("function", [agreement, as_published, aggregate])
@@ -269,7 +272,7 @@ def test_nothing_and_different_shapes_are_refused_in_one_line(function, scores, 
 
 
 def test_an_unknown_aggregate_is_named():
-    with pytest.raises(UsageError, match="'median' is unknown; choose scores or ranks"):
+    with pytest.raises(UsageError, match="'median' is unknown; choose scores, shares, ranks"):
         aggregate({"a": np.zeros(3)}, "median")
 
 

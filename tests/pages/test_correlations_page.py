@@ -88,7 +88,7 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
     assert not any(label.startswith("Measure") for label in labels(at))
     scores = {name: array for (name, _), array in stored_scores().items()}
     assert set(scores) == {"demo_copy", "demo_lookup"}
-    scores["aggregate"] = np.mean(list(scores.values()), axis=0)
+    scores["aggregate"] = np.mean([one / np.abs(one).sum() for one in scores.values()], axis=0)
     scores["random"] = random_order(8).reshape(2, 4)
     cells = matrix_of(at)
     assert set(cells) == {(a, b) for a in scores for b in scores}
@@ -253,7 +253,7 @@ def test_constant_scores_are_undefined_everywhere():
         assert cells.loc[("flat", other), "srcc"] == tables.UNDEFINED
     assert cells.loc[("rising", "rising"), "value"] == 1
     assert tables.cells(pairs, "overlap").set_index(["a", "b"]).loc[("flat", "rising"), "number"] == "–"
-    assert "no SRCC of two tasks" in tables.takeaway(pairs, "srcc", 8)
+    assert "no Spearman rank correlation (SRCC) of two tasks" in tables.takeaway(pairs, "srcc", 8)
     said = tables.pair_in_words(pairs, tables.rankings(CONSTANT, "scores"), "flat, 0 shots", "rising, 0 shots")
     assert said == f"SRCC {tables.UNDEFINED}."
     assert tables.names_in_order(pairs, "similarity")[-2:] == ["aggregate", "random"]
@@ -272,7 +272,7 @@ def test_the_order_by_similarity_puts_those_that_agree_side_by_side():
 def test_sentences_say_the_numbers():
     up = np.arange(8.0)
     pairs = of_tasks(survey({TaskSpec("a"): two_by_four(up), TaskSpec("b"): two_by_four(up[::-1])}))
-    assert "The two tasks have SRCC **−1.00**" in tables.takeaway(pairs, "srcc", 8)
+    assert "The two tasks have Spearman rank correlation (SRCC) **−1.00**" in tables.takeaway(pairs, "srcc", 8)
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     assert said.startswith("SRCC **1.00**, no interval, as the orders are equal or opposite, p ")
@@ -285,7 +285,7 @@ def test_sentences_say_the_numbers():
     )
     assert "agree no more than" in tables.few_in_words(swapped.assign(srcc=1 - swapped["srcc"]), "srcc")
     only = cross[cross["b"] == "1 shots"]
-    assert "mean SRCC" in tables.few_in_words(only, "srcc")
+    assert "mean Spearman rank correlation (SRCC)" in tables.few_in_words(only, "srcc")
 
 
 def test_ties_share_their_mean_rank():

@@ -18,6 +18,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import StudySettings, grid, together
 from pages.ui.controls import many_tasks
+from pages.ui.controls.many_tasks import MEANS
 from pages.ui.figures import charts
 from pages.ui.importance import charts as drawn
 from pages.ui.importance import divisors, tables
@@ -84,13 +85,14 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
             np.testing.assert_allclose(ffns["score"], by_engine(tiny_opt, store, name, "ffns").scores, atol=1e-12)
         assert found["ffns"]["ffns"]["score"].min() < -0.05, "removal helps this model, and the sign is kept"
         both = found["maps"]["heads"]["score"].to_numpy().reshape(2, 2, 4)
-        np.testing.assert_allclose(found["mean"]["heads"]["score"].to_numpy().reshape(2, 4), both.mean(0), rtol=1e-6)
+        shares = sum(one / sum(abs(value) for value in one.ravel()) for one in both) / 2
+        np.testing.assert_allclose(found["mean"]["heads"]["score"].to_numpy().reshape(2, 4), shares, rtol=1e-6)
     for place, name in enumerate(NAMES):
         front = open_screen(importance_front=f"{name}, 0 shots")
         assert same_on_the_command_line(front, capsys, out=tmp_path / "heads.csv")["cached"]
         np.testing.assert_allclose(both[place].ravel(), pd.read_csv(tmp_path / "heads.csv")["score"], rtol=1e-6)
     best = printed_by_the_program(at).strip().rpartition(": ")[2].split(", ")
-    assert [each.split()[0] for each in best] == at.dataframe[0].value["Head"].head(5).to_list()
+    assert [each.split()[0] for each in best] == at.dataframe[0].value["name"].head(5).to_list()
 
 
 def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, store):
@@ -159,7 +161,7 @@ def test_rank_1_is_the_most_important_which_pruning_takes_last():
     assert rows["name"].tolist() == ["L0H0", "L0H1", "L1H0", "L1H1"]
 
 
-@pytest.mark.parametrize("how", ["scores", "ranks"])
+@pytest.mark.parametrize("how", MEANS)
 def test_the_mean_is_the_engines_and_counts_who_keeps_a_head(how):
     rng = np.random.default_rng(0)
     found = scores(*rng.random((3, 2, 5)))
@@ -167,24 +169,33 @@ def test_the_mean_is_the_engines_and_counts_who_keeps_a_head(how):
     expected = aggregate({task.name: one.scores for task, one in found.items()}, how)
     np.testing.assert_allclose(rows["score"], expected.ravel())
     np.testing.assert_array_equal(rows.sort_values("rank").index, order(expected)[::-1])
-    assert tables.best_first(rows, 3)["Head"].iloc[0] == rows.loc[rows["score"].idxmax(), "name"]
     kept = sum(np.isin(np.arange(10), order(one.scores)[-3:]).astype(int) for one in found.values())
     assert rows["kept"].tolist() == kept.tolist() and rows["kept"].sum() == 9
 
 
-def test_colours_run_to_each_maps_own_highest_or_to_the_highest_of_all():
-    rows = tables.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]]))
-    own, common = (encodings(drawn.score_maps(rows, "Gradient", c), "color")[0] for c in (False, True))
-    assert own["scale"] == {"type": "sqrt", "domain": [0, 1]}
-    assert common["scale"] == {"type": "sqrt", "domain": [0, 8.0]}
-    maps = drawn.score_maps(rows, "Gradient", False).datasets["maps"]
-    assert [one["highest"] for one in maps] == [0.4, 8.0]
+def test_colours_are_shares_of_the_tasks_total_on_one_scale():
+    chart = drawn.score_maps(tables.head_rows(scores([[0.1, 0.4]], [[2.0, 6.0]])), "Gradient")
+    assert encodings(chart, "color")[0]["scale"] == {"type": "sqrt", "domain": [0, 0.8]}
+    assert [one["total"] for one in chart.datasets["maps"]] == [0.5, 8.0]
+
+
+@pytest.mark.parametrize("n_tasks, shape, n_axes", [(1, (2, 4), (4, 2)), (7, (8, 6), (6, 16)), (3, (60, 9), (27, 30))])
+def test_axes_number_the_heads_under_the_last_maps_and_the_layers_left_of_the_first(n_tasks, shape, n_axes):
+    chart = drawn.score_maps(tables.head_rows(scores(*[np.ones(shape)] * n_tasks)), "Gradient")
+    lowest = max(one["y"] for one in chart.datasets["maps"])
+    svg = charts.to_svg(chart, "title").decode()
+    for channel, n in zip("xy", n_axes, strict=True):
+        axis = encodings(chart, channel)[0]["axis"]
+        assert len(axis["values"]) == n, (channel, axis)
+    under = [one for one in chart.datasets["maps"] if one["y"] == lowest]
+    assert encodings(chart, "x")[0]["axis"]["values"][0] == under[0]["x"] + 0.5
+    assert svg.count(f">{shape[1] - 1}</text>") >= len(under), "the last head of each"
 
 
 def test_negative_head_scores_have_a_scale_around_zero():
     rows = tables.head_rows(scores([[0.5, -0.125]], what="heads-oracle"))
-    colour, *_ = encodings(drawn.score_maps(rows, "Oracle", True), "color")
-    assert colour["scale"] == {"domain": [-0.5, 0.5], "domainMid": 0, "interpolate": "rgb"}
+    colour, *_ = encodings(drawn.score_maps(rows, "Oracle"), "color")
+    assert colour["scale"] == {"domain": [-0.8, 0.8], "domainMid": 0, "interpolate": "rgb"}
     one = scores([[0.5, -0.125]])
     mean = tables.aggregate_rows(one, mean_of(one))
     assert encodings(drawn.aggregate_map(mean, "Mean", 1), "color")[0]["scale"]["domain"] == [-0.5, 0.5]
@@ -223,7 +234,7 @@ def test_the_number_of_cells_is_bounded(shape, n_shown):
 def test_maps_do_not_overlap():
     tasks = grid([f"task{i}" for i in range(7)], [0, 1])
     one = Scores("heads", 64, np.random.default_rng(1).random((3, 4)))
-    chart = drawn.score_maps(tables.head_rows({task: replace(one) for task in tasks}), "Gradient", False)
+    chart = drawn.score_maps(tables.head_rows({task: replace(one) for task in tasks}), "Gradient")
     maps = chart.datasets["maps"]
     assert len(maps) == 14
     for i, a in enumerate(maps):
@@ -235,7 +246,7 @@ def test_maps_do_not_overlap():
 
 def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
     rows = tables.head_rows(scores(np.zeros((2, 2))))
-    assert charts.to_svg(drawn.score_maps(rows, "Gradient", False), "x").startswith(b"<svg")
+    assert charts.to_svg(drawn.score_maps(rows, "Gradient"), "x").startswith(b"<svg")
     same = {"heads": np.ones((2, 2)), "heads-oracle": np.arange(4.0).reshape(2, 2)}
     assert "undefined" in tables.agreement_in_words(agreement(same), "heads", "heads-oracle")
 
@@ -255,7 +266,7 @@ def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
     prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
     found, setting = {TaskSpec("a", 5): one}, StudySettings(LoadSpec("demo"))
     said = divisors.in_words(found, setting)
-    assert said == "The paper's divisor weights the last layer 10x: 2 of the top 3 heads are in it (0 without)."
+    assert said == "Gradient weights the last layer 10x, as published: 2 of the top 3 heads are in it (One divisor: 0)."
     matching = divisors.prefix_in_words(found, setting, prefix)
     assert matching == "Of the top 3 heads, 1 are among the 3 of highest prefix matching (one divisor: 3)."
     other = {task: scores.with_other_divisor() for task, scores in found.items()}
@@ -277,7 +288,7 @@ def test_every_chart_becomes_a_file(shape):
     found = scores(rng.random(shape))
     both = {what: rng.random((2, 4)) for what in drawn.TITLES}
     ffns = scores(rng.normal(size=shape[0]) / 9, rng.normal(size=shape[0]) / 9, what="ffns")
-    made = [drawn.score_maps(tables.head_rows(found), "Gradient", False), drawn.ffn_map(tables.ffn_rows(ffns)),
+    made = [drawn.score_maps(tables.head_rows(found), "Gradient"), drawn.ffn_map(tables.ffn_rows(ffns)),
             drawn.aggregate_map(tables.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1),
             drawn.agreement_scatter(tables.scatter_rows(both), "gate")]  # fmt: skip
     for chart in made:

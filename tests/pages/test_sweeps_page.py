@@ -26,6 +26,8 @@ from engine.studies.statements import break_points
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
+from pages.ui.controls import many_tasks
+from pages.ui.figures.charts import to_svg
 from pages.ui.page import runtime, work
 from pages.ui.page.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
@@ -182,6 +184,14 @@ def test_the_level_of_transfer_is_dragged(open_screen):
     assert level(settled(slide(at, "sweeps_level", 0)), "sweeps_level") == 0 and is_measured(at)
 
 
+@pytest.mark.parametrize("section, is_quick", [("Heads", False), ("Transfer", True), ("FFNs", None)])
+def test_heads_and_transfer_of_the_demo_model_start_without_a_click(open_screen, monkeypatch, section, is_quick):
+    started = []
+    monkeypatch.setattr(many_tasks, "start_first_view", lambda *of, is_quick: started.append(is_quick))
+    open_screen(sweeps_what=section)
+    assert set(started) == {is_quick} - {None}
+
+
 def test_a_task_without_rows_gives_one_line_and_the_others_are_drawn(open_screen, tmp_path):
     folder = tmp_path / "data" / "copa"
     folder.mkdir(parents=True)
@@ -213,6 +223,21 @@ def test_the_band_spans_the_means_of_the_seeds():
     band = band[band["kind"] == "random"].set_index("level")
     assert band.loc[0.4, ["low", "acc", "high"]].tolist() == pytest.approx([0.3, 0.5, 0.7])
     assert band.loc[0.0, "acc"] == pytest.approx(0.8), "the full model is every ranking's beginning"
+
+
+def test_a_line_is_named_at_its_end_and_names_do_not_overlap():
+    names = [TaskSpec(f"task{at}", 0) for at in range(9)]
+    found = tables.curves([each for task in names[:4] for each in falling(task)], [], "heads", "task1")
+    ends = tables.line_ends(found)
+    assert set(ends["line"]) == {"task0", "task1", "task2", "task3", "mean of tasks", "chance, task1"}
+    assert ends["acc"].tolist() == [0.25] * 6 and np.diff(np.sort(ends["at"])).min() >= tables.NAME_SHARE - 1e-9
+    assert ends["at"].mean() == pytest.approx(0.25), "around where the lines end"
+    low = tables.curves([row(task, 1000, 0, 0.0) for task in names[:4]], [], "heads")
+    assert tables.line_ends(low)["at"].min() == 0, "and none under the axis"
+    many = tables.curves([each for task in names for each in falling(task)], [], "heads")
+    assert tables.line_ends(many)["line"].tolist() == ["mean of tasks"]
+    assert charts.curves(found, "heads", 0).datasets["ends"] == []
+    assert ">task3<" in to_svg(charts.curves(found, "heads", 300), "title").decode()
 
 
 def test_the_border_runs_between_small_and_large_losses():

@@ -17,7 +17,7 @@ from engine.importance.rankings import n_top
 from engine.studies.surveys import RANDOM
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, UNDEFINED
-from pages.ui.page.tables import RANK_TITLE
+from pages.ui.page.tables import RANK_TITLE, number
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (
@@ -27,7 +27,7 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-LEGEND_PX = 105  # Streamlit counts legend and axes as part of the height
+LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
 COUNTED = "n:Q|Tasks; lowest:N|Lowest; highest:N|Highest"
 TOOLTIP = "srcc:N|SRCC; interval:N|95% interval; p:N|p (random relabelling); shared:N|Top 30% shared"
@@ -58,7 +58,7 @@ class Measure:
 
 
 MEASURES = {
-    "srcc": Measure("srcc", "SRCC"),
+    "srcc": Measure("srcc", "Rank correlation (SRCC)"),
     "as_published": Measure("as_published", "Coefficient as published"),
     "overlap": Measure("overlap", "Share of the top 30% in both", signed=False),
 }
@@ -163,11 +163,12 @@ def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list
     ticks = [low, (low + measure.high) / 2, measure.high]
     beyond = f"datum.value < {ticks[1]} ? '{'≤ ' if low > -1 and low else ''}' + datum.label"
     beyond += f" : datum.value > {ticks[1]} ? '{'≥ ' if measure.high < 1 else ''}' + datum.label : datum.label"
-    bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 130, "values": ticks, "labelExpr": beyond}
-    legend = alt.Legend(orient="top", direction="horizontal", format=".2f", **bar)
+    bar: dict[str, Any] = {"gradientLength": 130, "values": ticks, "labelExpr": beyond, "offset": 4}
+    legend = alt.Legend(orient="top", direction="horizontal", titleOrient="left", format=".2f", **bar)
     ramp = alt.Scale(domain=[measure.low, measure.high], clamp=True)
     scale = charts.around_zero(measure.high, clamp=True) if measure.signed else ramp
-    colour = alt.Color("value:Q", title=measure.title, scale=scale, legend=legend if click else None)
+    title = f"Colors from {number(low)} to {number(measure.high)}"
+    colour = alt.Color("value:Q", title=title, scale=scale, legend=legend if click else None)
     cursor = "pointer" if click else "default"
     rect = base.mark_rect(**charts.CELL, cursor=cursor, invalid="show")
     # the test for undefined values first: Vega-Lite adds its own, which paints them as 0, after it

@@ -21,14 +21,13 @@ PUBLISHED = (
     "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
-NAMES = {"srcc": "SRCC", "as_published": "coefficient", "overlap": "top-30% overlap"}
+NAMES = {"srcc": "Spearman rank correlation (SRCC)", "as_published": "coefficient", "overlap": "top-30% overlap"}
 FORMATS = {name: number for name in ("srcc", "low", "high", "overlap", "as_published")} | {
     "p": partial(number, digits=3)
 }
 TITLES = {"kind": "Between", "at": "At", "a": "Ranking", "b": "and ranking", "srcc": "SRCC", "low": "from"}
 TITLES |= {"high": "to", "p": "p", "overlap": "Top 30% shared", "as_published": "As published"}
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks need largely, or partly, the same components
-P_CLEAR = 0.05
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
 
@@ -178,9 +177,7 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head") -> st
     )
     if column != "srcc":
         return f"{words[0].upper()}{words[1:]}. {random}"
-    of = "all pairs" if (tasks["p"] < P_CLEAR).all() else f"{(tasks['p'] < P_CLEAR).sum()} pairs"
-    begins = f"These tasks need **{_likeness(mean)}** {NOUNS[noun]}s"
-    return f"{begins}: {words}; p < {P_CLEAR:g} for {of}. {random}"
+    return f"These tasks need **{_likeness(mean)}** {NOUNS[noun]}s: {words}. {random}"
 
 
 def _likeness(srcc: float) -> str:
@@ -190,10 +187,10 @@ def _likeness(srcc: float) -> str:
 def _random_in_words(values: pd.DataFrame, column: str, n: int) -> str:
     """Describes what a random ranking of `n` components has with those of the tasks."""
     noise = values[values["b"].eq(RANDOM) & ~values["a"].eq(AGGREGATE)]
-    random = f"A random ranking has a mean of {number(noise[column].mean())}"
+    random = f"With a random ranking it is {number(noise[column].mean())}"
     if column == "srcc":
         reach = Z_95 / math.sqrt(max(1, n - 1))
-        return f"{random} (by chance, 95% are within ±{reach:.2f})."
+        return f"{random} (by chance within ±{reach:.2f}, 95%)."
     return f"{random} (chance: {n_top(n) / n:.2f})." if column == "overlap" else f"{random}."
 
 

@@ -23,34 +23,37 @@ LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height,
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
+SHARE = ".2~p"  # such as "5.1%" or "0.012%"
 RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Shots"
 
 
-def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
-    """Returns a small map, layers x heads, for each task and shot count of `head_rows`; colors run to each map's own
-    highest score, or if `common` to the highest of all. Scores that can be negative have a scale around 0."""
-    maps, row_px = _places(rows)
-    largest = float(rows["score"].abs().max()) or 1.0
-    end = largest if common else 1.0
-    scale, legend = _scale(rows["score"], end), _legend(charts.ROUGHLY if common else ".0%", _ticks(rows["score"], end))
-    words = title if common else f"{title}, as share of the map's highest"
-    colour = alt.Color("shade:Q", title=words, scale=scale, legend=legend)
-    bare = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
+def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
+    """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
+    task's total. Scores that can be negative have a scale around 0."""
+    maps, row_px, px_per_head = _places(rows)
+    highest = float((maps["highest"] / maps["total"]).max())
+    colour = _colour("shade", f"{title}, share of the task's total", rows["score"], highest, SHARE)
+    n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
     exactly = partial(alt.Scale, nice=False, zero=False)
     across, down = (float(maps[end].max()) for end in ("end", "bottom"))
-    x = alt.X("x:Q", title="Heads, 0 on the left", axis=bare, scale=exactly(domain=[0, across]))
-    y = alt.Y("y:Q", title="Layers, 0 on top", axis=bare, scale=exactly(domain=[down, 0]))
-    tooltip = charts.tips(WHERE, f"name:N|Head; score:Q|{title}|{charts.MAGNITUDE}", RANK)
+    last_row, first_column = maps.loc[maps["y"] == maps["y"].max(), "x"], maps.loc[maps["x"] == 0, "y"].unique()
+    heads, layers = _every(n_heads, 18 / px_per_head), _every(n_layers, 13 / row_px)
+    x_axis = _numbered([(left + at + 0.5, at) for left in last_row for at in heads])
+    y_axis = _numbered([(top + row_px * (at + 0.5), at) for top in first_column for at in layers])
+    x = alt.X("x:Q", title="Head", axis=x_axis, scale=exactly(domain=[0, across]))
+    y = alt.Y("y:Q", title="Layer", axis=y_axis, scale=exactly(domain=[down, 0]))
+    tooltip = charts.tips(WHERE, f"name:N|Head; shade:Q|Share of the total|{SHARE}", RANK)
+    tooltip += charts.tips(f"score:Q|{title}|{charts.MAGNITUDE}")
     # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time
-    lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "highest")}
+    lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "total")}
     base = charts.named_chart("heads").transform_calculate(
         x=f"{lists['x']}[datum.map] + datum.head",
         y=f"{lists['y']}[datum.map] + {row_px} * datum.layer",
         task=f"{lists['task']}[datum.map]",
         shots=f"{lists['shots']}[datum.map]",
         name="'L' + datum.layer + 'H' + datum.head",
-        shade="datum.score" if common else f"datum.score / {lists['highest']}[datum.map]",
+        shade=f"datum.score / {lists['total']}[datum.map]",
     )
     base = base.transform_calculate(x2="datum.x + 1", y2=f"datum.y + {row_px}")
     edge: dict[str, Any] = charts.CELL if row_px >= 6 else {"strokeWidth": 0}
@@ -68,9 +71,9 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
     return charts.with_data(chart, heads=numbered[["map", "layer", "head", "score", "rank"]], maps=maps)
 
 
-def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
+def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int, in_shares: bool = False) -> charts.Picture:
     """Returns layers x heads of `aggregate_rows`."""
-    return _one_map(rows, title, f"kept:Q|In the top 30% (of {n_cells})")
+    return _one_map(rows, title, f"kept:Q|In the top 30% (of {n_cells})", in_shares=in_shares)
 
 
 def weight_map(rows: pd.DataFrame, title: str) -> charts.Picture:
@@ -78,13 +81,12 @@ def weight_map(rows: pd.DataFrame, title: str) -> charts.Picture:
     return _one_map(rows, title)
 
 
-def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
+def _one_map(rows: pd.DataFrame, title: str, *tips: str, in_shares: bool = False) -> charts.Picture:
     n_layers = int(rows["layer"].max()) + 1
     height = charts.row_height(n_layers)
-    largest = float(rows["score"].abs().max()) or 1.0
-    legend = _legend(charts.ROUGHLY, _ticks(rows["score"], largest))
-    colour = alt.Color("score:Q", title=title, scale=_scale(rows["score"], largest), legend=legend)
-    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, *tips)
+    largest, form = float(rows["score"].abs().max()) or 1.0, SHARE if in_shares else charts.ROUGHLY
+    colour = _colour("score", title, rows["score"], largest, form)
+    base = charts.head_grid(f"score:Q|{title}|{SHARE if in_shares else charts.MAGNITUDE}", RANK, *tips)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
@@ -133,9 +135,9 @@ def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
     return charts.picture(charts.template(300, points), heads=rows)
 
 
-def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Returns (one row per map: its corners, x in heads and y in pixels, titles and highest score; pixels of a layer's
-    row).
+def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int, float]:
+    """Returns (one row per map: its corners, x in heads and y in pixels, titles, highest score and sum; pixels of a
+    layer's row; about those of a head's column).
 
     One chart that places its maps, not a facet: a facet's width cannot follow the window.
     """
@@ -144,32 +146,46 @@ def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     per_row = max(1, min(len(names), ACROSS // len(shots)))  # tasks in a row of maps
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
-    row_px = int(np.clip(0.75 * WIDTH_PX / (per_row * task_width), 3, max(3, min(26, 420 // n_layers))))
-    maps = rows.groupby(["task", "shots"], sort=False)["score"].agg(lambda scores: scores.abs().max() or 1.0)
-    maps = maps.rename("highest").reset_index()
+    px_per_head = WIDTH_PX / (per_row * task_width)
+    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(26, 420 // n_layers))))
+    maps = rows.assign(score=rows["score"].abs()).groupby(["task", "shots"], sort=False)["score"]
+    maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
     down, across = np.divmod(maps["task"].map(names.index), per_row)
     x = across * task_width + maps["shots"].map(shots.index) * (n_heads + gap)
     y = down * (TASK_PX + SHOTS_PX + row_px * n_layers + GAP_PX) + TASK_PX + SHOTS_PX
     count = [shots_in_words(shots) for shots in maps["shots"]]
     maps = maps.assign(x=x, x2=x + n_heads, y=y, bottom=y + row_px * n_layers, count=count)
-    return maps.assign(first=~maps["task"].duplicated(), end=per_row * task_width - wide), row_px
+    return maps.assign(first=~maps["task"].duplicated(), end=per_row * task_width - wide), row_px, px_per_head
 
 
-def _scale(scores: pd.Series, largest: float) -> alt.Scale:
-    """Returns a scale from 0, by the square root: most heads score far below the best few. With negative scores,
-    straight and around 0."""
-    if (scores < 0).any():
-        return charts.around_zero(largest)
-    return alt.Scale(type="sqrt", domain=[0, largest])
+def _every(n: int, least: float) -> range:
+    """Returns the numbers under n that an axis names: each, or every second, fifth, ... if `least` > 1 fit on one."""
+    return range(0, n, next((step for step in (1, 2, 5, 10, 20) if step >= least), 50))
 
 
-def _ticks(scores: pd.Series, largest: float) -> list[float]:
-    """Returns the values that the legend of `_scale` names, evenly along its bar."""
-    if (scores < 0).any():
-        return [-largest, 0, largest]
-    return [0, largest / 4, largest]  # the square root of a quarter is in the middle
+def _numbered(places: Sequence[tuple[float, int]]) -> alt.Axis:
+    """Returns an axis with these numbers at these places of a continuous scale."""
+    values, numbers = zip(*places, strict=True)
+    label = f"{json.dumps(numbers)}[indexof({json.dumps(values)}, datum.value)]"
+    look: dict[str, Any] = {"ticks": False, "domain": False, "grid": False, "labelOverlap": False, "labelFlush": False}
+    return alt.Axis(values=list(values), labelExpr=label, **look)
+
+
+def _colour(field: str, title: str, scores: pd.Series, largest: float, form: str) -> alt.Color:
+    """Returns colors from 0 to `largest`, by the square root: most heads score far below the best few. With negative
+    scores, straight and around 0. The legend names values evenly along its bar."""
+    is_signed = bool((scores < 0).any())
+    scale = charts.around_zero(largest) if is_signed else alt.Scale(type="sqrt", domain=[0, largest])
+    ticks = [-largest, 0, largest] if is_signed else [0, largest / 4, largest]  # a quarter's root is in the middle
+    return alt.Color(f"{field}:Q", title=title, scale=scale, legend=_legend(form, ticks))
 
 
 def _legend(format: str, ticks: Sequence[float]) -> alt.Legend:
-    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 500}
+    look: dict[str, Any] = {
+        "orient": "top",
+        "direction": "horizontal",
+        "titleOrient": "left",
+        "titleLimit": 500,
+        "offset": 4,
+    }
     return alt.Legend(gradientLength=200, gradientThickness=12, values=list(ticks), format=format, **look)

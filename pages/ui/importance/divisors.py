@@ -43,8 +43,8 @@ def in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings) -> str:
         what: int((np.argsort(-mean, axis=None, kind="stable")[:n] >= n_before).sum()) for what, mean in means.items()
     }
     times = np.mean([each.last_layer_times for each in scores.values()])
-    said = f"The paper's divisor weights the last layer {times:.0f}x: {last[PAPERS]} of the top {n} heads are in it"
-    return f"{said} ({last[EVEN]} without)."
+    said = f"Gradient weights the last layer {times:.0f}x, as published: {last[PAPERS]} of the top {n} heads are in it"
+    return f"{said} (One divisor: {last[EVEN]})."
 
 
 def prefix_in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings, prefix: np.ndarray) -> str:

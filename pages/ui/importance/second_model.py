@@ -16,9 +16,10 @@ from engine.receipts import Measurements
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading
-from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line
+from pages.ui.controls.many_tasks import MEANS, importance_work, show_failed, so_far, survey_line
 from pages.ui.figures.charts import ROUGHLY
 from pages.ui.figures.sheet import Sheet
+from pages.ui.importance.charts import SHARE
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.work import live
 
@@ -58,7 +59,7 @@ def draw(of: FirstImportance, second: Target, sheet: Sheet, since_s: float) -> M
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
         ffns = {"FFNs": means_of(of.setting, common["ffns"])} if common["ffns"] else {}
-        look = f"Mean of {len(heads)}", ROUGHLY
+        look = f"Mean {MEANS[of.setting.aggregate]}", SHARE if of.setting.aggregate == "shares" else ROUGHLY
         means, draw_next = means_of(of.setting, heads), partial(_draw_agreement, common, sheet)
         pairs.draw_pair((of.target, second), means, "Heads", look, "importance", sheet, draw_next, ffns, by_root=True)
     return of.measurements(second)

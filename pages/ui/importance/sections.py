@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -13,26 +14,26 @@ from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, Survey, in_words, together
 from engine.timing.observed_timings import together_s
 from pages.ui.controls.heads import MOST, open_heads
-from pages.ui.controls.many_tasks import importance_work, so_far
+from pages.ui.controls.many_tasks import MEAN_HELP, MEANS, importance_work, so_far
+from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
 from pages.ui.importance.divisors import draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
-from pages.ui.page.tables import RANK_TITLE, for_file, magnitude, written
+from pages.ui.page.tables import for_file, magnitude, share
 from pages.ui.page.work import Work, cost_in_words, live
 
 COMPARED = ("heads", "gate", ORACLE)
-MEANS = {"scores": "of scores", "ranks": "of ranks"}
 TOO_MANY = f"{{:,}} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
-MAPS_HELP = "Layer 0, next to the tokens, is the top row of each map."
+MAPS_HELP = "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row."
 FFNS_HELP = f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points."
 ORACLE_HELP = (
     "One dot per head. Oracle: accuracy lost when just that head is pruned, the direct measurement that gradients "
     "approximate. SRCC: Spearman's rank correlation over the heads."
 )
-BEST_COLUMNS = {RANK_TITLE: st.column_config.Column("Rank", width=60), "Head": st.column_config.Column(width=70)}
+RANK_COLUMN = st.column_config.Column("Rank", width=60)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,6 @@ class HeadMaps:
     scores: Mapping[TaskSpec, Scores]  # measured so far
     front: TaskSpec  # the highlighted task
     what: str  # the head score
-    common: bool  # one color range for all maps
 
 
 def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
@@ -57,22 +57,24 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
     words = tables.heads_in_words(mean, n_maps, how)
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=MAPS_HELP)
+    sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown = tables.shown_maps(list(of.scores), of.front, n_heads)
     if len(shown) < n_maps:
         help = f"Of {n_heads:,} heads each, from the highlighted task on. The mean and the downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
-    drawn = charts.score_maps(rows, charts.TITLES[of.what], of.common)
-    sheet.draw("Heads by task", drawn, "importance_maps", words)
+    sheet.draw("Heads by task", charts.score_maps(rows, charts.TITLES[of.what]), "importance_maps", words)
     map_at, top_at = st.columns([7, 5], gap="large")
-    map_at.subheader(f"Mean {MEANS[how]}", help=f"Over all {n_maps} maps, as one ranking for all tasks.")
-    drawn = charts.aggregate_map(mean, f"Mean {MEANS[how]}", n_maps)
+    title = f"Mean {MEANS[how]}"
+    map_at.subheader(title, help=f"Over all {n_maps} maps, as one ranking for all tasks. {MEAN_HELP}")
+    drawn = charts.aggregate_map(mean, title, n_maps, how == "shares")
     sheet.draw("Mean of heads", drawn, "importance_mean_map", words, map_at)
     top_at.subheader("Most important heads", help="Rank 1 is the most important: pruning removes it last.")
-    best = written(tables.best_first(mean, n_maps), Mean=partial(magnitude, digits=2))
-    top_at.dataframe(best, hide_index=True, height=330, alt=words, column_config=BEST_COLUMNS)
-    open_heads(mean.nsmallest(MOST, "rank")["name"].tolist(), top_at)
-    sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
+    write = share if how == "shares" else magnitude
+    titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": "Mean", "kept": f"In top 30% of {n_maps}"}
+    best = mean.sort_values("rank").head(tables.SHOWN)
+    draw_table(best, titles, words, top_at, {"score": write}, height="content")
+    open_heads(best["name"].tolist()[:MOST], top_at)
     return [words]
 
 

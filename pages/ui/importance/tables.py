@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.page.tables import RANK_TITLE, number, p_in_words, whole_percent
+from pages.ui.page.tables import number, p_in_words, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 SHOWN = 10  # rows of a table of the most important heads
@@ -53,12 +53,6 @@ def weights_in_words(rows: pd.DataFrame) -> str:
     return f"{words}. The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total."
 
 
-def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
-    """Returns `aggregate_rows` under the titles of a table on screen."""
-    titles = {"rank": RANK_TITLE, "name": "Head", "score": "Mean", "kept": f"In the top 30% (of {n_cells})"}
-    return rows.sort_values("rank")[list(titles)].rename(columns=titles)
-
-
 def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Returns layer, head, name and a column per head score; `oracle_points` is the accuracy lost, in points."""
     rows = _ranked(found["heads-oracle"], None).drop(columns=["score", "rank"])
@@ -85,7 +79,7 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     words = f"**{best['name']}** is the most important head"
     if n_maps > 1:
         words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
-    if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
+    if how != "ranks" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total"
     return words + "."
 

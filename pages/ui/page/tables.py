@@ -60,6 +60,11 @@ def magnitude(value: float, digits: int = 2) -> str:
     return (f"{value:,.0f}" if is_large else f"{value:.{digits}g}").replace("-", "−")
 
 
+def share(value: float) -> str:
+    """Returns a share of any size in two digits, such as "5.1%" or "0.012%"; a dash if undefined."""
+    return f"{magnitude(100 * value)}%" if value == value else "–"
+
+
 def typeset(words: str) -> str:
     """Returns a sentence of the command line with its numbers as on the screens: "-2.4" as "−2.4"."""
     return re.sub(r"(?<![\w.)])-(?=\d)", "−", words)

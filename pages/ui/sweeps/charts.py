@@ -9,46 +9,56 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
-from pages.ui.sweeps.tables import NAMES
+from pages.ui.sweeps.tables import NAMES, line_ends
 
-KINDS = {"mean": "mean", "random": "random", "chance": "mean chance", "task": "each task", "front": "highlighted"}
 DOMAIN = palette(pruned="mean", now="front", other="task", random="random", chance="chance")
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
+LETTER_PX, AROUND_PX = 6, 25  # of a line's name, about; the space around it
 ROW_PX, NAME_PX = 30, 240  # of Transfer: a row, and the longest name
-UNDER_PX, SLANTED_PX = 75, 5  # space under the rows: the title, and a letter of a slanted name
+UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
+LOST = "Points lost against the task's own ranking"
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(frame: pd.DataFrame, axis: Axis) -> charts.Picture:
-    """Returns accuracy against level: thin lines of tasks, their mean and the highlighted task, chance, the band of
-    random rankings."""
-    here = tuple(kind for kind in KINDS if kind in set(frame["kind"]))
-    return charts.picture(_curves(axis, here), curves=frame)
+def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820) -> charts.Picture:
+    """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
+    random rankings. Each line is named at its end, if the chart has about `names_in_px` of width for that (0: none)."""
+    ends = line_ends(frame)[: None if names_in_px else 0]
+    name_px = max((AROUND_PX + LETTER_PX * len(name) for name in ends["line"]), default=0)
+    room = name_px / max(names_in_px - name_px, name_px, 1)
+    return charts.picture(_curves(axis, round(1 + room, 1)), curves=frame, ends=ends)
 
 
 @charts.kept
-def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
-    names = " ".join(f"datum.value == '{kind}' ? '{name}' :" for kind, name in KINDS.items()) + " ''"
-    legend = alt.Legend(orient="top", title=None, labelExpr=names, columns=5, values=list(here), symbolOpacity=1)
+def _curves(axis: Axis, end: float) -> charts.Template:
+    x = _share("level:Q", AXES[axis])
+    x |= {"scale": {"domain": [0, end], "nice": False}, "axis": {"format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}}
+    colour = alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=None)
     base = charts.named_chart("curves").encode(
-        x=_share("level:Q", AXES[axis]),
-        detail="line:N",
-        color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
-        tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL),
+        x=x, detail="line:N", color=colour, tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL)
     )
+    ends = charts.named_chart("ends")
+    leaders = ends.mark_rule(opacity=0.6).encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q", color=colour)
+    at = {"x": {**x, "field": "x"}, "y": _share("at:Q", RIGHT), "text": "line:N"}
+    is_bold = "indexof(['mean', 'front'], datum.kind) >= 0"
+    names = [
+        charts.written(ends.transform_filter(which), 11, align="left", dx=3, fontWeight=weight).encode(**at)
+        for which, weight in ((is_bold, 700), (f"!({is_bold})", 400))
+    ]
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
     layers = [
-        _of_kind(base, "task").mark_line(strokeWidth=1, opacity=0.45),
+        _of_kind(base, "task").mark_line(strokeWidth=1.5, opacity=0.8),
         _of_kind(base, "front").mark_line(strokeWidth=2, point=True),
         _of_kind(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
         _of_kind(base, "random").mark_line(strokeWidth=2, point=True),
         _of_kind(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
-    return charts.template(HEIGHT_PX, band, *(each.encode(y=_share("acc:Q", RIGHT)) for each in layers))
+    drawn = [each.encode(y=_share("acc:Q", RIGHT)) for each in layers]
+    return charts.template(HEIGHT_PX, band, *drawn, leaders, *names)
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:
@@ -111,17 +121,15 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Te
     slanted = alt.Axis(labelAngle=-45, **every)
     under_px = UNDER_PX + SLANTED_PX * max(map(len, sources))
     more = "abs(datum.value) == 30 ? datum.label + ' or more' : datum.label"
-    legend = alt.Legend(values=[-30, 0, 30], labelExpr=more)
+    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 400}
+    legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
     base = charts.named_chart("transfer").encode(
         x=alt.X("source:N", title="Pruned by the ranking of", sort=list(sources), axis=slanted),
         y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
     )
     cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4).encode(
-        color=alt.Color("lost:Q", title="Points lost", scale=charts.around_zero(30, clamp=True), legend=legend),
-        tooltip=charts.tips(
-            "task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%",
-            "lost:Q|Points lost against its own ranking|.1f",
-        ),
+        color=alt.Color("lost:Q", title=LOST, scale=charts.around_zero(30, clamp=True), legend=legend),
+        tooltip=charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"lost:Q|{LOST}|.1f"),
     )
     numbers = charts.on_cells(base, 11, "lost", alt.Text("lost:Q", format=".0f"))
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)

@@ -21,6 +21,7 @@ from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
 MOST_ROWS = 10  # of the table, without scrolling
+PLOTS_PX = 820  # of all charts side by side, at 1280 px
 NOTHING = "Nothing is measured here yet."
 SHOWS = {  # once a section is measured
     "heads": "accuracy as heads are pruned, the least important first, against random orders",
@@ -70,12 +71,14 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
     own, random = (_of_order(rows, order) for order in ("own", "random"))
     frame = tables.curves(own, random, axis, front.name)
     each = tables.by_shots(frame)
-    for (shots, mine), at in zip(each, _side_by_side(len(each)), strict=True):
+    widths = [2] * (len(each) - 1) + [3]  # lines are named in the last chart
+    for (shots, mine), at, width in zip(each, _side_by_side(widths), widths, strict=True):
         title = f"{axis}, {_shots(shots)}"
         with at:
             st.subheader(_shots(shots), help=CURVES_HELP)
             words = tables.curves_in_words(mine, NOUNS[axis])
-            sheet.draw(title, charts.curves(mine, axis), f"sweep {title}", words)
+            names_in_px = PLOTS_PX * width // sum(widths) if width == widths[-1] else 0
+            sheet.draw(title, charts.curves(mine, axis, names_in_px), f"sweep {title}", words)
     table = tables.break_table(break_points(own, axis), published[0])
     st.subheader("How much can be pruned", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
@@ -125,7 +128,10 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
             sheet.draw(title, charts.lines(mine), f"sweep {title}", tables.lines_in_words(mine))
 
 
-CURVES_HELP = "Thin: one task each. The band: three random rankings, each a mean of tasks."
+CURVES_HELP = (
+    "Each task pruned by its own importance. The band: three random rankings, each a mean of tasks. Dotted: the "
+    "highlighted task by guessing."
+)
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
     "The first level that is significantly below the full model (exact McNemar on the same questions, 5% for all "
@@ -162,6 +168,7 @@ def _shots(count: int) -> str:
     return f"{count} example{'' if count == 1 else 's'} in the prompt"
 
 
-def _side_by_side(count: int) -> list[DeltaGenerator]:
-    """Returns containers for charts, which wrap in a narrow window (screens.css)."""
-    return st.container(key="wraps charts").columns(count, gap="medium")
+def _side_by_side(widths: int | Sequence[int]) -> list[DeltaGenerator]:
+    """Returns containers for charts, as many or of these relative widths, which wrap in a narrow window
+    (screens.css)."""
+    return st.container(key="wraps charts").columns(widths, gap="medium")

@@ -18,6 +18,8 @@ CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
 CLIFF = ["cliff_from", "cliff_to", "cliff_points"]
 BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_detectable_loss", *CLIFF, "n", "looks",
                  "reading"]  # fmt: skip
+MOST_NAMED = 8  # tasks whose lines are named in a chart
+NAME_SHARE, NAMES_AT = 0.06, 1.03  # height of a name, as share of the chart's; where names begin, as a level
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
 NAMES = {
     "own": "own ranking",
@@ -38,20 +40,21 @@ def table(rows: Sequence[SweepRow]) -> pd.DataFrame:
 
 
 def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front: str = "") -> pd.DataFrame:
-    """Returns rows for `charts.curves`: each task's line (of kind `front` for that task), their mean, chance, and
-    the mean of random rankings with the range of their seeds' means. A mean is given if every task of a shot count
-    is measured."""
+    """Returns rows for `charts.curves`: each task's line, their mean, and the mean of random rankings with the range of
+    their seeds' means; the line of the task `front` has that kind, and another for its chance. A mean is given if every
+    task of a shot count is measured."""
     frame, parts = table(own), []
     if frame.empty:
         return pd.DataFrame(columns=CURVE_COLUMNS)
     frame = frame.rename(columns={axis: "level"})
     parts.append(frame.assign(line=frame["task"], kind=np.where(frame["task"] == front, "front", "task")))
     n_tasks = frame.groupby("shots")["task"].nunique()
-    means = frame.groupby(["shots", "level"]).agg(acc=("acc", "mean"), chance=("chance", "mean"), n=("task", "size"))
+    means = frame.groupby(["shots", "level"]).agg(acc=("acc", "mean"), n=("task", "size"))
     means = means.reset_index()
     means = means[means["n"] == means["shots"].map(n_tasks)]
     parts.append(means.assign(line="mean of tasks", kind="mean"))
-    parts.append(means.assign(acc=means["chance"], line="chance", kind="chance"))
+    guessed = frame[frame["task"] == front]
+    parts.append(guessed.assign(acc=guessed["chance"], line=f"chance, {front}", kind="chance", low=np.nan, high=np.nan))
     if random:
         drawn = table(random).rename(columns={axis: "level"}).groupby(["shots", "level", "seed"])["acc"]
         by_seed = drawn.agg(["mean", "size"]).reset_index()
@@ -62,6 +65,21 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
         band = band.rename(columns={"mean": "acc", "min": "low", "max": "high"})
         parts.append(band.assign(line="random rankings", kind="random"))
     return pd.concat(parts, ignore_index=True).reindex(columns=CURVE_COLUMNS)
+
+
+def line_ends(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns where each line of `curves` ends, of one shot count, and `at`, the height of its name: as near as names
+    do not overlap. Of many tasks only the highlighted one is named."""
+    if frame.loc[frame["kind"] == "task", "line"].nunique() > MOST_NAMED:
+        frame = frame[frame["kind"] != "task"]
+    ends = frame.assign(mean=frame.groupby("line")["acc"].transform("mean")).sort_values("level")
+    ends = ends.groupby("line", sort=False).tail(1).sort_values(["acc", "mean"])
+    from scipy.optimize import isotonic_regression
+
+    steps = NAME_SHARE * np.arange(len(ends))
+    fitted = isotonic_regression(ends["acc"].to_numpy() - steps).x
+    at = np.clip(fitted, 0, max(0.0, 1 - NAME_SHARE * (len(ends) - 1))) + steps
+    return ends[["line", "kind", "level", "acc"]].assign(at=at, x=NAMES_AT)
 
 
 def lines(rows: Sequence[SweepRow]) -> pd.DataFrame:
@@ -218,7 +236,7 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
     together = others[others["source"] == "all tasks"]["lost"]
     others = others[others["source"] != "all tasks"]
     mean = f"{number(others['lost'].mean(), 1)} points on average"
-    words = f"At {whole_percent(level)} of heads pruned, another task's ranking costs {mean}"
+    words = f"At {whole_percent(level)} of heads pruned, another task's ranking costs {mean}, against its own"
     if len(others):
         worst = others.nlargest(1, "lost").iloc[0]
         words += f", at most {number(worst['lost'], 0)} ({worst['task']} by {worst['source']})"
