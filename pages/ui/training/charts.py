@@ -16,7 +16,7 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, LAYERS, MARK
 from pages.ui.figures.induction_scores import TITLES
-from pages.ui.training.tables import KINDS, PHASE_CHANGE
+from pages.ui.training.tables import KINDS, PHASE_CHANGE, REPEATS_END
 
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 HEIGHT, BAND = 150, 0.13
@@ -251,8 +251,8 @@ def _window_name(look: TokenAxis, where: str) -> list[alt.Chart]:
     ]  # fmt: skip
     is_left = f"datum.end <= {(look.low + look.high) / 2!r}"
     for side, end, align, dx in ((is_left, "end", "left", 4), (f"!({is_left})", "start", "right", -4)):
-        for what, y in ((f"!({MOMENTS})", 2), (MOMENTS, BARE_PX // 2)):
-            base = charts.named_chart("windows").transform_filter(f"{side} && {what}")
+        for what, y in ((PHASE_CHANGE, 2), (REPEATS_END, BARE_PX // 2 - 8), ("run ends", BARE_PX // 2 + 8)):
+            base = charts.named_chart("windows").transform_filter(f"{side} && indexof(datum.what, {what!r}) == 0")
             name = charts.written(base, 11, align=align, baseline="top", dx=dx)
             found.append(name.encode(x=look.x(end), y=alt.value(y), text="what:N"))
     return found

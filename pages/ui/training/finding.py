@@ -18,8 +18,8 @@ def finding(runs: Sequence[DrawnRun]) -> str:
     without = [run for run in runs if run.window is None]
     said = [_describe_change(changed[0])] if changed else ["**None of these runs has a phase change.**"]
     said += [_describe_none(run, changed[:1]) for run in without[:1]]
-    said += [f"{run.label}: no phase change." for run in without[1:]]
-    return " ".join([*said, *(f"{run.label}{_smeared(run)}: phase change at {_window(run)}." for run in changed[1:])])
+    said += [f"{_name(run)}: no phase change." for run in without[1:]]
+    return " ".join([*said, *(f"{_name(run)}{_smeared(run)}: phase change at {_window(run)}." for run in changed[1:])])
 
 
 def formed_at(run: DrawnRun) -> float | None:
@@ -42,7 +42,7 @@ def _describe_change(run: DrawnRun) -> str:
     formed = formed_at(run)
     heads = "" if formed is None else f"induction heads form at {in_tokens(formed)}, and "
     change = f"in the phase change ({_window(run)}) the in-context score falls by {fall} nats"
-    return f"**{run.label}{_smeared(run)}: {heads}{change}.**"
+    return f"**{_name(run)}{_smeared(run)}: {heads}{change}.**"
 
 
 def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
@@ -59,7 +59,11 @@ def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
         share = whole_percent((x.recipe or {})["repeats"])
         score += f" falls to {number(lowest, sign=True)} while {share} of its rows are repeated random tokens, but"
     ends = "".join(f" ({each.label}: {number(float(each.trajectory.icl[-1]), sign=True)})" for each in contrast)
-    return f"{run.label}: {heads} {score} ends at {number(end, sign=True)}{ends}."
+    return f"{_name(run)}: {heads} {score} ends at {number(end, sign=True)}{ends}."
+
+
+def _name(run: DrawnRun) -> str:
+    return run.label[:1].upper() + run.label[1:]
 
 
 def _smeared(run: DrawnRun) -> str:

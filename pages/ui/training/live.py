@@ -74,7 +74,15 @@ def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator
     with start_at:
         first = RECIPES[FIRST].recipe
         label = f"Train a tiny model live, about {in_time(seconds(first))}"
-        _offer(folder, FIRST, first, label, f"{RECIPES[FIRST].title}. {RECIPES[FIRST].words}", type="primary")
+        _offer(
+            folder,
+            FIRST,
+            first,
+            label,
+            f"{RECIPES[FIRST].title}. {RECIPES[FIRST].words}",
+            type="primary",
+            width="stretch",
+        )
     with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
         _draw_recipes(folder)
     if shown_last().get(folder) or _elsewhere(folder):

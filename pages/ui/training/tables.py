@@ -14,7 +14,7 @@ from pages.ui.page.tables import number, visible
 from pages.ui.training.runs import DrawnRun
 
 KINDS = ("previous token", "induction", "other")
-PHASE_CHANGE = "phase change"
+PHASE_CHANGE, REPEATS_END = "phase change", "repeats end"
 IS_ONE = 0.3  # the share of attention, at the end of a run, from which a head is called one of the first two
 
 
@@ -38,7 +38,7 @@ def windows(runs: Sequence[DrawnRun]) -> pd.DataFrame:
     for each in runs:
         end, repeats_end = float(each.trajectory.tokens[-1]), repeats_until(each)
         spans = [(each.window.start, each.window.end, PHASE_CHANGE)] if each.window else []
-        spans += [(repeats_end, repeats_end, "repeats end")] if repeats_end else []
+        spans += [(repeats_end, repeats_end, REPEATS_END)] if repeats_end else []
         spans += [(end, end, f"run ends at {in_tokens(end)}")] if end < 0.95 * longest else []
         rows += [(each.label, *span) for span in spans]
     return pd.DataFrame(rows, columns=["run", "start", "end", "what"])
