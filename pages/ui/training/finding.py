@@ -55,7 +55,8 @@ def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
     else:
         heads = f"induction heads form at {in_tokens(formed)}, without a phase change."
     score, end = "Its score", float(x.icl[-1])
-    if repeats_end is not None and (lowest := float(x.icl[x.tokens <= repeats_end].min())) < min(-LEAST_FALL, end / 2):
+    lowest = 0.0 if repeats_end is None else float(np.nanmin(x.icl[x.tokens <= repeats_end]))
+    if lowest < -LEAST_FALL and end > lowest / 2:
         share = whole_percent((x.recipe or {})["repeats"])
         score += f" falls to {number(lowest, sign=True)} while {share} of its rows are repeated random tokens, but"
     ends = "".join(f" ({each.label}: {number(float(each.trajectory.icl[-1]), sign=True)})" for each in contrast)
