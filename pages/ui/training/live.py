@@ -34,6 +34,7 @@ from pages.ui.training import live_charts, own_recipe
 N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
+CLOSE_HELP = "Hides these charts. The run stays in its folder."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
 FIRST = "repeats"  # the recipe of the main button and of the opening story
 SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
@@ -163,25 +164,32 @@ def _draw(folder: Path) -> None:
     log, control_log = (each.log() if each is not None else [] for each in (run, control))
     st.markdown(live_charts.describe(shown.recipe, log, control_log))
     mark("training run", "measured" if log else "begun", lines=len(log))
-    with st.container(horizontal=True):
-        if run is not None and run.is_done:
-            name = f"{run.folder}@step{run.steps()[-1]}"
-            opens = {"on_click": write, "args": ("model", name), "help": OPEN_HELP, "icon": ":material/open_in_new:"}
-            if st.button("Open it on the other screens", key="open trained", **opens):
-                st.rerun()
-        is_over = folder in shown_last() and not under_way(_slots(folder), trainings())
-        if is_over and st.button("Close", help="Hides these charts. The run stays in its folder."):
-            shown_last().pop(folder, None)
-            st.rerun()
     _draw_line(folder, shown)
     if shown.control is not None and _has_begun(shown.control):
         _draw_line(folder, shown.control)
+    _draw_ends(folder, run)
     drawn = live_charts.pictures(shown.recipe, log, control_log)
     for at, (title, picture) in enumerate(drawn.items()):
         if at % 3 == 0:
             places = st.columns(3)
         words = f"{title}, {typeset(shown.recipe.in_full)}, over the tokens trained on"
         draw_chart(picture, f"training live {at}", words, places[at % 3])
+
+
+def _draw_ends(folder: Path, run: Run | None) -> None:
+    """Draws the buttons of a run that is over: one opens it, one hides its charts."""
+    is_done, is_over = run is not None and run.is_done, not under_way(_slots(folder), trainings())
+    if not is_done and not is_over:
+        return
+    with st.container(horizontal=True):
+        if run is not None and is_done:
+            name = f"{run.folder}@step{run.steps()[-1]}"
+            opens = {"on_click": write, "args": ("model", name), "help": OPEN_HELP, "icon": ":material/open_in_new:"}
+            if st.button("Open it on the other screens", key="open trained", **opens):
+                st.rerun()
+        if is_over and folder in shown_last() and st.button("Close", help=CLOSE_HELP):
+            shown_last().pop(folder, None)
+            st.rerun()
 
 
 def _draw_line(folder: Path, each: LiveRun) -> None:
