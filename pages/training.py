@@ -17,6 +17,7 @@ from pages.ui.training.finding import finding
 from pages.ui.training.live import draw_live
 from pages.ui.training.measuring import draw_unmeasured, work_of
 from pages.ui.training.origin import origin, recipes
+from pages.ui.training.passage import passage
 from pages.ui.training.slider import draw_field, moment, slider
 from pages.ui.training.statements import statements
 
@@ -26,18 +27,19 @@ require_frame("pages/training.py")
 draw_field()
 since_s = time.monotonic()
 finding_at = st.container()
-runs_at, tokens_at, more_at = st.columns([20, 7, 5], vertical_alignment="bottom")
+runs_at, start_at, recipes_at, more_at = st.columns([17, 13, 6, 6], vertical_alignment="bottom", gap="small")
 choice = choose(runs_at, more_at)
 sheet = Sheet()
+if not presenting():
+    draw_live(choice.folder, start_at, recipes_at)
 waiting = [(choice.sources[name], choice.labels[name]) for name in choice.unmeasured]
 if waiting:
     live([work_of(source).slot for source, _ in waiting], partial(draw_unmeasured, waiting, since_s), since_s)
 if not choice.runs:
-    draw_live(choice.folder)
     end_run()
 sheet.says = [finding(choice.runs)]
 finding_at.markdown(sheet.says[0])
-at = moment(tokens_at, choice.runs)
+at = moment(choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)
 sections.first_charts(view, sheet)
@@ -45,14 +47,13 @@ sheet.tables["Runs"] = recipes(view.runs)
 if not presenting():  # a slide shows one screen, and these sections are below it
     draw_followed(choice, at)
     draw_made(choice.runs)
-    draw_live(choice.folder)
     for label, key, icon, inside, holds in (
         ("When previous-token heads form, which induction heads read from", "previous", "keyboard_tab",
          partial(sections.more_heads, view, sheet), ()),
         ("The loss, and how much more training gains", "losses", "trending_down",
          partial(sections.losses, view, sheet), ()),
         ("A passage, token by token: what training makes predictable", "passage", "format_ink_highlighter",
-         partial(sections.passage, view, sheet), PASSAGE_KEYS),
+         partial(passage, view, sheet), PASSAGE_KEYS),
         ("Which heads carry the change: each head ablated", "carriers", "science",
          partial(sections.carriers, view, sheet), ()),
         ("The path of the whole run on two components, which turns at the phase change", "paths", "route",

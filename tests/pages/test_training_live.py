@@ -2,13 +2,15 @@
 
 import json
 import random
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from engine.training.folders import open_run, runs_in
-from engine.training.recipe import Recipe
+from engine.training.recipe import RECIPES, Recipe
 from pages.ui.training import live, live_charts
 from tests.conftest import HANG_S
 from tests.pages.conftest import button, charts_of
@@ -16,15 +18,17 @@ from tests.pages.conftest import button, charts_of
 OWN = {"live_layers": 1, "live_heads": 2, "live_width": 16, "live_context": 16, "live_batch": 4, "live_seed": 3,
        "live_thousand_tokens": 3, "live_repeats": 25, "live_smeared": "true"}  # fmt: skip
 LINE = {"step": 0, "tokens": 0, "loss": 6.0, "icl": 0.0, "first_copy": 6.0, "second_copy": 5.0,
-        "prefix_matching": [[0.1, 0.2]], "previous_token": [[0.3, 0.4]]}  # fmt: skip
+        "prefix_matching": [[0.1, 0.2]], "previous_token": [[0.3, 0.4]], "seconds": 2.0}  # fmt: skip
 
 
 def section(folder):
     from pathlib import Path
 
+    import streamlit as st
+
     from pages.ui.training.live import draw_live
 
-    draw_live(Path(folder))
+    draw_live(Path(folder), *st.columns(2))
 
 
 @pytest.fixture
@@ -69,11 +73,15 @@ def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
                                                 repeats=0.25, period=(2, 8), seed=3)  # fmt: skip
     spec = charts_of(at)[0]
     assert spec["title"]["text"] == live_charts.HEADS["prefix_matching"] and "25% repeats" in run.recipe.in_words
-    [words] = [each.value for each in at.markdown if "best prefix matching" in each.value]
-    assert words.startswith("1 layer, attention only, smeared keys, 25% repeats, after ")
+    [words] = [each.value for each in at.markdown if "best prefix match" in each.value]
+    assert words.startswith(
+        "**1 layer, attention only, smeared keys, 25% repeats: no induction head so far.** After 2.94 k"
+    )
     button(at, "Open it on the other screens").click().run()
     assert at.session_state["model"] == f"{runs / 'own'}@step{run.recipe.n_steps}"
     assert open_run(runs / "own").steps()[-1] == run.recipe.n_steps
+    button(at, "Close").click().run()
+    assert not charts_of(at) and not [each for each in at.button if each.label == "Close"]
 
 
 def test_a_run_that_was_stopped_is_offered_again(opened, tmp_path, text):
@@ -101,7 +109,7 @@ def test_what_is_wrong_is_one_line(opened, tmp_path):
     assert "a width of 15 for 2 heads" in at.error[0].value and not [b for b in at.button if b.label == "Train it"]
 
 
-def test_charts_hold_the_log_and_the_marks_on_the_axis():
+def test_charts_hold_the_log():
     log = [LINE, {**LINE, "step": 10, "tokens": 640}]
     recipe = Recipe(1, 2, 16, 16, batch=4, tokens=1280, warm_up=5)
     drawn = live_charts.pictures(recipe, log, log[:1])
@@ -109,11 +117,37 @@ def test_charts_hold_the_log_and_the_marks_on_the_axis():
     for title, picture in drawn.items():
         json.dumps(picture.spec)
         assert picture.template["title"]["text"] == title
-        assert [each["tokens"] for each in picture.datasets["marks"]] == [320]
     heads = drawn["Prefix matching, each head"].datasets["heads"]
     assert [(each["who"], each["name"], each["tokens"]) for each in heads] == [
         ("run", "L0H0", 0), ("run", "L0H1", 0), ("run", "L0H0", 640), ("run", "L0H1", 640),
         ("control", "L0H0", 0), ("control", "L0H1", 0)]  # fmt: skip
-    long = Recipe(2, n_ctx=64, batch=16, tokens=20_000_000)
-    [_, law] = live_charts.pictures(long, log)["In-context score, nats"].datasets["marks"]
-    assert law["tokens"] == pytest.approx(501187.23 * 32, rel=1e-6)
+
+
+def test_a_held_out_loss_that_rises_is_marked_and_a_run_without_text_has_none():
+    losses = [6.0, 5.0, 4.0, 4.5, 5.0, 5.0, 5.0, 5.0]
+    log = [{**LINE, "tokens": 100_000 * at, "loss": loss} for at, loss in enumerate(losses)]
+    drawn = live_charts.pictures(RECIPES["half"].recipe, log)
+    assert [each["tokens"] for each in drawn["Loss of held-out text, nats"].datasets["marks"]] == [200_000]
+    assert not drawn["In-context score, nats"].datasets["marks"]
+    assert "held-out text rises from 200 k tokens on" in live_charts.describe(RECIPES["half"].recipe, log)
+    assert live_charts.rises_from(log[:3]) is None and live_charts.rises_from([]) is None
+    of_repeats = RECIPES["repeats"].recipe
+    assert len(live_charts.pictures(of_repeats, log)) == 3 and "held-out" not in live_charts.describe(of_repeats, log)
+
+
+def test_a_live_run_is_described_with_its_time_and_its_control():
+    formed = {**LINE, "tokens": 2_000_000, "prefix_matching": [[0.1, 0.9]], "second_copy": 0.2, "seconds": 59.0}
+    words = live_charts.describe(RECIPES["repeats"].recipe, [LINE, formed], [LINE])
+    assert words == (
+        "**2 layers on repeated random tokens: induction heads form at 2 M tokens.** After 2 M tokens (59 s): best "
+        "prefix match 0.90, loss 6.0 nats on a first copy and 0.2 on the second. Gray, its control after 0 tokens: "
+        "best prefix match 0.20, loss 6.0 nats on a first copy and 5.0 on the second."
+    )
+
+
+def test_canceling_a_run_cancels_the_control_that_waits_for_it(monkeypatch):
+    stopped = []
+    monkeypatch.setattr(live, "trainings", lambda: SimpleNamespace(cancel=stopped.append))
+    recipe = RECIPES["repeats"].recipe
+    live._cancel(live.LiveRun(Path("run"), recipe, None, live.LiveRun(Path("control"), recipe)))
+    assert stopped == ["training control", "training run"], "the control would begin in between"

@@ -16,7 +16,8 @@ from engine.training.phase_change import joint_components
 from engine.training.trajectory import encode
 from pages.ui.controls import sidebar
 from pages.ui.figures import charts as shared_charts
-from pages.ui.training import charts, loss_charts, measuring, paths, runs, sections, tables
+from pages.ui.page.tables import number
+from pages.ui.training import charts, loss_charts, measuring, paths, runs, sections, slider, tables
 from pages.ui.training.finding import finding, formed_at
 from pages.ui.training.paths import ROWS, analysis_table
 from tests import synthetic_runs
@@ -54,8 +55,8 @@ def test_the_screen_opens_with_its_finding_and_three_rows_of_charts(open_trainin
     at = open_training()
     assert not at.error and not at.exception
     assert len(charts_of(at)) == 3 * 3, "score, prefix matching and the loss along the text of each run"
-    [words] = [each.value for each in at.markdown if "phase change (Olsson et al.) at" in each.value]
-    assert words.count("phase change") == 2 and "none, and no induction head" in words, "of each run"
+    [words] = [each.value for each in at.markdown if "in the phase change (" in each.value]
+    assert words.count("phase change") == 3 and "no induction heads (best prefix match 0." in words, "of each run"
     assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
     assert primary[0] == "Train a tiny model live, about 60 s"
@@ -82,8 +83,8 @@ def test_every_part_of_every_run_is_drawn_and_charts_are_left_alone_when_the_han
     live = [spec for spec in charts_of(at) if "bind" in str(spec.get("params"))]
     assert len(live) == len(charts_of(at)), "a chart does not hear of the moment"
     before = [chart.proto.spec for chart in at.get("vega_lite_chart")]
-    assert at.number_input(key="training_tokens").value is None
-    at.number_input(key="training_tokens").set_value(3_000_000).run()
+    assert at.text_input(key="training_tokens").value == ""
+    at.text_input(key="training_tokens").set_value("3000000").run()
     assert [chart.proto.spec for chart in at.get("vega_lite_chart")] == before, "a move would draw charts anew"
 
 
@@ -91,7 +92,7 @@ def test_an_address_that_cannot_be_is_put_right(open_training):
     at = open_training(
         training_tokens="-5", training_axis="Sideways", training_runs="nobody,2-layers", training_token_a="x"
     )
-    assert not at.error and at.number_input(key="training_tokens").value == 0
+    assert not at.error and at.text_input(key="training_tokens").value == "0"
     assert at.multiselect(key="training_runs").value == ["2-layers"]
 
 
@@ -130,10 +131,6 @@ def test_axes_end_at_a_round_number_that_has_a_label():
     assert [charts.axis_end(tokens) for tokens in (9_999_360, 4_001_792, 4e6, 12_345)] == [10e6, 4.1e6, 4e6, 13e3]
 
 
-def badge(at):
-    return next(each.value for each in at.markdown if "badge[" in each.value and "model: step" in each.value)
-
-
 def test_the_embedded_models_own_run_opens_the_embedded_model_and_the_slider_leaves_it_alone(open_training, tmp_path):
     own = {"trainer": "making", "label": "the embedded model (8 layers, OPT)", "words": "books and half repeats",
            "n_layers": 8, "mlp": True, "smeared": False, "tokens": 4_000_000}  # fmt: skip
@@ -147,23 +144,23 @@ def test_the_embedded_models_own_run_opens_the_embedded_model_and_the_slider_lea
     at = open_training(training_runs="embedded,2-layers")
     said = [each.value for each in at.caption]
     assert not at.error and not at.exception
-    assert "the only one of this run with weights here" in badge(at)
     assert "The embedded model \\(8 layers, OPT\\): books and half repeats." in said
     model = at.session_state["model"]
     at.session_state["training drag"] = {"hand": {"tokens": 960_000, "number": 1}}
-    at.number_input(key="training_tokens").set_value(960_000).run()
+    at.text_input(key="training_tokens").set_value("960000").run()
     assert at.session_state["model"] == model != "demo", "the slider changed the model of all screens"
-    nearest = f"model: step {made.steps[-1]:,} (4 M tokens), nearest to 960 k tokens"
-    assert badge(at).startswith(f":gray-badge[:material/neurology: {nearest}")
-    at.button(key="training take model").click().run()
-    assert at.session_state["model"] == "demo" and badge(at).startswith(":green-badge")
+    opens = at.button(key="training take model")
+    assert opens.label == "Open the embedded model \\(8 layers, OPT\\) at 4 M tokens on all screens"
+    opens.click().run()
+    assert at.session_state["model"] == "demo"
+    assert [
+        each.value for each in at.caption if each.value.startswith(":material/check: All screens show the embedded")
+    ]
     assert not [each for each in at.button if each.key == "training take model"]
     told = {each.text: each for each in findings([made, *synthetic_runs.runs()])}
     law = next(each for text, each in told.items() if "10^5.7" in text)
     # its steps' sizes are not told: those of 1,024 tokens until then, which the record has
     assert f"{own['label']}: 16.0 M said, 1.9 M seen" in law.ours
-    assert tables.in_words(runs.shown(["embedded"], {"embedded": own["label"]}, {"embedded": made})[0]).startswith(
-        "**the embedded model (8 layers, OPT)**: phase change at ")  # fmt: skip
 
 
 @pytest.mark.slow("measures two snapshots without each of their heads")
@@ -242,14 +239,46 @@ def svg_words(drawn):
 def test_the_finding_names_the_phase_change_and_when_heads_form(shown):
     one, smeared, plain = shown
     words = finding(shown)
-    assert words.startswith(f"**{smeared.label}: phase change (Olsson et al.) at ") and words.endswith(
-        f"{one.label}: none, and no induction head."
+    assert words.startswith(f"**{smeared.label} (each key mixes in the key before it): induction heads form at ")
+    assert re.search(
+        r"M tokens, and in the phase change \(.* M tokens\) the in-context score falls by 0\.\d\d nats\.\*\*", words
     )
+    end = number(float(smeared.trajectory.icl[-1]), sign=True)
+    assert f"{one.label}: no induction heads (best prefix match 0." in words and f"({smeared.label}: {end})." in words
     assert f"{plain.label}: phase change at " in words
     best = plain.trajectory.heads["prefix_matching"].max(axis=(1, 2))
     assert formed_at(plain) == plain.trajectory.tokens[np.flatnonzero(best >= best.max() / 2)[0]]
     assert formed_at(one) is None
     assert finding([one]).startswith("**None of these runs has a phase change.**")
+
+
+def test_the_finding_says_that_a_score_was_low_while_rows_were_repeats(shown):
+    one = shown[0]
+    x, recipe = one.trajectory, {**one.trajectory.recipe, "repeats": 0.75, "repeats_until": 0.5}
+    icl = np.where(x.tokens <= x.tokens[-1] / 2, -0.2, 0.1).astype(np.float32)
+    words = finding([replace(one, trajectory=replace(x, icl=icl, recipe=recipe))])
+    assert words.endswith("falls to −0.20 while 75% of its rows are repeated random tokens, but ends at +0.10.")
+    for other in (-icl, np.minimum(icl, -0.15)):  # never low, or low until the end
+        assert "while" not in finding([replace(one, trajectory=replace(x, icl=other, recipe=recipe))])
+
+
+def test_charts_name_where_the_repeats_and_a_shorter_run_end(shown):
+    one, _, plain = shown
+    x = plain.trajectory
+    longer = replace(one.trajectory, tokens=2 * one.trajectory.tokens)
+    shorter = replace(plain, trajectory=replace(x, recipe={**x.recipe, "repeats": 0.75, "repeats_until": 0.5}))
+    view = sections.TrainingFrames.of([shorter, replace(one, trajectory=longer)], False, 1e6)
+    at = [(row.start, row.what) for row in view.windows.itertuples() if row.run == plain.label and row.start == row.end]
+    assert at == [(2e6, "repeats end"), (4e6, "run ends at 4 M tokens")]
+    drawn = svg_words(sections.score_panel(view, view.runs[0], view.still))
+    assert "repeats end" in drawn and "run ends at 4 M tokens" in drawn and "phase change" in drawn
+    assert [*view.windows["run"]].count(one.label) == 0, "the longest run ends with the axis"
+
+
+@pytest.mark.parametrize(("said", "tokens"), [("", 4e6), ("960000", 960e3)])
+def test_the_slider_stands_where_the_address_says_or_at_the_end_of_the_longest_run(said, tokens, shown, monkeypatch):
+    monkeypatch.setattr(slider, "unseen_field", lambda *of: said)
+    assert slider.moment(shown) == tokens
 
 
 def test_the_loss_along_the_text_ends_with_the_run(shown):

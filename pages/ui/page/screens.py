@@ -95,7 +95,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Training",
             "school",
             "Small models while they are trained: induction heads form, and in-context learning comes with them.",
-            "press “Play”, or drag “Training” across the shaded phase change, and watch all rows of charts.",
+            "press “Play” and watch induction heads form in the shaded phase change.",
         ),
     ),
     "Measure it": (

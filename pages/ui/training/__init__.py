@@ -9,6 +9,7 @@
 `measuring`: runs that are not measured yet
 `origin`: the source of the numbers
 `own_recipe`: the user's recipe
+`passage`: a passage token by token, and two of its tokens over training
 `paths`: paths on principal components, heads' ablations as bars, and the model analysis table
 `runs`: the available runs and their records
 `sections`: the sections below the first charts

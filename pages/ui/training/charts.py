@@ -16,7 +16,7 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, LAYERS, MARK
 from pages.ui.figures.induction_scores import TITLES
-from pages.ui.training.tables import KINDS
+from pages.ui.training.tables import KINDS, PHASE_CHANGE, REPEATS_END
 
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 HEIGHT, BAND = 150, 0.13
@@ -24,6 +24,7 @@ LABELS_PX = 38  # the labels of the axes on the left, which are of one width in 
 SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
 BARE_PX = 130  # a chart without an axis of tokens: the chart below it has the same
 ONE = pd.DataFrame({"one": [0]})
+MOMENTS = "datum.start == datum.end"  # of the rows of `windows`: those without a length
 
 
 @dataclass(frozen=True)
@@ -75,26 +76,26 @@ OF_RUNS = {"score": "In-context score, nats", "loss": "Loss, nats"}
 
 
 def run_panel(
-    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "score", is_bare: bool = False
+    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "score", bare_px: int = 0
 ) -> charts.Picture:
     """Returns the in-context score (`score`) or the `loss` of one run over those of the others in gray; the window is
-    named."""
+    named. `bare_px`: the height of a chart without titles and axis of tokens."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
     own = windows[windows["run"] == run]
     mine = runs.loc[runs["run"] == run, column].dropna()
     rises = bool(len(mine)) and bool(mine.tail(len(mine) // 3 + 1).mean() > mine.head(len(mine) // 3 + 1).mean())
-    named = "window" if len(own) else "left" if rises else "right"
-    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, is_bare, named)
+    named = "window" if (own["what"] == PHASE_CHANGE).any() else "left" if rises else "right"
+    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, bare_px, named)
     return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own)
 
 
 @charts.kept
 def _run_panel(
-    look: TokenAxis, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float], is_bare: bool, named: str
+    look: TokenAxis, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float], bare_px: int, named: str
 ) -> charts.Template:
-    y = quantity(column, None if is_bare else OF_RUNS[column], domain=list(ends), nice=True)
-    base = charts.named_chart("runs").encode(x=look.x(is_bare=is_bare), y=y)
+    y = quantity(column, None if bare_px else OF_RUNS[column], domain=list(ends), nice=True)
+    base = charts.named_chart("runs").encode(x=look.x(is_bare=bare_px > 0), y=y)
     others = base.transform_filter(alt.datum.run != run)
     others = others.mark_line(color=GREY, strokeWidth=1, opacity=0.55).encode(detail="run:N")
     own = base.transform_filter(alt.datum.run == run)
@@ -105,7 +106,13 @@ def _run_panel(
         own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
     )
     return charts.template(
-        _height(is_bare), window_band(look), others, line, marker(look), dot, *_window_name(look, named)
+        bare_px or HEIGHT + charts.AXIS_PX,
+        *window_bands(look),
+        others,
+        line,
+        marker(look),
+        dot,
+        *_window_name(look, named),
     )
 
 
@@ -116,23 +123,25 @@ def heads_panel(
     look: TokenAxis,
     score: str,
     n_layers: int,
-    is_bare: bool = False,
-    height_px: int | None = None,
+    bare_px: int = 0,
+    has_axis: bool = False,
 ) -> charts.Picture:
-    """Returns one of the six scores of every head of one run: one line per head, colored by layer."""
+    """Returns one of the six scores of every head of one run: one line per head, colored by layer. A bare one,
+    `bare_px` high, is without titles and, unless it `has_axis`, without the axis of tokens."""
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
-    of = _heads_panel(look, score, n_layers, layers, free, is_bare, height_px or _height(is_bare))
+    of = _heads_panel(look, score, n_layers, layers, free, bare_px, has_axis)
     return panel(of, heads=rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
 def _heads_panel(
-    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, is_bare: bool, height_px: int
+    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, bare_px: int, has_axis: bool
 ) -> charts.Template:
-    title = None if is_bare else TITLES[score]
+    title = None if bare_px else TITLES[score]
     y = quantity("value", title) if free else quantity("value", title, domain=[0, 1])
-    base = charts.named_chart("heads").encode(x=look.x(is_bare=is_bare), y=y, detail="name:N")
+    x = look.x(is_bare=bare_px > 0 and not has_axis)
+    base = charts.named_chart("heads").encode(x=x, y=y, detail="name:N")
     colour = charts.by_layer(n_layers, layers, orient="top-left", direction="horizontal", symbolType="stroke",
                              padding=0, offset=2, symbolStrokeWidth=3, titleOrient="left", columnPadding=6,
                              symbolSize=60)  # fmt: skip
@@ -141,7 +150,8 @@ def _heads_panel(
         colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; value:Q|{TITLES[score]}|.3f")
     lines = base.mark_line(strokeWidth=1.6, opacity=0.9).encode(color=colour, tooltip=tooltip)
-    return charts.template(height_px, window_band(look), lines, marker(look))
+    height = bare_px + has_axis * SHARED_AXIS_PX if bare_px else HEIGHT + charts.AXIS_PX
+    return charts.template(height, *window_bands(look), lines, marker(look))
 
 
 def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, what: str) -> charts.Picture:
@@ -165,7 +175,7 @@ def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> chart
     faint = alt.condition(alt.datum.kind == KINDS[2], alt.value(0.4), alt.value(1))
     lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18))
     lines = lines.encode(color=colour, opacity=faint, tooltip=tooltip)
-    return charts.template(HEIGHT + charts.AXIS_PX, window_band(look), _zero(), lines, marker(look))
+    return charts.template(HEIGHT + charts.AXIS_PX, *window_bands(look), _zero(), lines, marker(look))
 
 
 def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str] = ()) -> charts.Picture:
@@ -217,35 +227,34 @@ def rows_on_axis(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
     return frame[frame["tokens"] >= look.low] if look.log else frame
 
 
-def _height(is_bare: bool) -> int:
-    return BARE_PX if is_bare else HEIGHT + charts.AXIS_PX
-
-
 def quantity(field: str, title: str | None, **scale: Any) -> alt.Y:
     """Returns the axis of a quantity over training."""
     axis = alt.Axis(tickCount=4, minExtent=LABELS_PX, titleLimit=0)
     return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale or {"zero": True}))
 
 
-def window_band(look: TokenAxis) -> alt.Chart:
-    """Returns the window of the phase change."""
-    base = charts.named_chart("windows").mark_rect(color=MARK, opacity=BAND)
-    return base.encode(x=look.x("start"), x2="end:Q", tooltip=alt.value(None))
+def window_bands(look: TokenAxis) -> tuple[alt.Chart, alt.Chart]:
+    """Returns the window of the phase change, shaded, and dashed lines where the repeats or the run end."""
+    base, no_tip = charts.named_chart("windows").encode(x=look.x("start")), alt.value(None)
+    ends = base.transform_filter(MOMENTS).mark_rule(color=GREY, strokeDash=[3, 3], aria=False).encode(tooltip=no_tip)
+    return base.mark_rect(color=MARK, opacity=BAND).encode(x2="end:Q", tooltip=no_tip), ends
 
 
 def _window_name(look: TokenAxis, where: str) -> list[alt.Chart]:
-    """Returns the name of the "window" next to it, where there is room; or without one, that there is none, on the
-    "left" or "right"."""
-    if where != "window":
-        align, x, dx = ("left", 0, 4) if where == "left" else ("right", "width", -4)
-        none = charts.written(charts.named_chart("one"), 11, align=align, baseline="top", dx=dx)
-        return [none.encode(x=alt.value(x), y=alt.value(2), text=alt.value("no phase change"))]
-    is_left, found = f"datum.end < {(look.low + look.high) / 2!r}", []
-    for side, end, look_of_text in ((is_left, "end", {"align": "left", "dx": 4}),
-                                     (f"!({is_left})", "start", {"align": "right", "dx": -4})):  # fmt: skip
-        base = charts.named_chart("windows").transform_filter(side)
-        name = charts.written(base, 11, baseline="top", **look_of_text)
-        found.append(name.encode(x=look.x(end), y=alt.value(2), text=alt.value("phase change")))
+    """Returns the names of the window and of the moments next to them, where there is room; or without a window, that
+    there is none, on the "left" or "right"."""
+    none = {"left": [("left", 0, 4)], "right": [("right", "width", -4)]}.get(where, [])
+    found = [
+        charts.written(charts.named_chart("one"), 11, align=align, baseline="top", dx=dx).encode(
+            x=alt.value(x), y=alt.value(2), text=alt.value("no phase change"))
+        for align, x, dx in none
+    ]  # fmt: skip
+    is_left = f"datum.end <= {(look.low + look.high) / 2!r}"
+    for side, end, align, dx in ((is_left, "end", "left", 4), (f"!({is_left})", "start", "right", -4)):
+        for what, y in ((PHASE_CHANGE, 2), (REPEATS_END, BARE_PX // 2 - 8), ("run ends", BARE_PX // 2 + 8)):
+            base = charts.named_chart("windows").transform_filter(f"{side} && indexof(datum.what, {what!r}) == 0")
+            name = charts.written(base, 11, align=align, baseline="top", dx=dx)
+            found.append(name.encode(x=look.x(end), y=alt.value(y), text="what:N"))
     return found
 
 

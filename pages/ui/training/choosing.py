@@ -41,7 +41,7 @@ FOLDER_HELP = "A folder that holds runs, each a folder of snapshots, such as `he
 NO_RUN = "no run"
 FOLLOWS_HELP = (
     "Makes this run's snapshot nearest to the slider the sidebar's model, so that Prune, Induction, Passage and the "
-    "others show the model as it was then. Only runs whose weights are here."
+    "others show the model as it was then. *Snapshots of* under *Settings* selects the run: only those with weights."
 )
 SCALE_HELP = "Tokens trained on, evenly or by their logarithm: the early steps then take more room."
 
@@ -114,26 +114,22 @@ def draw_made(runs: Sequence[DrawnRun]) -> None:
 
 
 def draw_followed(choice: RunChoice, tokens: float) -> None:
-    """Draws which snapshot is nearest to `tokens`, with a button that makes it the sidebar's model; or that there
-    are no weights to open."""
+    """Draws a button that makes the snapshot with weights nearest to `tokens` the sidebar's model, or that it is."""
     source = choice.followed
     found = snapshot_at(source, tokens) if source is not None else None
     if source is None or found is None:
-        there = [name for name, each in choice.sources.items() if each.has_weights]
-        more = f"Runs with weights: {', '.join(map(plain, there))}." if there else None
-        st.caption("The selected runs have no weights to open on other screens.", help=more)
         return
     step, at = found
-    name, state = typed(source, step), st.session_state
-    alone = "" if source.folder else ", the only one of this run with weights here"
-    used = (state.get("model") or "demo") == name
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        words = f"model: step {step:,} ({in_tokens(at)}), nearest to {in_tokens(tokens)}{alone}"
-        icon, colour = (":material/check:", "green") if used else (":material/neurology:", "gray")
-        st.badge(words, icon=icon, color=colour, help=f"`{plain(name)}`. {FOLLOWS_HELP}")
-        if used:
-            st.caption("Open on all screens", width="content")
-        else:
-            about = {"on_click": write, "args": ("model", name), "key": "training take model"}
-            st.button("Use it on all screens", type="tertiary", help=FOLLOWS_HELP, **about)
+    name, words = typed(source, step), plain(f"{choice.labels[source.name]} at {in_tokens(at)}")
+    used = (st.session_state.get("model") or "demo") == name
+    if used:
+        st.caption(f":material/check: All screens show {words}.", help=f"`{plain(name)}`")
+    else:
+        about = {
+            "on_click": write,
+            "args": ("model", name),
+            "key": "training take model",
+            "icon": ":material/neurology:",
+        }
+        st.button(f"Open {words} on all screens", help=FOLLOWS_HELP, **about)
     mark("training model", "used" if used else "offered", step=step)

@@ -5,44 +5,70 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.importance.rankings_of import INDUCTION_FROM
+from engine.training.phase_change import LEAST_FALL
 from pages.ui.page.tables import number, whole_percent
 from pages.ui.training.runs import DrawnRun
-from pages.ui.training.tables import in_tokens
+from pages.ui.training.tables import in_tokens, repeats_until
 
 
 def finding(runs: Sequence[DrawnRun]) -> str:
-    """Describes the phase change of the first run that has one, then the other runs, in Markdown."""
+    """Describes the phase change of the first run that has one, then by contrast the runs without, then the others, in
+    Markdown."""
     changed = [run for run in runs if run.window is not None]
-    others = [run for run in runs if run.window is None]
+    without = [run for run in runs if run.window is None]
     said = [_describe_change(changed[0])] if changed else ["**None of these runs has a phase change.**"]
-    said += [f"{run.label}: phase change at {_window(run)}." for run in changed[1:]]
-    return " ".join([*said, *map(_describe_none, others)])
+    said += [_describe_none(run, changed[:1]) for run in without[:1]]
+    said += [f"{_name(run)}: no phase change." for run in without[1:]]
+    return " ".join([*said, *(f"{_name(run)}{_smeared(run)}: phase change at {_window(run)}." for run in changed[1:])])
 
 
 def formed_at(run: DrawnRun) -> float | None:
     """Returns the tokens at which the best head first has half of the run's highest prefix matching; None if no head
     ever counts as an induction head."""
-    x = run.trajectory
-    if "prefix_matching" not in x.heads:
-        return None
-    best = np.nan_to_num(x.heads["prefix_matching"].reshape(len(x.steps), -1)).max(axis=1)
-    return float(x.tokens[np.argmax(best >= best.max() / 2)]) if best.max() >= INDUCTION_FROM else None
+    return half_strength(run.trajectory.tokens, run.trajectory.best("prefix_matching"))
+
+
+def half_strength(tokens: np.ndarray, best: np.ndarray) -> float | None:
+    """Returns the tokens at which the `best` prefix matching of all heads first has half of its highest value; None if
+    that is too low for an induction head."""
+    best = np.nan_to_num(best)
+    return float(tokens[np.argmax(best >= best.max() / 2)]) if best.max() >= INDUCTION_FROM else None
 
 
 def _describe_change(run: DrawnRun) -> str:
     x, where = run.trajectory, run.window
     assert where is not None
     fall = number(abs(float(x.icl[where.last] - x.icl[where.first])))
-    share = f" ({whole_percent(where.share)} of its change)" if where.share <= 1 else ""
     formed = formed_at(run)
-    heads = "" if formed is None else f"Its induction heads reach half strength at {in_tokens(formed)}; then"
-    said = f"the in-context score falls by {fall} nats{share}."
-    said = f"{heads} {said}" if heads else said[0].upper() + said[1:]
-    return f"**{run.label}: phase change (Olsson et al.) at {_window(run)}.** {said}"
+    heads = "" if formed is None else f"induction heads form at {in_tokens(formed)}, and "
+    change = f"in the phase change ({_window(run)}) the in-context score falls by {fall} nats"
+    return f"**{_name(run)}{_smeared(run)}: {heads}{change}.**"
 
 
-def _describe_none(run: DrawnRun) -> str:
-    return f"{run.label}: none{', and no induction head' if formed_at(run) is None else ''}."
+def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
+    """Describes a run without a phase change; says so if its score is low only while its rows are repeats."""
+    x, formed, repeats_end = run.trajectory, formed_at(run), repeats_until(run)
+    if formed is None:
+        best = x.best("prefix_matching")
+        match = "" if np.isnan(best).all() else f" (best prefix match {number(float(np.nanmax(best)))})"
+        heads = f"no induction heads{match}, no phase change."
+    else:
+        heads = f"induction heads form at {in_tokens(formed)}, without a phase change."
+    score, end = "Its score", float(x.icl[-1])
+    lowest = 0.0 if repeats_end is None else float(np.nanmin(x.icl[x.tokens <= repeats_end]))
+    if lowest < -LEAST_FALL and end > lowest / 2:
+        share = whole_percent((x.recipe or {})["repeats"])
+        score += f" falls to {number(lowest, sign=True)} while {share} of its rows are repeated random tokens, but"
+    ends = "".join(f" ({each.label}: {number(float(each.trajectory.icl[-1]), sign=True)})" for each in contrast)
+    return f"{_name(run)}: {heads} {score} ends at {number(end, sign=True)}{ends}."
+
+
+def _name(run: DrawnRun) -> str:
+    return run.label[:1].upper() + run.label[1:]
+
+
+def _smeared(run: DrawnRun) -> str:
+    return " (each key mixes in the key before it)" if (run.trajectory.recipe or {}).get("smeared") else ""
 
 
 def _window(run: DrawnRun) -> str:

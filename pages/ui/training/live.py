@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError
@@ -21,13 +20,13 @@ from engine.slots import Job
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
-from engine.training.recipe import RECIPES, Recipe, law_tokens
-from engine.training.running import best
+from engine.training.recipe import RECIPES, Recipe
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.first_visit import LEARNING
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error
-from pages.ui.page.tables import number, plain, typeset, whole_percent
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import plain, typeset, whole_percent
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import draw_restart, in_words, live, mark_job, under_way
 from pages.ui.training import live_charts, own_recipe
@@ -35,16 +34,8 @@ from pages.ui.training import live_charts, own_recipe
 N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
+CLOSE_HELP = "Hides these charts. The run stays in its folder."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
-SCROLL = """
-export default function ({ data, parentElement }) {
-  if (data.begun <= (window.headroomWentTo ?? 0)) return // the page scrolled there when that run began
-  window.headroomWentTo = data.begun
-  parentElement.querySelector("span").scrollIntoView({ behavior: "smooth", block: "start" })
-}
-"""
-_SCROLL = component("headroom_scroll_to", html="<span></span>\n<!-- the charts follow -->", js=SCROLL)
-BEGUN = "trainings begun"  # in the session: the number of runs its buttons have begun
 FIRST = "repeats"  # the recipe of the main button and of the opening story
 SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
 ONE_CORE = "It runs next to the app and leaves one core to it."
@@ -76,19 +67,28 @@ def shown_last() -> dict[Path, LiveRun]:
     return {}
 
 
-def draw_live(folder: Path) -> None:
-    """Draws the section, for the runs in `folder`."""
+def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator) -> None:
+    """Draws the buttons that start a run in `folder` there, and here the last run, if any."""
     since_s = time.monotonic()
     if st.session_state.pop(LEARNING, False) and not under_way(_slots(folder), trainings()):
         begin(folder, FIRST, RECIPES[FIRST].recipe)
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with start_at:
         first = RECIPES[FIRST].recipe
         label = f"Train a tiny model live, about {in_time(seconds(first))}"
-        _offer(folder, FIRST, first, label, f"{RECIPES[FIRST].title}. {RECIPES[FIRST].words}", type="primary")
-        with st.popover("Other recipes", icon=":material/tune:", help="Other models and texts, or your own."):
-            _draw_recipes(folder)
-    _SCROLL(key="scroll to live charts", data={"begun": st.session_state.get(BEGUN, 0)})
-    live(_slots(folder), partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
+        _offer(
+            folder,
+            FIRST,
+            first,
+            label,
+            f"{RECIPES[FIRST].title}. {RECIPES[FIRST].words}",
+            type="primary",
+            width="stretch",
+        )
+    with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
+        _draw_recipes(folder)
+    if shown_last().get(folder) or _elsewhere(folder):
+        with st.container(border=True):
+            live(_slots(folder), partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
 
 
 def _slots(folder: Path) -> list[str]:
@@ -108,6 +108,7 @@ def _draw_recipes(folder: Path) -> None:
     name = "half" if repeats == 0.5 else f"repeats-{round(100 * repeats)}-percent"
     title = f"2 plain layers, {whole_percent(1 - repeats)} text, {whole_percent(repeats)} repeats"
     _offer(folder, name, mixed, title, RECIPES["half"].words)
+    _draw_left(folder)
     st.markdown("**Your own recipe**")
     _draw_form(folder, repeats)
 
@@ -122,7 +123,6 @@ def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> 
 
 
 def _train(folder: Path, shown: LiveRun) -> None:
-    st.session_state[BEGUN] = st.session_state.get(BEGUN, 0) + 1
     for before in _all(shown_last().get(folder)):
         trainings().cancel(before.slot)  # its finished work is kept
     shown_last()[folder] = shown
@@ -134,7 +134,9 @@ def _train(folder: Path, shown: LiveRun) -> None:
 
 def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "", **look: Any) -> None:
     known = RECIPES.get(name)
-    control = f" Then its control: {RECIPES[known.control].title.lower()}." if known and known.control else ""
+    control = ""
+    if known and (other := RECIPES.get(known.control)):
+        control = f" Then its control, about {in_time(seconds(other.recipe))} more: {other.title.lower()}."
     about = f"{words or (known.words if known else '')}{control} {recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
     is_clicked = st.button(title, key=f"train {title}", icon=":material/model_training:", help=about,
                            on_click=begin, args=(folder, name, recipe), **look)  # fmt: skip
@@ -157,18 +159,36 @@ def _draw_form(folder: Path, repeats: float) -> None:
 def _draw(folder: Path) -> None:
     shown = shown_last().get(folder) or _elsewhere(folder)
     if shown is None:
-        _draw_left(folder)
         return
-    for each in _all(shown):
-        _draw_line(folder, each)
-    run = _run(shown.folder)
-    log = run.log() if run is not None else []
-    control = _run(shown.control.folder) if shown.control is not None else None
-    _draw_charts(shown, log, control.log() if control is not None else [])
-    if run is not None and run.is_done:
-        name = f"{run.folder}@step{run.steps()[-1]}"
-        opens = {"on_click": write, "args": ("model", name), "help": OPEN_HELP}
-        if st.button("Open it on the other screens", key="open trained", icon=":material/open_in_new:", **opens):
+    run, control = _run(shown.folder), _run(shown.control.folder) if shown.control is not None else None
+    log, control_log = (each.log() if each is not None else [] for each in (run, control))
+    st.markdown(live_charts.describe(shown.recipe, log, control_log))
+    mark("training run", "measured" if log else "begun", lines=len(log))
+    _draw_line(folder, shown)
+    if shown.control is not None and _has_begun(shown.control):
+        _draw_line(folder, shown.control)
+    _draw_ends(folder, run)
+    drawn = live_charts.pictures(shown.recipe, log, control_log)
+    for at, (title, picture) in enumerate(drawn.items()):
+        if at % 3 == 0:
+            places = st.columns(3)
+        words = f"{title}, {typeset(shown.recipe.in_full)}, over the tokens trained on"
+        draw_chart(picture, f"training live {at}", words, places[at % 3])
+
+
+def _draw_ends(folder: Path, run: Run | None) -> None:
+    """Draws the buttons of a run that is over: one opens it, one hides its charts."""
+    is_done, is_over = run is not None and run.is_done, not under_way(_slots(folder), trainings())
+    if not is_done and not is_over:
+        return
+    with st.container(horizontal=True):
+        if run is not None and is_done:
+            name = f"{run.folder}@step{run.steps()[-1]}"
+            opens = {"on_click": write, "args": ("model", name), "help": OPEN_HELP, "icon": ":material/open_in_new:"}
+            if st.button("Open it on the other screens", key="open trained", **opens):
+                st.rerun()
+        if is_over and folder in shown_last() and st.button("Close", help=CLOSE_HELP):
+            shown_last().pop(folder, None)
             st.rerun()
 
 
@@ -179,12 +199,10 @@ def _draw_line(folder: Path, each: LiveRun) -> None:
         return
     name = each.folder.name
     if not job.finished:
-        ahead = trainings().ahead_of(each.slot)
         with st.container(horizontal=True, vertical_alignment="bottom"):
             share = min(1.0, job.done / job.total) if job.total else 0.0
-            st.progress(share, plain(f"{name}: {in_words(job, 'Training', ahead)}"))
-            stops = {"on_click": trainings().cancel, "args": (each.slot,), "help": STOP_HELP}
-            st.button("Cancel", key=f"cancel {each.slot}", **stops)
+            st.progress(share, plain(f"{name}: {in_words(job, 'Training')}"))
+            st.button("Cancel", key=f"cancel {each.slot}", on_click=_cancel, args=(each,), help=STOP_HELP)
             mark_job(each.slot, job)
         return
     if job.error:
@@ -195,37 +213,16 @@ def _draw_line(folder: Path, each: LiveRun) -> None:
     mark_job(each.slot, job)
 
 
-def _draw_charts(shown: LiveRun, log: live_charts.Log, control: live_charts.Log) -> None:
-    drawn = live_charts.pictures(shown.recipe, log, control)
-    first = st.columns(3)
-    second = st.columns(3)
-    places = [*first, *second]
-    for at, (title, picture) in enumerate(drawn.items()):
-        words = f"{title}, {typeset(shown.recipe.in_full)}, over the tokens trained on"
-        draw_chart(picture, f"training live {at}", words, places[at])
-    with places[len(drawn)]:
-        st.markdown(plain(_describe_last(shown, log)))
-        mark("training run", "measured" if log else "begun", lines=len(log))
-        law = law_tokens(shown.recipe.step_tokens)
-        words = "Dashed line: end of warm-up."
-        if law <= shown.recipe.tokens:
-            words += f" The second: expected phase change, {law / 1e6:.1f} M tokens."
-        st.caption(words, help="Expected by the law of Aoyama et al., 10^5.7 √(batch × context).")
-        if control:
-            values = _describe_last(shown.control, control) if shown.control else ""
-            st.caption(plain(f"Grey, dashed, its control, {values[:1].lower()}{values[1:]}"))
+def _has_begun(control: LiveRun) -> bool:
+    """Returns whether a control no longer waits for its run."""
+    job = trainings().snapshot(control.slot)
+    return is_run(control.folder) or job is None or job.state not in ("queued", "cancelled")
 
 
-def _describe_last(shown: LiveRun, log: live_charts.Log) -> str:
-    """Returns the last logged values as a sentence."""
-    words = typeset(shown.recipe.in_full)
-    if not log:
-        return f"{words}: nothing is measured yet."
-    line = log[-1]
-    score = number(line["icl"], sign=True)
-    return (f"{words}, after {line['tokens'] / 1e6:.2f} M tokens: best prefix matching {best(line):.2f}, best previous "
-            f"token {best(line, 'previous_token'):.2f}, random tokens {line['first_copy']:.1f} nats at first and "
-            f"{line['second_copy']:.1f} the second time, in-context score {score} nats.")  # fmt: skip
+def _cancel(of: LiveRun) -> None:
+    """Stops a run, and the control that waits for it."""
+    for each in reversed(_all(of)):
+        trainings().cancel(each.slot)
 
 
 def _draw_left(folder: Path) -> None:

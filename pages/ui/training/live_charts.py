@@ -7,18 +7,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
-from engine.training.recipe import Recipe, law_tokens
+from engine.progress import in_time
+from engine.training.recipe import Recipe
+from engine.training.running import best
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
+from pages.ui.page.tables import number
 from pages.ui.training.charts import TokenAxis, axis_end
+from pages.ui.training.finding import half_strength
+from pages.ui.training.tables import in_tokens
 
 HEIGHT = 130
 RUN, CONTROL = "run", "control"
 HEADS = {"prefix_matching": "Prefix matching, each head", "previous_token": "Previous token, each head"}
 NATS = {"icl": "In-context score, nats", "loss": "Loss of held-out text, nats"}
 COPIES = {"first_copy": "first", "second_copy": "second"}
+N_LAST, RISE = 5, 0.3  # a held-out loss rises if the median of its last measurements is so many nats above its lowest
 Log = Sequence[Mapping[str, Any]]
 
 
@@ -39,22 +46,51 @@ def rows_of(log: Log, who: str) -> pd.DataFrame:
 
 
 def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Picture]:
-    """Returns the charts by title: of the run in color, of its control in gray."""
+    """Returns the charts by title: of the run in color, of its control in gray; those of text if the run reads any."""
     heads = pd.concat([head_rows(log, RUN), head_rows(control, CONTROL)])
     rows = pd.concat([rows_of(log, RUN), rows_of(control, CONTROL)])
     copies = rows.melt(["who", "tokens"], list(COPIES), "copy", "nats").replace({"copy": COPIES})
-    warm_up, law = recipe.warm_up * recipe.step_tokens, law_tokens(recipe.step_tokens)
-    marks = [{"tokens": warm_up, "what": "Warm-up ends"},
-             {"tokens": law, "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
-    shown = pd.DataFrame([each for each in marks if each["tokens"] <= recipe.tokens], columns=["tokens", "what"])
     end = axis_end(recipe.n_steps * recipe.step_tokens)
-    found = {title: charts.picture(_heads_template(score, title, end, recipe.n_layers), heads=heads, marks=shown)
+    found = {title: charts.picture(_heads_template(score, title, end, recipe.n_layers), heads=heads)
              for score, title in HEADS.items()}  # fmt: skip
-    title = "Random tokens twice over, nats a token"
-    found[title] = charts.picture(_copies_template(title, end), copies=copies, marks=shown)
-    for name, title in NATS.items():
+    title = "Loss on the first and second copy, nats"
+    found[title] = charts.picture(_copies_template(title, end), copies=copies)
+    marks = pd.DataFrame({"tokens": [at for at in [rises_from(log)] if at is not None]})
+    for name, title in NATS.items() if recipe.text_tokens else ():
+        shown = marks if name == "loss" else marks[:0]
         found[title] = charts.picture(_curve_template(name, title, end), rows=rows, marks=shown)
     return found
+
+
+def rises_from(log: Log) -> float | None:
+    """Returns the tokens at which the held-out loss is lowest, if it rises from there to the end of the log."""
+    lowest = min(range(len(log)), key=lambda at: log[at]["loss"], default=0)
+    later = [line["loss"] for line in log[lowest + 1 :]]
+    is_rising = len(later) >= N_LAST and float(np.median(later[-N_LAST:])) > log[lowest]["loss"] + RISE
+    return float(log[lowest]["tokens"]) if is_rising else None
+
+
+def describe(recipe: Recipe, log: Log, control: Log = ()) -> str:
+    """Describes the run so far in Markdown: when induction heads form, what they change, and its control."""
+    words = recipe.in_full if recipe.text_tokens else f"{recipe.in_short} on repeated random tokens"
+    if not log:
+        return f"**{words}**: training begins."
+    line = log[-1]
+    formed = half_strength(np.array([each["tokens"] for each in log]), np.array([best(each) for each in log]))
+    heads = "no induction head so far" if formed is None else f"induction heads form at {in_tokens(formed)}"
+    said = [f"**{words}: {heads}.** After {in_tokens(line['tokens'])} ({in_time(line['seconds'])}): {_describe(line)}."]
+    if control:
+        said.append(f"Gray, its control after {in_tokens(control[-1]['tokens'])}: {_describe(control[-1])}.")
+    if recipe.text_tokens:
+        said.append(f"In-context score {number(line['icl'], sign=True)} nats.")
+    if recipe.text_tokens and (rises := rises_from(log)) is not None:
+        said.append(f"The loss on held-out text rises from {in_tokens(rises)} on.")
+    return " ".join(said)
+
+
+def _describe(line: Mapping[str, Any]) -> str:
+    first, second = number(line["first_copy"], 1), number(line["second_copy"], 1)
+    return f"best prefix match {number(best(line))}, loss {first} nats on a first copy and {second} on the second"
 
 
 @charts.kept
@@ -68,7 +104,7 @@ def _heads_template(score: str, title: str, end: float, n_layers: int) -> charts
         colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; {score}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=1.6)
-    return _template(title, _marks(end), _grey(base, tooltip), own.encode(color=colour, tooltip=tooltip))
+    return _template(title, _grey(base, tooltip), own.encode(color=colour, tooltip=tooltip))
 
 
 @charts.kept
@@ -80,7 +116,7 @@ def _copies_template(title: str, end: float) -> charts.Template:
     tooltip = charts.tips("copy:N|Copy; tokens:Q|Tokens|,.0f; nats:Q|Nats a token|.2f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
     control = base.transform_filter(alt.datum.copy == COPIES["second_copy"])
-    return _template(title, _marks(end), _grey(control, tooltip), own.encode(color=colour, tooltip=tooltip))
+    return _template(title, _grey(control, tooltip), own.encode(color=colour, tooltip=tooltip))
 
 
 @charts.kept
@@ -88,17 +124,16 @@ def _curve_template(name: str, title: str, end: float) -> charts.Template:
     base = charts.named_chart("rows").encode(x=TokenAxis(0.0, end).x(), y=_y(name))
     tooltip = charts.tips(f"tokens:Q|Tokens|,.0f; {name}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
-    return _template(title, _marks(end), _grey(base, tooltip), own.encode(tooltip=tooltip))
+    mark = charts.named_chart("marks").encode(x=TokenAxis(0.0, end).x())
+    rule = mark.mark_rule(color=GREY, strokeDash=[3, 3])
+    named = charts.written(mark, 11, align="left", baseline="top", dx=4)
+    named = named.encode(y=alt.value(2), text=alt.value("rises from here"))
+    return _template(title, _grey(base, tooltip), own.encode(tooltip=tooltip), rule, named)
 
 
 def _grey(base: alt.Chart, tooltip: Any) -> alt.Chart:
     control = base.transform_filter(alt.datum.who == CONTROL)
     return control.mark_line(strokeWidth=1.2, color=GREY, strokeDash=[4, 3]).encode(tooltip=tooltip)
-
-
-def _marks(end: float) -> alt.Chart:
-    rule = charts.named_chart("marks").mark_rule(color=GREY, strokeDash=[2, 3], strokeWidth=1)
-    return rule.encode(x=TokenAxis(0.0, end).x(), tooltip=charts.tips("what:N|Mark; tokens:Q|Tokens|,.0f"))
 
 
 def _y(name: str) -> alt.Y:

@@ -14,6 +14,7 @@ from pages.ui.training.charts import (
     BARE_PX,
     HEIGHT,
     LABELS_PX,
+    MOMENTS,
     SHARED_AXIS_PX,
     TokenAxis,
     by_run,
@@ -22,7 +23,7 @@ from pages.ui.training.charts import (
     panel,
     quantity,
     rows_on_axis,
-    window_band,
+    window_bands,
 )
 
 NAME_SHARE, NAME_WIDTH = 0.09, 0.25  # the room of a run's name at its line, of the height and of the width
@@ -102,7 +103,7 @@ def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ..
     base = charts.named_chart("tokens").encode(x=look.x(), y=quantity("loss", "Loss, nats"), color=colour)
     tooltip = charts.tips("token:N|Token; tokens:Q|Tokens trained on|,.0f; loss:Q|Loss, nats|.3f")
     lines = base.mark_line(strokeWidth=2).encode(tooltip=tooltip)
-    return charts.template(HEIGHT + charts.AXIS_PX, window_band(look), lines, marker(look))
+    return charts.template(HEIGHT + charts.AXIS_PX, *window_bands(look), lines, marker(look))
 
 
 def heat_panel(
@@ -146,7 +147,7 @@ def _heat_panel(
     cells = charts.named_chart("cells").mark_rect().encode(
         x=look.x("since"), x2="until:Q", y=y, y2="last:Q", tooltip=tooltip,
         color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
-    edges = charts.named_chart("windows")
+    edges = charts.named_chart("windows").transform_filter(f"!({MOMENTS})")
     edge = [edges.mark_rule(color=MARK, strokeDash=[4, 3]).encode(x=look.x(end)) for end in ("start", "end")]
     height = HEIGHT + 20 + charts.AXIS_PX if has_legend else BARE_PX + SHARED_AXIS_PX
-    return charts.template(height, cells, *edge, marker(look))
+    return charts.template(height, cells, *edge, window_bands(look)[1], marker(look))

@@ -21,7 +21,7 @@ TEXT_HELP = "A file or a folder on the computer that runs this app. Empty: Pytho
 def repeats_dial() -> float:
     """Draws the dial; returns the share of repeats, 0 to 1."""
     put_right("live_repeats", "Repeats", lambda text: text if text in {str(n) for n in range(0, 101, 5)} else None)
-    more: dict[str, Any] = {"key": "live_repeats", "bind": "query-params", "format": "%d %%"}
+    more: dict[str, Any] = {"key": "live_repeats", "bind": "query-params", "format": "%d%%"}
     return st.slider("Repeats", 0, 100, 50, 5, help=REPEATS_HELP, **more) / 100
 
 

@@ -12,28 +12,26 @@ import pandas as pd
 import streamlit as st
 
 from engine.training.phase_change import joint_components
-from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.colours import theme_of
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
-from pages.ui.figures.text_picture import text_picture
-from pages.ui.page.address import number_field
 from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, loss_charts, paths, tables
-from pages.ui.training.charts import BARE_PX, SHARED_AXIS_PX, TokenAxis, joined
+from pages.ui.training.charts import BARE_PX, TokenAxis, joined
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.slider import IN_A_ROW
-from pages.ui.training.tint import FULL_NATS, VIEWS, draw_tint
 
 FILE_PX = 380
+SLIDE_PX = 100  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
 SCORE_HELP = (
     "The loss of a late token of a text minus that of an early one, on held-out text. The colored line is the run, "
-    "the gray ones are the others. The shaded window is the phase change: the steepest lasting fall of this score."
+    "the gray ones are the others. The shaded window is the phase change (Olsson et al.): the steepest lasting fall of "
+    "this score. Dashed: where rows of repeated random tokens end, or the run."
 )
 SLOPES_HELP = (
     "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
@@ -45,17 +43,6 @@ HEADS_HELP = {
     "previous_token": "Attention to the token just before, in a story. Heads that have most of it, in an earlier "
     "layer, are what induction heads read from. A line a head.",
 }
-
-FIRST_PASSAGE = "Privet Drive, twice"
-PASSAGE_HELP = (
-    "Blue tokens are predicted better, orange ones worse. A token that repeats an earlier continuation gets better in "
-    "the window; one that departs from it gets worse."
-)
-TINT_HELP = (
-    "The loss at the end of the window minus that at its start (of the whole run, where it has no window), the same at "
-    "the marker, or the loss at the marker itself."
-)
-TOKEN_HELP = "Counted from 1. Empty: the tokens that the window changes most, for the better and for the worse."
 PATHS_HELP = (
     "Each snapshot is a vector: the loss of one fixed random token of each held-out text. Principal components of all "
     "snapshots of all these runs together, columns centred, not scaled; each run drawn on the same axes. The thick "
@@ -116,9 +103,9 @@ def _in_file(view: TrainingFrames, panel: Panel) -> Picture:
     return joined(panels, min(len(panels), 3), FILE_PX, [run.label for run in view.runs])
 
 
-def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, is_bare: bool = False) -> Picture:
+def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: int = 0) -> Picture:
     """Returns the in-context score of one run."""
-    return charts.run_panel(view.every, view.windows, run.label, look, is_bare=is_bare)
+    return charts.run_panel(view.every, view.windows, run.label, look, bare_px=bare_px)
 
 
 def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis, **form: Any) -> Picture:
@@ -136,15 +123,14 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws in-context score, prefix matching and the loss along a text, a column per run on one axis of tokens: the
     screen's point is that they change together."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
-    n_rows = 2 if presenting() else 3  # a slide has no room for the third
-    form: dict[str, Any] = {"height_px": BARE_PX + SHARED_AXIS_PX} if n_rows == 2 else {"is_bare": True}
+    n_rows, bare_px = (2, SLIDE_PX) if presenting() else (3, BARE_PX)  # a slide has no room for the third
     rows = (
-        ("score", "**In-context score**, nats: below 0, late tokens of a text are predicted better than early ones",
-         "In-context score", SCORE_HELP, partial(score_panel, view, is_bare=True)),
-        ("prefix", "**Prefix matching** of every head: attention to what followed an earlier copy",
+        ("score", "**In-context score**, nats: below 0, late tokens are predicted better (gray: the other runs)",
+         "In-context score", SCORE_HELP, partial(score_panel, view, bare_px=bare_px)),
+        ("prefix", "**Prefix matching**, a line per head: attention to what followed an earlier copy",
          "Prefix matching of every head", HEADS_HELP["prefix_matching"],
-         partial(heads_panel, view, "prefix_matching", **form)),
-        ("slopes", "**Loss along the text**, by token index: blue where later tokens are predicted better",
+         partial(heads_panel, view, "prefix_matching", bare_px=bare_px, has_axis=n_rows == 2)),
+        ("slopes", "**Loss along the text**, by token index (vertical): blue where it falls, orange where it rises",
          "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, has_legend=False)),
     )  # fmt: skip
     for key, title, words, help, panel in rows[:n_rows]:
@@ -250,45 +236,6 @@ def carriers(view: TrainingFrames, sheet: Sheet) -> None:
         row(here, f"bars {what}", title, panel, sheet)
         row(here, f"over {what}", f"{title}, over training", over, sheet, named=False)
     sheet.tables["Ablations"] = pd.concat(frames.values(), ignore_index=True)
-
-
-def passage(view: TrainingFrames, sheet: Sheet) -> None:
-    """Draws a passage tinted by the change in training, and two of its tokens over training."""
-    st.caption("Each token, tinted by the change of its loss in training.", help=PASSAGE_HELP)
-    read_by = [run for run in view.runs if run.trajectory.passages]
-    if not read_by:
-        st.caption("No passage was measured on these runs.")
-        return
-    text_at, run_at, by_at, a_at, b_at = st.columns([7, 6, 9, 3, 3], vertical_alignment="bottom")
-    names = list(dict.fromkeys(name for run in read_by for name in run.trajectory.passages))
-    first = names.index(FIRST_PASSAGE) if FIRST_PASSAGE in names else 0
-    name = one_listed(text_at, "Text", names, "training_text", index=first, help="A built-in passage.")
-    by_name = {run.name: run for run in read_by if name in run.trajectory.passages}
-    changed = [each for each, run in by_name.items() if run.window]
-    first = list(by_name).index(changed[0]) if changed else 0
-    chosen = one_listed(run_at, "Read by", list(by_name), "training_reader", index=first, help="Whose losses tint it.")
-    run = by_name[chosen]
-    how = one_of(by_at, "Tinted by", VIEWS, "training_tint", TINT_HELP, width="stretch")
-    n = len(run.trajectory.passages[name].pieces)
-    own = tables.two_that_part(run, name) or [0, min(1, n - 1)]
-    places = []
-    for letter, at, usual in (("a", a_at, own[0]), ("b", b_at, own[-1])):
-        about: dict[str, Any] = {"value": None, "placeholder": str(usual + 1), "help": TOKEN_HELP}
-        found = number_field(at, f"Token {letter.upper()}", (1, n), f"training_token_{letter}", **about)
-        places.append(usual if found is None else int(found) - 1)
-    draw_tint(run, name, how)
-    frame = tables.two_tokens(list(by_name.values()), name, list(dict.fromkeys(places)))
-    here = replace(view, runs=tuple(by_name.values()))
-
-    def panel(run: DrawnRun, look: TokenAxis) -> Picture:
-        return loss_charts.tokens_panel(frame, view.windows, run.label, look)
-
-    row(here, "two tokens", "Loss of two tokens of the passage", panel, sheet)
-    change = tables.change(run, name)
-    sheet.pictures["Passage, end minus start"] = partial(
-        text_picture, change, "change", FULL_NATS["change"], ("predicted better", "predicted worse"),
-        "token:N|Token; before:Q|Loss at the start, nats|.2f; after:Q|Loss at the end, nats|.2f")  # fmt: skip
-    sheet.tables |= {"Tokens of the passage": frame, "Passage": change.drop(columns="piece")}
 
 
 def analysis(view: TrainingFrames, sheet: Sheet) -> None:

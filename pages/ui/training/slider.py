@@ -1,7 +1,6 @@
 """The slider of training: a component that moves the marker of every chart in the browser, and a field for its tokens.
 
-The field is bound to the address; empty, it stands at the first run's phase change. The slider's value at its release
-is written into it.
+Its value at its release is written into the address; without one it stands at the end of the longest run.
 """
 
 from collections.abc import Sequence
@@ -10,10 +9,9 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui.page.address import number_field
+from pages.ui.page.address import nearest, unseen_field
 from pages.ui.page.components import component_of
-from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.widget_writes import write
 from pages.ui.training.charts import MOMENT, TokenAxis
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tables import at_each
@@ -30,10 +28,6 @@ HTML = """
 """
 _COMPONENT = component_of("training_slider", HTML, Path(__file__).parent, "slider")
 KEY, DRAG, SEEN = "training_tokens", "training drag", "training seen"
-FIELD_HELP = (
-    "Position of the marker, in tokens trained on. On the slider: arrow keys go from snapshot to snapshot, Home and "
-    "End to the ends. “Play” steps through all of them."
-)
 MOST_TOKENS = 10**13
 IN_A_ROW = 4  # runs side by side
 
@@ -43,15 +37,11 @@ def draw_field() -> None:
     st.html(f'<input id="{MOMENT}" type="text" aria-hidden="true" tabindex="-1" hidden>')
 
 
-def moment(where: DeltaGenerator, runs: Sequence[DrawnRun]) -> float:
-    """Draws the field for the tokens; returns its value, or where the first run's in-context score forms fastest."""
-    hold(KEY)
-    about: dict[str, Any] = {"value": None, "step": None, "help": FIELD_HELP, "placeholder": "phase change"}
-    value = number_field(where, "At tokens", (0, MOST_TOKENS), KEY, **about)
-    if value is not None:
-        return float(value)
-    changed = [float(each.trajectory.tokens[each.window.steepest]) for each in runs if each.window]
-    return changed[0] if changed else float(runs[0].trajectory.tokens[-1])
+def moment(runs: Sequence[DrawnRun]) -> float:
+    """Returns the slider's tokens: those in the address, or the end of the longest run, where “Play” starts over and
+    runs with and without a phase change differ most."""
+    value = unseen_field("Training, tokens", KEY, lambda text: nearest(text, (0, MOST_TOKENS)))
+    return float(value) if value else max(float(run.trajectory.tokens[-1]) for run in runs)
 
 
 def slider(runs: Sequence[DrawnRun], look: TokenAxis, at: float) -> None:
@@ -74,4 +64,4 @@ def _on_release() -> None:
     except (TypeError, KeyError, ValueError, OverflowError):
         return
     st.session_state[SEEN] = number
-    write(KEY, tokens)
+    write(KEY, str(tokens))

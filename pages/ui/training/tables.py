@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from engine.training.phase_change import gain_rates, index_slopes, projections, slope_indices
-from pages.ui.page.tables import number, visible, whole_percent
+from pages.ui.page.tables import number, visible
 from pages.ui.training.runs import DrawnRun
 
 KINDS = ("previous token", "induction", "other")
+PHASE_CHANGE, REPEATS_END = "phase change", "repeats end"
 IS_ONE = 0.3  # the share of attention, at the end of a run, from which a head is called one of the first two
 
 
@@ -30,9 +31,24 @@ def over_training(runs: Sequence[DrawnRun]) -> pd.DataFrame:
 
 
 def windows(runs: Sequence[DrawnRun]) -> pd.DataFrame:
-    """Returns one row per run with a phase change: the window from `start` to `end`, and the share that forms in it."""
-    rows = [(each.label, each.window.start, each.window.end, each.window.share) for each in runs if each.window]
-    return pd.DataFrame(rows, columns=["run", "start", "end", "share"])
+    """Returns what happens in each run, from `start` to `end`: the phase change, and the moments at which its repeats
+    end and, before the longest run, it ends itself."""
+    longest = max((float(each.trajectory.tokens[-1]) for each in runs), default=0.0)
+    rows = []
+    for each in runs:
+        end, repeats_end = float(each.trajectory.tokens[-1]), repeats_until(each)
+        spans = [(each.window.start, each.window.end, PHASE_CHANGE)] if each.window else []
+        spans += [(repeats_end, repeats_end, REPEATS_END)] if repeats_end else []
+        spans += [(end, end, f"run ends at {in_tokens(end)}")] if end < 0.95 * longest else []
+        rows += [(each.label, *span) for span in spans]
+    return pd.DataFrame(rows, columns=["run", "start", "end", "what"])
+
+
+def repeats_until(run: DrawnRun) -> float | None:
+    """Returns the tokens from which a run that began with repeats reads text alone; None for other runs."""
+    recipe = run.trajectory.recipe or {}
+    share = float(recipe.get("repeats_until") or 1)
+    return share * float(run.trajectory.tokens[-1]) if recipe.get("repeats") and share < 1 else None
 
 
 def head_scores(run: DrawnRun, score: str) -> pd.DataFrame:
@@ -151,25 +167,10 @@ def at_each(run: DrawnRun) -> list[str]:
     x = run.trajectory
     found = []
     for at, tokens in enumerate(x.tokens):
-        parts = [f"At {in_tokens(tokens)}: loss {number(x.loss[at])}, score {number(x.icl[at], sign=True)}"]
-        if value := _best(x.heads, "prefix_matching", at):
-            parts.append(f"best matching {value}")
-        found.append(", ".join(parts))
+        value = _best(x.heads, "prefix_matching", at)
+        match = f", best match {value}" if value else ""
+        found.append(f"{in_tokens(tokens)}: score {number(x.icl[at], sign=True)}{match}")
     return found
-
-
-def in_words(run: DrawnRun) -> str:
-    """Describes the result of a run, as a sentence."""
-    x = run.trajectory
-    if run.window is None:
-        fall = f"{number(float(x.icl[-1]), sign=True)} nats after {in_tokens(x.tokens[-1])}"
-        return f"**{run.label}**: no phase change; in-context score {fall}."
-    where = f"{in_tokens(run.window.start)} to {in_tokens(run.window.end)}"
-    share = run.window.share
-    said = f"{whole_percent(share)} of the in-context score forms there."
-    if share > 1:  # part of it is lost again later
-        said = f"the in-context score changes {share:.1f} times as much there as over the whole run."
-    return f"**{run.label}**: phase change at {where}; {said}"
 
 
 def in_tokens(tokens: float) -> str:
