@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from engine.heads.induction import SCORES, VARIANTS, induction
-from engine.importance.rankings_of import INDUCTION_FROM
+from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, induction
 from engine.measurement import Measurement
 from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
@@ -25,20 +24,18 @@ from pages.ui.induction.ablation import choose_task, draw_effect, effect_in_word
 from pages.ui.induction.second_model import FirstInduction
 from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
-from pages.ui.induction.tables import corner, corner_begins, corner_in_words, finding, head_scores, in_words
+from pages.ui.induction.tables import RULE, corner_in_words, finding, head_scores, in_words
 from pages.ui.page.address import number_field
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
+from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work, live
 
 require_frame("pages/induction.py")
 VARIANT_HELP = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 MAP_HELP = "Colors the map. Click a head there, or a dot, to select it; with Shift, more than one."
-SCATTER_HELP = (
-    "One dot per head. Top right: heads that match prefixes and copy. The induction corner begins where the heads of "
-    f"this model separate into two groups (Otsu 1979), at a prefix matching of {INDUCTION_FROM} or more."
-)
+SCATTER_HELP = "One dot per head. Top right: heads that match prefixes and copy."
 
 setup = chosen()
 finding_at, row = st.container(gap="xsmall"), st.container(horizontal=True, vertical_alignment="bottom")
@@ -87,9 +84,9 @@ with map_at:
     st.caption(induction_scores.ABOUT[score])
 with scatter_at:
     st.subheader("Matching × copying", help=SCATTER_HELP)
-    drawn = charts.induction_scatter(frame, corner(frame))
+    drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))
     chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
-    st.caption(corner_begins(frame) if inside else corner_in_words(frame))
+    st.caption(f"Induction heads: {RULE} ({whole_percent(found.chance)}).")
     mark("corner", "drawn" if inside else "none", heads=len(inside))
 if not mask.is_full:
     st.caption("All scores are the full model's; a cross marks a head that is pruned.")

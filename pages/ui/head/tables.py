@@ -8,8 +8,7 @@ import pandas as pd
 
 from engine.heads.circuits import OvTokens
 from engine.heads.in_text import HeadInText, HeadOnProbe, most_looked_at, most_raised
-from engine.heads.induction import SCORES, VARIANTS
-from engine.importance.rankings_of import INDUCTION_FROM
+from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import CLEARLY, Portrait
 from engine.studies.surveys import in_words
@@ -196,8 +195,8 @@ def facts(found: Portrait) -> list[str]:
     """Returns the strongest result of each other part as a line, as far as they are known."""
     words = []
     if OLSSON in found.scores:
-        chance = whole_percent(1 / found.scores[OLSSON].n_tokens)
-        words.append(f"copying **{whole_percent((1 + found.score('copying')) / 4)}** (chance {chance})")
+        share, chance = found.scores[OLSSON].copying_share[found.head], found.scores[OLSSON].chance
+        words.append(f"copying **{whole_percent(share)}** (chance {whole_percent(chance)})")
     fed = feeder_rows(found)
     if len(fed) and fed["part"].iloc[0] > 0 and found.score("qk_trace") > 0:
         best = fed.iloc[0]
