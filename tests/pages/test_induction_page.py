@@ -88,8 +88,11 @@ def test_sets_of_the_strongest_heads_are_ablated(open_screen):
     assert set(sets["kind"]) == {STRONGEST, RANDOM} and sorted(set(sets["size"])) == [0, 1, 2]
     assert (sets["low"] <= sets["value"] + 1e-9).all() and (sets["value"] <= sets["high"] + 1e-9).all()
     assert any("that match prefixes best" in words.value and "in 5 draws" in words.value for words in at.markdown)
-    again = labels(open_screen(**unfolded("together")))
-    assert not any("together" in label for label in again), "what is stored shows at once"
+    again = open_screen()
+    assert any(words.value.startswith("Of the heads together: the full model") for words in again.markdown)
+    press(again, "Show them by number of heads")
+    assert [frames for frames in frames_of(again) if "sets" in frames], "what is stored shows at once"
+    assert not any("together" in label for label in labels(again))
 
 
 def test_the_finding_says_what_is_lost_without_the_induction_heads(
