@@ -60,7 +60,7 @@ def set_heads() -> None:
 
 
 setup = chosen()
-text_at, presets_at, menu_at = st.columns([10, 9, 4], vertical_alignment="bottom")
+text_at, presets_at, menu_at = st.columns([9, 11, 3], vertical_alignment="bottom")
 text, menu = choose_text("attention", text_at, default="Privet Drive, twice"), settings_menu(menu_at, "attention")
 mask_text = type_mask("attention", menu)
 about = "Such as `:`. Only tokens that read like this can be pointed at."
