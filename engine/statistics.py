@@ -129,19 +129,6 @@ def over_texts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return mean, mean - half, mean + half
 
 
-def parted(values: np.ndarray) -> float:
-    """Where values fall apart into two groups: the threshold at which the variance between the groups is largest (Otsu
-    1979), midway between its two neighbours. nan for less than two different values."""
-    ordered = np.sort(values[np.isfinite(values)].ravel())
-    if not len(ordered) or ordered[0] == ordered[-1]:
-        return math.nan
-    below = np.arange(1, len(ordered))
-    above, sums = len(ordered) - below, np.cumsum(ordered)[:-1]
-    gap = (ordered.sum() - sums) / above - sums / below
-    at = int(np.argmax(below * above * gap**2))
-    return float((ordered[at] + ordered[at + 1]) / 2)
-
-
 @dataclass(frozen=True)
 class Statement:
     """A finding of a paper, the result here, and whether it `holds`, `does not hold` or is `not measured`."""

@@ -13,12 +13,13 @@ from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
 from pages.ui.attention.view import SWITCHES, asked_heads, attention_view, hand_over, overview_packet, pattern_packet
 from pages.ui.controls import carried
-from pages.ui.controls.controls import type_mask
+from pages.ui.controls.controls import settings_menu, type_mask
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import Chosen, choose_text
+from pages.ui.page.address import unseen_field
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
-from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, live
 
 require_frame("pages/attention.py")
@@ -32,10 +33,11 @@ SCORES, SCORES_HELP = (
     "Induction scores for the map",
     "As on the Induction screen: the map marks heads that match prefixes.",
 )
-CAPTION = "**Violet**: where the heads attend from the token. **Orange**: which tokens raised its logit."
+CAPTION = "Click a token to hold it, and a head on the map to change the head."
 CAPTION_HELP = (
     "Orange is the direct path: attention × value through W_O and the unembedding, minus the mean over all tokens. It "
-    "is read at the previous position, where the model predicts the token; with “the one after it”, at the token."
+    "is read where the model predicts the token: at the token before it. Of several heads (Shift-click) you see the "
+    "mean attention and the sum of the nats."
 )
 
 
@@ -58,19 +60,18 @@ def set_heads() -> None:
 
 
 setup = chosen()
-text_at, mask_at, rows_at = st.columns([6, 3, 2], vertical_alignment="bottom")
-text = choose_text("attention", text_at, default="Privet Drive, twice")
-mask_text = type_mask("attention", mask_at)
-bound: dict[str, Any] = {"bind": "query-params"}
+text_at, presets_at, menu_at = st.columns([9, 11, 3], vertical_alignment="bottom")
+text, menu = choose_text("attention", text_at, default="Privet Drive, twice"), settings_menu(menu_at, "attention")
+mask_text = type_mask("attention", menu)
 about = "Such as `:`. Only tokens that read like this can be pointed at."
-only = rows_at.text_input("Only these tokens", key="attention_rows", placeholder="all", help=about, **bound)
-rows = (only or "").strip()
-with st.container(horizontal=True, vertical_alignment="center"):
+look: dict[str, Any] = {"placeholder": "all", "help": about, "bind": "query-params"}
+rows = (menu.text_input("Only these tokens", key="attention_rows", **look) or "").strip()
+with presets_at.container(horizontal=True, vertical_alignment="center"):
     for title, (passage, _, icon) in PRESETS.items():
         if title == TRANSLATION and setup.spec.is_demo:
             continue
         st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
-    badge_at = st.container()
+badge_at = st.container()
 if text is None:
     end_run()
 target = wait_for_model(setup)
@@ -93,24 +94,21 @@ packet = overview_packet(of, text.name, seen, mask, scores, rows)
 @st.fragment
 def draw_view(text: Chosen) -> None:
     """Draws the view; choosing another head redraws only this part."""
+    above = st.container(horizontal=True, vertical_alignment="center")
+    above.caption(CAPTION, help=CAPTION_HELP)
     problem_at, view_at = st.container(), st.container()
-    about_at, heads_at = st.columns([5, 3], gap="medium")
-    about_at.caption(CAPTION, help=CAPTION_HELP)
-    help = "Or click them on the map. Of several heads you see their mean attention and the sum of their nats."
-    example = "such as L1H0,L1H3"
-    hold("attention_heads")
-    typed = heads_at.text_input("Heads", key="attention_heads", placeholder=example, help=help, **bound)
+    typed = unseen_field("Heads", "attention_heads", str)
     with view_at:
         look = attention_view(packet, set_heads, f"{text_digest(text.text)} {rows}")
     with problem_at, errors_shown():
-        heads = parse_heads(typed or "", target.shape)
+        heads = parse_heads(typed, target.shape)
     heads = heads or default_heads(seen, scores, rows)
     names = names_of(heads)
     asked = head_views(target, text.text, mask, heads)
     views = asked.stored(session()) or Work("attention heads", "Heads", asked, while_seen=True).required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view, look))
-    open_heads(names, heads_at)
+    open_heads(names, above)
     draw_details(target, text, mask, seen, view, names)
 
 

@@ -22,7 +22,7 @@ setup, finding_at = chosen(), st.container()
 with errors_shown():
     prompt, how, menu = sections.choose()
 slider_at, badge_at = st.columns([7, 5], gap="large", vertical_alignment="center")
-levels = choose_pruning("continue", setup.data_dir, places=(slider_at, menu, menu, menu, menu))
+levels = choose_pruning("continue", setup.data_dir, slider_at, menu)
 target = wait_for_model(setup)
 with errors_shown():
     prompt, pruning = checked(prompt, "the prompt"), levels.pruning(target.shape)

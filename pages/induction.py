@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from engine.heads.induction import SCORES, VARIANTS, induction
-from engine.importance.rankings_of import INDUCTION_FROM
+from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, induction
 from engine.measurement import Measurement
 from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
@@ -20,29 +19,29 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures import induction_scores
 from pages.ui.figures.sheet import Sheet
-from pages.ui.induction import charts, overlap, sections
+from pages.ui.induction import charts, overlap, sections, together
 from pages.ui.induction.ablation import choose_task, draw_effect, effect_in_words, so_far, without_heads, work_of
 from pages.ui.induction.second_model import FirstInduction
 from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
-from pages.ui.induction.tables import corner, corner_begins, corner_in_words, finding, head_scores, in_words
-from pages.ui.page.address import number_field
+from pages.ui.induction.tables import corner_in_words, finding, head_scores, in_words
+from pages.ui.page.address import number_field, rename_choice
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
+from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work, live
 
 require_frame("pages/induction.py")
 VARIANT_HELP = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 MAP_HELP = "Colors the map. Click a head there, or a dot, to select it; with Shift, more than one."
-SCATTER_HELP = (
-    "One dot per head. Top right: heads that match prefixes and copy. The induction corner begins where the heads of "
-    f"this model separate into two groups (Otsu 1979), at a prefix matching of {INDUCTION_FROM} or more."
-)
+BY_WEIGHTS = {"ov_eigen": "OV: copying by weights", "qk_trace": "QK: matching by weights"}
+SCATTER_HELP = "One dot per head. Top right: heads that match prefixes and copy."
 
 setup = chosen()
 finding_at, row = st.container(gap="xsmall"), st.container(horizontal=True, vertical_alignment="bottom")
-named = {each: charts.TITLES[each] for each in SCORES}
+rename_choice("induction_score", {charts.TITLES[each]: label for each, label in BY_WEIGHTS.items()})
+named = {each: charts.TITLES[each] for each in SCORES} | BY_WEIGHTS
 score = one_of(row, "Score on the map", named, "induction_score", MAP_HELP, default="prefix_matching")
 settings_at = settings_popover(row)
 named = {each: each.capitalize() for each in VARIANTS}
@@ -79,6 +78,7 @@ with finding_at:
     st.markdown(" ".join(sheet.says))
     if inside:
         live(removal.watched(), partial(draw_effect, removal, known, task.name, setup.spec.is_demo), since_s)
+    together.draw_finding(setup, target, task)
 map_at, scatter_at = st.columns([6, 5], gap="large")
 with map_at:
     st.subheader(f"{charts.TITLES[score]} of every head", help=charts.HELP[score])
@@ -87,9 +87,9 @@ with map_at:
     st.caption(induction_scores.ABOUT[score])
 with scatter_at:
     st.subheader("Matching × copying", help=SCATTER_HELP)
-    drawn = charts.induction_scatter(frame, corner(frame))
+    drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))
     chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
-    st.caption(corner_begins(frame) if inside else corner_in_words(frame))
+    st.caption(f"Shaded: matching from {INDUCTION_FROM}, copying above chance ({whole_percent(found.chance)}).")
     mark("corner", "drawn" if inside else "none", heads=len(inside))
 if not mask.is_full:
     st.caption("All scores are the full model's; a cross marks a head that is pruned.")

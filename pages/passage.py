@@ -7,6 +7,7 @@ import streamlit as st
 from engine.models.masks import Mask, parse_mask
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.controls import carried
+from pages.ui.controls.controls import settings_menu
 from pages.ui.controls.pruning import choose_pruning
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import OWN_FILE, choose_text
@@ -62,12 +63,13 @@ def draw_text() -> None:
 
 
 setup = chosen()
-text_at, a_at = st.container(key="wraps text").columns([6, 5], gap="large", vertical_alignment="bottom")
-text = choose_text("passage", text_at)
-a_spec, a_typed = choose_a(a_at, setup)
-levels = choose_pruning("passage", setup.data_dir, "B: ")
-view, full_nats, example_at = choose_colours()
-badge_at = st.container()
+wraps = st.container(key="wraps text")
+text_at, slider_at, menu_at = wraps.columns([10, 10, 4], gap="medium", vertical_alignment="bottom")
+text, menu = choose_text("passage", text_at), settings_menu(menu_at, "passage")
+levels = choose_pruning("passage", setup.data_dir, slider_at, menu, "B: ")
+a_spec, a_typed = choose_a(menu, setup)
+view, full_nats = choose_colours(menu)
+badge_at = st.container(horizontal=True, vertical_alignment="center")
 if text is None:
     st.info("This text was deleted; choose another.", icon=":material/notes:")
     end_run()
@@ -79,7 +81,7 @@ of_text = (text.name, text.text, text.landmarks, text.named)
 x = reading.PassageControls(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
 b_side = x.b(orders) if orders is not None else None
-offer_example(example_at, target, levels, None if b_side is None else b_side.mask)
+offer_example(badge_at, target, levels, None if b_side is None else b_side.mask)
 carried.hand_on("passage", target.shape, None if b_side is None else b_side.mask, badge_at)
 whole_b = whole_a if b_side == x.a else run.losses(x, "b", b_side) if b_side is not None else None
 before = st.session_state.get("passage_before")

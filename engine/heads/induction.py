@@ -34,6 +34,7 @@ PROBES: dict[str, Probe] = {
     "copying": probes.copying,
     "previous_token": probes.previous_token,
 }
+INDUCTION_FROM = 0.3  # prefix matching from which a head that copies more than chance counts as an induction head
 PART = 10  # examples stored together, so that a cancelled run resumes there
 
 
@@ -50,6 +51,23 @@ class InductionScores:
     n: dict[str, int]
     note: str = ""
     n_tokens: int = N_TOKENS
+
+    @property
+    def chance(self) -> float:
+        """The copying share by chance: one token of the sample."""
+        return 1 / self.n_tokens
+
+    @property
+    def copying_share(self) -> np.ndarray:
+        """(L, H) copying as a share, 0-1: of the logits a head raises, those of the tokens it looks at. Olsson's score,
+        from -1 to 1, is 4 times that less 1, cut at 1: a half stands for all shares above it. Bansal's is a share."""
+        copying = self.mean["copying"]
+        return (copying + 1) / 4 if (copying < 0).any() else copying
+
+    @property
+    def is_induction_head(self) -> np.ndarray:
+        """(L, H) whether a head matches prefixes, with INDUCTION_FROM or more, and copies more than chance."""
+        return (self.mean["prefix_matching"] >= INDUCTION_FROM) & (self.copying_share > self.chance)
 
 
 def induction(target: Target, variant: str = "olsson", seed: int = 0) -> Measurement[InductionScores]:

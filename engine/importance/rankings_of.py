@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
-from engine.heads.induction import induction
+from engine.heads.induction import INDUCTION_FROM, induction
 from engine.importance.importance import Scores, importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
 from engine.importance.rankings import CRITERIA, Part, n_pruned, order, passes, random_order
@@ -39,7 +39,6 @@ NEEDS = {
 OF_OTHERS = ("task", "aggregate", "others")  # scores of tasks other than the pruned one
 OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
 OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", as opposed to other tasks'
-INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
 PARTS: tuple[Part, ...] = ("heads", "ffns")
 # component names by evidence
 RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}

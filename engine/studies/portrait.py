@@ -12,10 +12,9 @@ from engine.heads.attention import Head
 from engine.heads.circuits import Feeding, OvTokens
 from engine.heads.idealised import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
-from engine.heads.induction import VARIANTS, InductionScores
+from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
-from engine.importance.rankings_of import INDUCTION_FROM
 from engine.measurement import Stored, Workload
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
@@ -143,13 +142,11 @@ class Portrait:
         """A one-sentence verdict on the head, from its scores alone; "" while they are unknown."""
         if VARIANTS[0] not in self.scores:
             return ""
-        matching, copying = self.score("prefix_matching"), (1 + self.score("copying")) / 4  # Olsson's, as a share
-        ranked = self._ranked("prefix_matching", "prefix matching")
-        chance = 1 / self.scores[VARIANTS[0]].n_tokens  # share of one token among the sample's tokens
-        copies = f"copying {100 * copying:.0f}% (chance {100 * chance:.0f}%)"
-        if matching >= INDUCTION_FROM and copying > chance:
+        scores, ranked = self.scores[VARIANTS[0]], self._ranked("prefix_matching", "prefix matching")
+        copies = f"copying {100 * scores.copying_share[self.head]:.0f}% (chance {100 * scores.chance:.0f}%)"
+        if scores.is_induction_head[self.head]:
             return f"An induction head: {ranked}; {copies}."
-        if matching >= INDUCTION_FROM:
+        if self.score("prefix_matching") >= INDUCTION_FROM:
             return f"Matches prefixes but does not copy: {ranked}; {copies}."
         for name, words in (("previous_token", "previous-token"), ("duplicate_token", "duplicate-token")):
             if self.score(name) >= INDUCTION_FROM:

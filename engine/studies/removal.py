@@ -16,7 +16,6 @@ from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import ComposedRun, composed
 from engine.heads.induction import InductionScores, induction
 from engine.importance.rankings import order
-from engine.importance.rankings_of import INDUCTION_FROM
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
@@ -26,7 +25,6 @@ from engine.shapes import ModelShape
 from engine.statistics import Paired, paired
 from engine.texts.tokenloss import losses_of_texts
 
-SHARE_OF_BEST = 0.5  # share of the best head's prefix matching from which a head counts as an induction head
 N_DRAWS = 5
 
 
@@ -51,7 +49,7 @@ class AccuracyWithout:
 
 @dataclass(frozen=True)
 class Removal:
-    """The results so far: `heads` by flat index, best first (empty: the model has no induction heads by this rule);
+    """The results so far: `heads` by flat index, best first (empty: the model has no induction heads);
     accuracy without them (`removed`), without equally many random heads (`draws`), and without them on the task without
     examples (`control`)."""
 
@@ -75,15 +73,10 @@ class Removal:
         return self.removed.is_loss and self.removed.points <= 2 * self.at_random[0]
 
 
-def induction_heads(prefix_matching: np.ndarray) -> tuple[int, ...]:
-    """Returns flat indices of the heads whose prefix matching (L, H) is at least half that of the best one, best first;
-    empty if the best is below INDUCTION_FROM."""
-    scores = np.nan_to_num(prefix_matching.ravel())
-    if scores.max() < INDUCTION_FROM:
-        return ()
-    return tuple(
-        int(head) for head in np.argsort(-scores, kind="stable") if scores[head] >= SHARE_OF_BEST * scores.max()
-    )
+def induction_heads(scores: InductionScores) -> tuple[int, ...]:
+    """Returns flat indices of the induction heads, best prefix matching first."""
+    is_one = scores.is_induction_head.ravel()
+    return tuple(int(head) for head in order(-np.nan_to_num(scores.mean["prefix_matching"])) if is_one[head])
 
 
 def without(shape: ModelShape, heads: tuple[int, ...]) -> Mask:
@@ -104,7 +97,7 @@ def found_heads(target: Target) -> Measurement[Removal]:
 
     def found(scores: InductionScores) -> Removal:
         partner = int(np.nan_to_num(scores.mean["previous_token"]).argmax())
-        return Removal(induction_heads(scores.mean["prefix_matching"]), partner)
+        return Removal(induction_heads(scores), partner)
 
     return induction(target).map(found)
 

@@ -42,15 +42,15 @@ def test_pointing_shows_values_and_a_lock_holds_them(screen):
     page = screen()
     tokens(page).nth(90).hover()
     at = top(page)
-    assert re.search(r"\b90\b", at) and "click or Enter locks it" in at
+    assert re.search(r"\b90\b", at) and "click or Enter holds it" in at
     shares = [float(text) for text in page.locator(".readout .looks .row b").all_inner_texts()]
     assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1
     assert page.locator(".readout .parts .row").count() == 4 + 5
     tokens(page).nth(90).click()
     tokens(page).nth(20).hover()
-    assert "locked" in top(page) and re.search(r"\b90\b", top(page))
+    assert "held" in top(page) and re.search(r"\b90\b", top(page))
     page.keyboard.press("Escape")
-    assert re.search(r"\b20\b", top(page)) and "locked" not in top(page)
+    assert re.search(r"\b20\b", top(page)) and "held" not in top(page)
 
 
 def test_where_it_looks_and_who_looks_at_it_are_the_same_number(screen):

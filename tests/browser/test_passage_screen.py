@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.ui.controls.pruning import HEADS as OPENS_AT
-from tests.browser.conftest import WAIT_MS, at_rest, await_command, await_mark, keyed
+from tests.browser.conftest import WAIT_MS, at_rest, await_command, await_mark, keyed, open_settings
 from tests.embedded import n_at
 
 TITLE = "Privet Drive, twice"
@@ -77,6 +77,7 @@ def test_hover_click_and_keys(page, address):
     await_mark(page, "losses", "measured", heads=n_at(OPENS_AT))
     ready(page)
     readout = page.locator(".readout")
+    expect(readout).to_contain_text("The largest change here")
     token(page, " strange", 1).hover()
     expect(readout.get_by_role("heading")).to_have_text("␣strange")
     loss = readout.get_by_role("row").filter(has_text="Loss, nats").inner_text().split()
@@ -116,6 +117,7 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     slider.press("Home")
     await_mark(page, "losses", "measured", heads=0)
     expect(page.locator(".legend .note")).to_be_visible()
+    open_settings(page)
     choose(page, "Pruning order", "random")
     page.wait_for_url(re.compile("passage_order=random"))
     page.locator(".text span").first.evaluate("span => { span.mark = 'the same element' }")
@@ -134,6 +136,7 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
 def test_the_address_brings_everything_back(page, address, another_tab):
     open_passage(page, address)
     choose(page, "Text", TITLE)
+    open_settings(page)
     choose(page, "Pruning order", "random")
     lacks = page.get_by_role("textbox", name=re.compile("^A lacks"))
     lacks.fill("L0H3")
@@ -195,6 +198,7 @@ def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_t
     page.get_by_role("button", name="Your own text").click()
     page.locator('input[type="file"]').set_input_files(file)
     page.locator(".text").get_by_text("harbour").first.wait_for()
+    page.get_by_role("button", name="Your own text").click()  # it closes once a text is used
     fill(page, "Name of this text", "My harbour")
     page.get_by_role("button", name="Remember", exact=True).click()
     page.wait_for_url(re.compile("passage_text=My"))

@@ -1,7 +1,6 @@
 """Intervals, flips and changes, orders and levels, against scipy, by their coverage and by their definitions."""
 
 import math
-from statistics import pvariance
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, orde
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
-from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, parted, smallest_clear, wilson
+from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, smallest_clear, wilson
 from pages.ui.prune.figure import change_in_words
 from tests.engine.fixtures import refused_by
 
@@ -93,20 +92,6 @@ def test_p_adjusted_for_several_looks():
     """Holm's example: 0.01, 0.04, 0.03, 0.005 become 0.03, 0.06, 0.06, 0.02."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.2]) == [0.2] and holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
-
-
-def test_two_groups_are_parted_where_they_vary_least_within():
-    """Otsu's threshold: where between them the variance is largest it is smallest within, by a plain loop."""
-    rng = np.random.default_rng(0)
-    for values in (rng.random(9), np.append(rng.normal(0, 0.1, 20), rng.normal(1, 0.1, 4)), np.array([0.0, 0, 0, 1])):
-        ordered = sorted(values)
-        within = {
-            at: at * pvariance(ordered[:at]) + (len(ordered) - at) * pvariance(ordered[at:])
-            for at in range(1, len(ordered))
-        }
-        best = min(within, key=within.__getitem__)
-        assert parted(values) == pytest.approx((ordered[best - 1] + ordered[best]) / 2)
-    assert math.isnan(parted(np.array([2.0, 2.0]))) and math.isnan(parted(np.array([math.nan])))
 
 
 SHAPE = ModelShape(5, 4, 4, 32, 8, 64, 512, 256)

@@ -109,8 +109,8 @@ def test_tokens_are_to_be_read_and_each_has_a_bar_of_its_own():
     alike = NextTokens(np.array([5, 6]), ("\ufffd", "\ufffd"), np.log([[0.7, 0.2]]))
     assert sections.next_frame(alike)["token"].tolist() == ["\ufffd (5)", "\ufffd (6)"]
     picture = charts.next_bars(frame, charts.PRUNED)
-    assert [row["p"] for row in picture.datasets["tokens"]] == pytest.approx([0.1, 0.5, 0.1])
-    assert json.dumps(picture.spec["layer"][0]["encoding"]["y"]["sort"], ensure_ascii=False) == '["␣a", "↵", "\ufffd"]'
+    assert [row["p"] for row in picture.datasets["tokens"]] == pytest.approx([0.5, 0.1, 0.1]), "its likeliest first"
+    assert json.dumps(picture.spec["layer"][0]["encoding"]["y"]["sort"], ensure_ascii=False) == '["↵", "␣a", "\ufffd"]'
     assert b"<svg" in to_svg(picture, "Next token")
 
 
@@ -118,9 +118,23 @@ def test_the_finding_says_what_pruning_does_to_the_first_word():
     found = NextTokens(np.array([5, 6]), (" Merton", " Norwood"), np.log([[0.9, 0.05], [0.02, 0.3]]))
     frame, shape = sections.next_frame(found), ModelShape(2, 2, 4, 8, 4, 16, 32, 16)
     mask = parse_mask("L0H0 L1H1 F1", shape)
-    assert sections.finding(frame, mask) == "Without 2 heads and 1 FFN, `Merton` falls from 90.0% to 2.0%"
+    assert sections.finding(frame, mask) == (
+        "Large effect: without 2 heads and 1 FFN, `Merton` falls from 90.0% to 2.0%"
+    )
     alone = sections.next_frame(NextTokens(np.array([5]), (" Merton",), np.log([[0.9]])))
     assert sections.finding(alone, Mask.full(shape)) == "The full model continues with `Merton`, 90.0%"
+
+
+@pytest.mark.parametrize("full, pruned, words", [
+    (0.9, 0.02, "Large effect: without 1 head, `a` falls from 90.0% to 2.0%"),
+    (0.04, 0.09, "Large effect: without 1 head, `a` rises from 4.0% to 9.0%"),
+    (0.9, 0.85, "Small effect: without 1 head, `a` falls from 90.0% to 85.0%"),
+    (0.9, 0.896, "No visible effect: without 1 head, `a` falls from 90.0% to 89.6%"),
+    (0.9, 0.90001, "No visible effect: without 1 head, `a` stays at 90.0%"),
+])  # fmt: skip
+def test_the_finding_follows_the_size_of_the_effect(full, pruned, words):
+    frame = sections.next_frame(NextTokens(np.array([5]), (" a",), np.log([[full], [pruned]])))
+    assert sections.finding(frame, parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))) == words
 
 
 def test_what_is_seldom_changed_is_in_the_settings(open_screen):

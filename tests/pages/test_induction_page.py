@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import accuracy, evaluation
-from engine.heads.induction import SCORES, InductionScores
+from engine.heads.induction import INDUCTION_FROM, SCORES, InductionScores
 from engine.importance.rankings import random_order
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
@@ -23,6 +23,7 @@ from pages.ui.page.tables import whole_percent
 from tests.pages.conftest import frames_of, go_to, labels, press, printed_by_the_program, said, settled
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
+CORNER = (INDUCTION_FROM, 0.04)
 
 
 def scores(signed=True):
@@ -44,7 +45,8 @@ FOLDED = ("together", "single", "left", "maps", "depth", "about")
 @pytest.fixture
 def with_induction_heads(monkeypatch):
     """Counts the better half of the heads as induction heads, however little they match prefixes."""
-    monkeypatch.setattr(tables, "corner", lambda frame: (frame["prefix_matching"].median(), 0.0))
+    is_high = property(lambda found: found.mean["prefix_matching"] >= np.median(found.mean["prefix_matching"]))
+    monkeypatch.setattr(InductionScores, "is_induction_head", is_high)
 
 
 def unfolded(*sections):
@@ -63,7 +65,7 @@ def test_the_screen_opens_with_its_finding_a_map_and_a_scatter_plot_and_the_rest
     assert [name for name, _ in best] == frame.set_index("name")["prefix_matching"].nlargest(5).index.to_list()
     assert float(best[0][1]) == pytest.approx(frame["prefix_matching"].max(), rel=5e-3)
     assert frame["prefix_matching"].max() < 0.3 and scatter["corner"].empty, "a model without induction heads"
-    assert [each.value for each in at.caption if each.value.endswith(": none.")]
+    assert [each.value for each in at.markdown if each.value.startswith("**None of the 8 heads is an induction head**")]
     assert "Without" not in said(at) and "Prune the induction heads" not in labels(at)
     assert [each.key for each in at.expander if each.key] == [f"induction_{section}" for section in FOLDED]
     at.segmented_control(key="induction_score").set_value("qk_trace").run()
@@ -86,8 +88,11 @@ def test_sets_of_the_strongest_heads_are_ablated(open_screen):
     assert set(sets["kind"]) == {STRONGEST, RANDOM} and sorted(set(sets["size"])) == [0, 1, 2]
     assert (sets["low"] <= sets["value"] + 1e-9).all() and (sets["value"] <= sets["high"] + 1e-9).all()
     assert any("that match prefixes best" in words.value and "in 5 draws" in words.value for words in at.markdown)
-    again = labels(open_screen(**unfolded("together")))
-    assert not any("together" in label for label in again), "what is stored shows at once"
+    again = open_screen()
+    assert any(words.value.startswith("Of the heads together: the full model") for words in again.markdown)
+    press(again, "Show them by number of heads")
+    assert [frames for frames in frames_of(again) if "sets" in frames], "what is stored shows at once"
+    assert not any("together" in label for label in labels(again))
 
 
 def test_the_finding_says_what_is_lost_without_the_induction_heads(
@@ -239,27 +244,23 @@ def test_frames_hold_scores_ranks_and_the_corner():
     assert frame.loc[frame["selected"], "name"].tolist() == ["L1H2"]
     assert frame.sort_values("prefix_matching", ascending=False)["prefix_matching_rank"].tolist() == list(range(1, 9))
     assert frame["copying_share"].tolist() == ((frame["copying"] + 1) / 4).tolist(), "0 is none, a half where it stops"
-    matching, copying = tables.corner(frame)
-    expected = (frame["prefix_matching"] >= matching) & (frame["copying_share"] >= copying)
-    assert (frame["in_corner"] == expected).all()
+    expected = (frame["prefix_matching"] >= INDUCTION_FROM) & (frame["copying_share"] > 1 / 25)
+    assert (frame["in_corner"] == expected).all() and expected.any() and not expected.all()
     assert "heads; highest: " in tables.in_words(frame, "qk_trace")
 
 
-def test_the_corner_follows_the_model_s_own_heads():
-    """Two groups are parted where the better match lies; a model without induction heads has none in its corner."""
+def test_the_corner_is_drawn_for_induction_heads_alone():
     found = scores()
-    found.mean["prefix_matching"] = np.array([[0.03, 0.02, 0.04, 0.03], [0.3, 0.28, 0.02, 0.35]])
-    found.mean["copying"] = 4 * np.array([[0.04, 0.05, 0.03, 0.04], [0.2, 0.05, 0.04, 0.3]]) - 1
+    found.mean["prefix_matching"] = np.array([[0.03, 0.02, 0.04, 0.03], [0.3, 0.28, 0.4, 0.35]])
+    found.mean["copying"] = 4 * np.array([[0.04, 0.05, 0.03, 0.04], [0.2, 0.05, 0.03, 0.3]]) - 1
     frame = tables.head_scores(SHAPE, found, [])
-    assert frame.loc[frame["in_corner"], "name"].tolist() == ["L1H0", "L1H3"]
-    assert "L1H0, L1H3" in tables.corner_in_words(frame)
+    assert frame.loc[frame["in_corner"], "name"].tolist() == ["L1H0", "L1H3"], "L1H2 copies no more than chance"
+    assert tables.corner_in_words(frame).endswith("(prefix matching from 0.3 and copying above chance): L1H0, L1H3.")
     found.mean["prefix_matching"] = found.mean["prefix_matching"] / 10
     none = tables.head_scores(SHAPE, found, [])
-    assert tables.corner_in_words(none).endswith(": none.") and "from 0.30" in tables.corner_in_words(none)
-    assert len(charts.induction_scatter(frame, tables.corner(frame)).datasets["corner"]) == 1
-    assert charts.induction_scatter(none, tables.corner(none)).datasets["corner"] == [], "no corner without such heads"
-    found.mean["prefix_matching"][:] = 1.0
-    assert not tables.head_scores(SHAPE, found, [])["in_corner"].all(), "what is alike is not parted"
+    assert tables.corner_in_words(none).endswith(": none.")
+    assert len(charts.induction_scatter(frame, CORNER).datasets["corner"]) == 1
+    assert charts.induction_scatter(none, CORNER).datasets["corner"] == [], "no corner without such heads"
 
 
 def test_each_kind_of_line_of_what_is_left_has_its_name_at_a_point_of_its_own():
@@ -313,7 +314,7 @@ def test_overlap_rows_are_spearman_and_a_count():
 def test_charts_are_valid_and_become_files(signed):
     frame = tables.head_scores(SHAPE, scores(signed), ["L0H0"])
     made = [charts.score_map(frame, name, is_large) for name in SCORES for is_large in (False, True)]
-    made += [charts.induction_scatter(frame, tables.corner(frame)), charts.depth_strip(frame, "copying"),
+    made += [charts.induction_scatter(frame, CORNER), charts.depth_strip(frame, "copying"),
                charts.distribution(frame, "copying"), charts.example_pattern()]  # fmt: skip
     for chart in made:
         assert chart.datasets

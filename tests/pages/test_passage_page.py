@@ -21,6 +21,7 @@ from tests.embedded import heads_at
 from tests.pages.conftest import (
     WAIT_S,
     components,
+    labels,
     press,
     printed_by_the_program,
     same_on_the_command_line,
@@ -151,23 +152,22 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
     assert "6 of 8 heads" in summary(at)
 
 
-def test_the_button_says_where_the_induction_heads_are_pruned_already(open_screen):
-    def example(at):
-        found = at.button(key="passage example")
-        return found.disabled, found.label == "Prune the induction heads"
+def test_the_button_prunes_the_induction_heads_unless_they_are_pruned_already(open_screen):
+    def is_offered(at):
+        return "Prune the induction heads" in labels(at)
 
     at = open_screen(model="demo", passage_order="induction-first", passage_heads="10")
-    assert example(at) == (True, False)
+    assert not is_offered(at)
     words = shlex.split(at.code[0].value)
     best = words[words.index("--mask") + 1]
-    assert example(open_screen(model="demo", passage_mask=best)) == (True, False), "named, they are pruned too"
+    assert not is_offered(open_screen(model="demo", passage_mask=best)), "named, they are pruned too"
     kept = f"keep {best.split()[0]}"
     at = open_screen(model="demo", passage_order="induction-first", passage_heads="10", passage_mask=kept)
-    assert example(at) == (False, True), "an edit keeps one of them"
+    assert is_offered(at), "an edit keeps one of them"
     at = open_screen(model="demo")
-    assert example(at) == (False, True)
+    assert is_offered(at)
     at.button(key="passage example").click()
-    assert example(settled(at)) == (True, False)
+    assert not is_offered(settled(at))
 
 
 def test_a_ranking_by_importance_is_measured_on_the_way_and_a_wrong_mask_is_one_line(open_screen, questions):
@@ -200,7 +200,7 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     at = paste(open_screen(), HOSTILE)
     assert "".join(shown(at)["pieces"]) == HOSTILE, "as text, whatever it says"
     assert at.selectbox(key="passage_text").value == "Pasted text" and "--text text.txt" in at.code[0].value
-    assert any("gone after a reload" in caption.value for caption in at.caption)
+    assert not any("gone after a reload" in caption.value for caption in at.caption)
     at.text_input(key="passage_text_name").set_value(TITLE)
     next(button for button in at.button if button.label == "Remember").click().run()
     assert "is the title of a built-in passage" in at.error[0].value and kept.names(runtime.store()) == []
@@ -215,6 +215,28 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     assert "no text named 'Mine <b>' is kept on this computer" in gone.error[0].value.replace("\\", "")
     settled(gone)
     assert not gone.error, "said once"
+
+
+def test_a_link_holds_a_short_text_and_of_a_long_one_the_screen_says_that_it_does_not(open_screen):
+    at = paste(open_screen(), HOSTILE)
+    assert at.session_state["passage_own"] == HOSTILE and at.session_state["passage_text_menu"] is False
+    again = open_screen(passage_text="Pasted text", passage_own=HOSTILE)
+    assert "".join(shown(again)["pieces"]) == HOSTILE and not again.error
+    at = paste(again, "a " * 751)
+    assert at.session_state["passage_own"] == ""
+    assert any("gone after a reload" in caption.value for caption in at.caption)
+    at.selectbox(key="passage_text").set_value(TITLE)
+    assert shown(settled(at))["name"] == TITLE
+    bad = open_screen(passage_text="Pasted text", passage_own="null\0")
+    assert shown(bad)["name"] == "Names that return", "as without a text in the address"
+
+
+def test_what_is_seldom_changed_is_in_the_settings(open_screen):
+    at = open_screen()
+    [menu] = [each for each in at.expander if each.label == "Settings"]
+    inside = {each.key for each in (*menu.text_input, *menu.selectbox, *menu.number_input, *menu.segmented_control)}
+    names = ("mask", "order", "task", "ffns", "a_mask", "view", "scale")
+    assert {f"passage_{name}" for name in names} <= inside and "passage_heads" not in inside
 
 
 def test_what_cannot_be_measured_is_refused_in_one_line_and_a_loaded_file_gets_its_name(open_screen):

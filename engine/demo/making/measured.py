@@ -63,7 +63,7 @@ class Measured:
 
     def heads(self) -> tuple[int, ...]:
         """The induction heads that the story on Prune removes, by flat index."""
-        return induction_heads(self.induction().mean["prefix_matching"])
+        return induction_heads(self.induction())
 
     def removed(self, family: str, needs: str, n_draws: int, n_drawn: int | None) -> Removed:
         """A family without the induction heads; `n_draws` others on `n_drawn` questions where it needs examples."""

@@ -58,7 +58,7 @@ function tintHeads(view) {
     cell.title = `${cell.dataset.head}: ${what}${cell.classList.contains("pruned") ? ", pruned" : ""}`
     cell.ariaLabel = cell.title
   })
-  const about = byToken ? (t === null ? "" : `full colour: ${full.toFixed(2)} nats on ${quoted(seen.pieces[t])}; blue lowers it`) : ""
+  const about = byToken ? (t === null ? "" : `full color: ${full.toFixed(2)} nats on ${quoted(seen.pieces[t])}; blue lowers it`) : ""
   view.screen.querySelector(".scale").textContent = about
 }
 

@@ -9,9 +9,11 @@ function drawLegend(view, largest) {
     token.style.setProperty(name, value)
     return token
   }
+  const { mode, at, seen } = view, t = asked(view), here = quoted(seen.pieces[at])
+  const raised = mode === "source" ? `nats by ${here}` : t === null ? "nats" : `nats added to ${quoted(seen.pieces[t])}`
   view.legend.replaceChildren(
-    make("b", "attention"), ...[0.05, 0.25, 1].map(share => swatch("--tint", strength(share), String(share))),
-    make("b", "nats"), ...[0.05, 0.25, 1].map(share => swatch("--raises", thickness(share * largest, largest), "+" + (share * largest).toFixed(2))),
+    make("b", mode === "source" ? `attention to ${here}` : `attention from ${here}`), ...[0.05, 0.25, 1].map(share => swatch("--tint", strength(share), String(share))),
+    make("b", raised), ...[0.05, 0.25, 1].map(share => swatch("--raises", thickness(share * largest, largest), "+" + (share * largest).toFixed(2))),
   )
 }
 
@@ -21,11 +23,11 @@ function showReadout(view, looks, raises, waiting) {
   const next = destination && view.about === "next"
   const top = make("div", "", "top")
   const heads = view.heads.length > 1 ? `${view.heads.join(", ")}: mean attention, sum of nats` : view.heads.join()
-  top.append(make("b", quoted(pieces[at]), "word"), place(view, at), make("b", heads), make("span", view.locked === null ? "click or Enter locks it" : "locked: Escape unlocks", "quiet how"))
+  top.append(make("b", quoted(pieces[at]), "word"), place(view, at), make("b", heads), make("span", view.locked === null ? "click or Enter holds it" : "held: Escape lets go", "quiet how"))
   if (waiting) top.append(make("span", "reading it …", "quiet"))
   if (pattern.k) top.append(make("span", `the ${pattern.k} largest of each row are shown`, "quiet"))
-  const targets = list(view, looks, destination ? "It looks at" : "Looked at from", "looks", share => share.toFixed(3), 1)
-  const title = next ? `Raised the next token, ${t === null ? "none" : quoted(pieces[t])}` : destination ? "Raised its logit" : "It raised the logit of"
+  const targets = list(view, looks, destination ? `${quoted(pieces[at])} looks at` : "Looked at from", "looks", share => share.toFixed(3), 1)
+  const title = next ? `Raised ${t === null ? "the next token: none" : `${quoted(pieces[t])}, the next`}` : destination ? `Raised ${quoted(pieces[at])} itself` : "It raised the logit of"
   const raisers = list(view, raises, title, "raises", value => nats(value, true), pattern.largest)
   const sum = raises.reduce((a, b) => a + b, 0)
   const lowest = sorted(raises.map(value => -value)).slice(0, 2).map(i => `${quoted(pieces[i])} ${nats(raises[i], true)}`)

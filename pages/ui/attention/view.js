@@ -2,7 +2,7 @@
 // a map of all heads. Everything from Python is set as textContent, so a text is never interpreted as markup.
 const TYPES = { u1: Uint8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array }
 const N_LISTED = 5, TOLD_MS = 200
-const SWITCHES = ["mode", "about", "tint"]
+const SWITCHES = ["mode", "about", "tint"], USUAL = ["destination", "next", "score"]
 const ARRIVED = "headroom-attention" // event by which the other component delivers a pattern
 
 export default function (mount) {
@@ -23,7 +23,7 @@ function unpack(bytes) {
 
 function begin(part) {
   const view = { page: document, number: 0, heads: [], over: null, locked: null, at: null, spans: [], cells: [],
-                 mode: "destination", about: "itself", tint: "score", inside: false, askedAt: 0, reports: 0 }
+                 mode: "destination", about: "next", tint: "score", inside: false, askedAt: 0, reports: 0 }
   for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(`.${name}`)
   const index = event => view.spans.indexOf(event.target.closest?.("span[role]"))
   view.text.onmouseover = event => {
@@ -57,7 +57,7 @@ function load(view, bytes) {
   if (old?.of !== seen.of || old?.rows !== seen.rows) {
     Object.assign(view, { locked: null, at: null, over: null, pattern: null })
     setText(view)
-    if (old?.rows !== seen.rows) setSwitches(view, usual(view))
+    if (old?.rows !== seen.rows) setSwitches(view, USUAL)
   }
   const known = seen.scores !== undefined
   view.screen.querySelector("[value=score]").disabled = !known
@@ -91,17 +91,14 @@ function recall(view, look) {
   const known = i !== null && view.spans[i] && open(view, i)
   if (known && i !== view.locked) startAt(view, i)
   view.locked = known ? i : null
-  setSwitches(view, look.switches.length === SWITCHES.length ? look.switches : usual(view))
+  setSwitches(view, look.switches.length === SWITCHES.length ? look.switches : USUAL)
   tintHeads(view)
 }
-
-// For a label, the token after it is the one of interest.
-const usual = view => ["destination", view.seen.rows ? "next" : "itself", "score"]
 
 // The switches; none if all are at their defaults.
 function changed(view) {
   const values = SWITCHES.map(name => view[name])
-  return values.join() === usual(view).join() ? [] : values
+  return values.join() === USUAL.join() ? [] : values
 }
 
 function setSwitches(view, values) {
@@ -122,7 +119,8 @@ function whole(pattern, name, n, unit) {
 
 function startAt(view, i) {
   go(view, i)
-  view.text.scrollTop = view.spans[i].offsetTop - view.text.clientHeight / 2
+  const { offsetTop, offsetHeight } = view.spans[i], { clientHeight } = view.text
+  view.text.scrollTop = offsetTop + offsetHeight > clientHeight ? offsetTop - clientHeight / 2 : 0 // else the text begins
 }
 
 // Where the view opens: among the names that return, the token whose logit these heads raised most.
@@ -242,6 +240,7 @@ function paint(view) {
     span.style.setProperty("--raises", thickness(raises[i], pattern.largest))
     span.classList.toggle("at", i === at)
     span.classList.toggle("locked", i === view.locked)
+    span.classList.toggle("predicted", view.mode === "destination" && i === asked(view))
     span.ariaSelected = String(i === view.locked)
   })
   if (view.tint === "raised" || view.seen.scores === undefined) tintHeads(view)

@@ -32,8 +32,8 @@ HTML = """
         <label><input type="radio" name="mode" value="destination" checked>where it looks</label>
         <label><input type="radio" name="mode" value="source">who looks at it</label></fieldset>
       <fieldset class="about"><legend>Orange: what raised</legend>
-        <label><input type="radio" name="about" value="itself" checked>the token</label>
-        <label><input type="radio" name="about" value="next">the one after it</label></fieldset>
+        <label><input type="radio" name="about" value="next" checked>next token</label>
+        <label><input type="radio" name="about" value="itself">this token</label></fieldset>
     </div>
     <div class="text" role="listbox"></div>
     <div class="legend"></div>
@@ -42,7 +42,7 @@ HTML = """
     <div class="switches">
       <fieldset><legend>Heads by</legend>
         <label><input type="radio" name="tint" value="score" checked>induction score</label>
-        <label><input type="radio" name="tint" value="raised">raised this token</label></fieldset>
+        <label><input type="radio" name="tint" value="raised">nats added</label></fieldset>
     </div>
     <div class="map grid" role="group" aria-label="Heads, layer by layer: arrow keys move, Enter chooses one"></div>
     <p class="hint quiet scale"></p>

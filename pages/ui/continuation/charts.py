@@ -12,9 +12,9 @@ TICKS, REACH = [0, 0.25, 0.5, 0.75, 1], 1.2  # room for a number after the longe
 
 
 def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
-    """Returns one bar per token for the model `who`; the tokens are in the same places for both models."""
-    tokens = tuple(frame.sort_values("place")["token"].drop_duplicates())
-    return charts.picture(_next_bars(who, tokens), tokens=frame[frame["model"].eq(who)])
+    """Returns one bar per token for the model `who`, its likeliest first."""
+    mine = frame[frame["model"].eq(who)].sort_values("rank")
+    return charts.picture(_next_bars(who, tuple(mine["token"])), tokens=mine)
 
 
 @charts.kept
@@ -23,7 +23,7 @@ def _next_bars(who: str, tokens: tuple[str, ...]) -> charts.Template:
         y=alt.Y("token:N", title=None, sort=list(tokens), axis=alt.Axis(labelLimit=120, ticks=False)),
         tooltip=charts.tips("token:N|Token; model:N|Model; p:Q|Probability|.2%; rank:Q|Rank"),
     )
-    x = alt.X("p:Q", title=f"Probability, {who}", axis=alt.Axis(format="%", values=TICKS))
+    x = alt.X("p:Q", title=f"Probability, {who}", axis=alt.Axis(format="%", values=TICKS, orient="top"))
     colour = alt.Color("model:N", scale=alt.Scale(domain=palette(full=FULL, pruned=PRUNED)), legend=None)
     bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x.scale(domain=[0, REACH]), color=colour)
     words = charts.written(base, 11, align="left", dx=4).encode(x=x.scale(domain=[0, REACH]), text="said:N")

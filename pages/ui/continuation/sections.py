@@ -25,6 +25,7 @@ PROMPT = (
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 BLANK = visible(" ")
 N_DRAWN = 10  # tokens of the chart
+VISIBLE, LARGE = 0.01, 0.1  # changes of a probability that are visible, and large
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
     "Likeliest: the token of highest probability, each time. T: sampled at this temperature (below 1, likely tokens "
@@ -83,7 +84,8 @@ def next_in_words(frame: pd.DataFrame) -> str:
 
 
 def finding(frame: pd.DataFrame, mask: Mask | None) -> str:
-    """Returns what the full model says first, and how likely that is without the pruned heads and FFNs."""
+    """Returns what the full model says first, how likely that is without the pruned heads and FFNs, and whether that is
+    a large effect."""
     best = frame[frame["model"].eq(charts.FULL)].nsmallest(1, "rank").iloc[0]
     word = _quoted(_named(best["token"]))
     pruned = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].eq(charts.PRUNED)]
@@ -92,7 +94,20 @@ def finding(frame: pd.DataFrame, mask: Mask | None) -> str:
     other, parts = pruned.iloc[0], ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
     gone = " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
     moves = "falls" if other["p"] < best["p"] else "rises"
-    return f"Without {gone}, {word} {moves} from {best['said']} to {other['said']}"
+    moves = (
+        f"stays at {best['said']}"
+        if best["said"] == other["said"]
+        else f"{moves} from {best['said']} to {other['said']}"
+    )
+    return f"{_size(best['p'], other['p'])} effect: without {gone}, {word} {moves}"
+
+
+def _size(full: float, pruned: float) -> str:
+    """Returns the size of a change of probability, in a word or two."""
+    change = abs(pruned - full)
+    if change < VISIBLE:
+        return "No visible"
+    return "Large" if change >= LARGE or max(full, pruned) >= 2 * min(full, pruned) else "Small"
 
 
 def draw_finding(found: Said) -> None:

@@ -1,10 +1,11 @@
 """The text of a screen: a built-in passage, a remembered one, or one the user has just pasted or loaded.
 
 A user's text is in the session, and offered on every screen; under a name it is in the result store on this computer.
-The address never holds a text, only its name.
+The address holds the name of a text, and all of an unnamed one that is short.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from pages.ui.page.tables import plain
 OWN, FAULT = "own_text", "own_text_fault"
 OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
 PRIVATE = "It never leaves this computer."
+MAX_LINKED = 1500  # characters of an unnamed text that the address holds
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ def choose_text(
 
     None only if a remembered text has just been deleted in another tab.
     """
+    _take_linked(prefix)
     built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own_text()
     options = [*built_in, *names, *([own.name] if own else [])]
     key, choice_at, own_at = f"{prefix}_text", *where.columns([5, 4], vertical_alignment="bottom")
@@ -58,8 +61,10 @@ def choose_text(
         st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
     first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
     name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
-    with own_at.popover("Your own text", icon=":material/edit_note:", width="stretch", help="Paste or load a text."):
+    look: dict[str, Any] = {"icon": ":material/edit_note:", "width": "stretch", "help": "Paste or load a text."}
+    with own_at.popover("Your own text", key=f"{key}_menu", on_change="rerun", **look):
         _draw_own(key, str(name), own, names)
+    _link(prefix, str(name), own)
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
@@ -70,6 +75,7 @@ def chosen_text(prefix: str, default: str) -> Chosen:
     """Returns the present choice of `choose_text`, for a page that needs it before that is drawn; the default if there
     is no such text."""
     key = f"{prefix}_text"
+    _take_linked(prefix)
     found = _find_text(current_value(key) or default) or _find_text(default)
     assert found is not None
     return found
@@ -90,6 +96,23 @@ def _own_text() -> Chosen | None:
     return st.session_state.get(OWN)
 
 
+def _take_linked(prefix: str) -> None:
+    """Makes the text that the address holds the user's own; to be called before the choice of a text is drawn."""
+    key, name = f"{prefix}_own", st.query_params.get(f"{prefix}_text")
+    text = st.query_params.get(key) if key not in st.session_state else None
+    if text and name and _find_text(name) is None:
+        with suppress(HeadroomError):  # as without it: no text has this name
+            st.session_state[OWN] = Chosen(name, kept.checked(text))
+
+
+def _link(prefix: str, name: str, own: Chosen | None) -> None:
+    """Keeps the user's own text in the address while it is chosen, if it is short."""
+    key, is_linked = f"{prefix}_own", own is not None and own.name == name and len(own.text) <= MAX_LINKED
+    st.session_state[key] = own.text if own is not None and is_linked else ""
+    with st.container(key=f"hidden {key}"):
+        st.text_area("Text in the address", key=key, bind="query-params")
+
+
 def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None:
     """Draws the controls that paste or load a text, and remember or forget it."""
     pasted, loaded, kept_name = f"{key}_pasted", f"{key}_loaded", f"{key}_name"
@@ -101,10 +124,11 @@ def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None
     st.file_uploader("Or load a text file", "txt", key=loaded, max_upload_size=1, **about)
     if own and own.name == name:
         st.text_input("Name of this text", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
-        help = "Without a name the address of this screen cannot say which text it was."
+        help = f"Up to {MAX_LINKED:,} characters, the link to this view holds all of the text; else only its name."
         about = {"on_click": _guarded, "args": (_remember, key), "icon": ":material/bookmark_add:"}
         st.button("Remember", help=help, **about)
-        st.caption("Without a name, this text is gone after a reload.", help=PRIVATE)
+        if len(own.text) > MAX_LINKED:
+            st.caption("Too long for the address: without a name, it is gone after a reload.", help=PRIVATE)
     elif name in names:
         about = {"on_click": _forget, "args": (key, name), "icon": ":material/delete:"}
         st.button("Forget this text", help=f"Deletes {plain(name)} from the result store.", **about)
@@ -125,6 +149,7 @@ def show_text(key: str, name: str, text: str) -> None:
     while name in taken:
         name += " (own)"
     st.session_state[OWN], st.session_state[key] = Chosen(name, text), name
+    st.session_state[f"{key}_menu"] = False  # the popover covers the result
 
 
 def _use_pasted(key: str) -> None:

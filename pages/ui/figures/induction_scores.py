@@ -13,6 +13,6 @@ ABOUT = {
     "copying": "Of what it raises, the share that it looks at: 0% none, 100% all; 4% by chance.",
     "previous_token": "Looks at the token just before: 0 no attention, 1 all of it.",
     "duplicate_token": "Looks at earlier copies of the same token: 0 no attention, 1 all of it.",
-    "ov_eigen": "By weights alone: 1 raises whatever it looks at, −1 lowers it.",
-    "qk_trace": "By weights alone: looks for what came after its own token. No unit.",
+    "ov_eigen": "Copying, by its weights alone: 1 raises whatever it looks at, −1 lowers it.",
+    "qk_trace": "Prefix matching, by weights alone: looks for what came after its own token. No unit.",
 }

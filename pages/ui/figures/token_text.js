@@ -4,6 +4,7 @@ export default function (mount) {
   if (view.textKey !== data.text_key) setText(view)
   if (data.locked?.number >= view.reports) light(view, shownAt(view, data.locked.token)) // not of a lock before the last one
   drawLegend(view)
+  view.largest = largest(data)
   view.spans.forEach((span, i) => tint(span, tinted(data, i), data.full, data.view === "B − A"))
   drawLandmarks(view)
   show(view)
@@ -65,6 +66,12 @@ function tinted(data, i) {
   if (data.view === "A") return a
   if (data.view === "B") return b
   return a === null || b === null ? null : b - a
+}
+
+// The token shown while none is chosen: the one of the largest change.
+function largest(data) {
+  const sizes = data.pieces.map((_, i) => Math.abs(tinted(data, i) ?? 0)), most = Math.max(...sizes)
+  return most > 0 ? sizes.indexOf(most) : null
 }
 
 function drawLegend({ legend, data }) {
@@ -135,11 +142,11 @@ function light(view, i) {
 
 function show(view) {
   const { data, spans, readout } = view
-  const i = view.over ?? (view.focused ? view.at : view.locked)
+  const chosen = view.over ?? (view.focused ? view.at : view.locked), i = chosen ?? view.largest
   readout.classList.toggle("locked", view.locked !== null)
+  spans.forEach((span, j) => span.classList.toggle("shown", chosen === null && j === i))
   if (i === null || !spans[i]) {
-    readout.replaceChildren(make("p", "Point at a token, or reach it with the arrow keys.", "quiet"),
-                            make("p", "Click it, or press Enter, to see where it and what stands before it came up earlier: what an induction head would look at.", "quiet"))
+    readout.replaceChildren(make("p", "Point at a token, or reach it with the arrow keys.", "quiet"))
     view.said.textContent = ""
     return
   }
@@ -155,7 +162,8 @@ function show(view) {
     view.said.textContent = `${token}, ${words.a} ${nats(a)}, ${words.b} ${nats(b)}, ${words.change} ${nats(b - a, true)} nats, ranks ${data.rank.a[i]} and ${data.rank.b[i]}`
   }
   if (i === view.locked) readout.append(...past(data, i, view.back))
-  else readout.append(make("p", view.locked === null ? "Click or Enter: look back from here." : "Another token is locked; Escape lets go.", "quiet"))
+  else readout.append(make("p", view.locked !== null ? "Another token is locked; Escape lets go." :
+                                `${chosen === null ? "The largest change here. Point at another token, or" : "Click or Enter:"} ${chosen === null ? "click one to " : ""}look back from it.`, "quiet"))
 }
 
 function numbers(data, i) {

@@ -17,7 +17,7 @@ from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts
-from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
+from pages.ui.induction.tables import overlap_rows, retained_lines
 from pages.ui.page.defaults import SHOTS
 from pages.ui.page.tables import number, p_value
 from pages.ui.page.work import live
@@ -35,7 +35,7 @@ BOTH = ("prefix_matching", "copying")
 
 def capacity(found: InductionScores, score: str) -> np.ndarray:
     """Returns (L, H), from 0: prefix matching as it is; copying as a share."""
-    return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
+    return found.copying_share if score == "copying" else found.mean[score]
 
 
 def importance_of(setup: Setup, target: Target) -> Measurement[Survey]:

@@ -11,7 +11,6 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.induction import SCORES, InductionScores, induction
-from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.session import Target
 from engine.receipts import Measurements
 from pages.ui.comparison import pairs
@@ -20,7 +19,7 @@ from pages.ui.controls.controls import one_of
 from pages.ui.figures.charts import ROUGHLY
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts
-from pages.ui.induction.tables import copying_share, head_scores
+from pages.ui.induction.tables import RULE, finding, head_scores
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import number, percent, plain
 from pages.ui.page.work import Work
@@ -29,7 +28,7 @@ HELP = (
     "The same random tokens, as far as both have the same tokenizer. Heads are paired by layer and number, which says "
     "something of two precisions or revisions of one model. Chosen in the sidebar, under “Compare with”."
 )
-CORNER_HELP = "The induction corner begins where a model's own heads fall apart into two groups, as above."
+CORNER_HELP = f"Induction heads: {RULE}, as above."
 
 
 @dataclass(frozen=True)
@@ -69,16 +68,9 @@ def draw(of: FirstInduction, second: Target, sheet: Sheet) -> Measurements:
 
 def values_of(found: InductionScores, score: str) -> np.ndarray:
     """Returns (L, H) as drawn: copying as a share."""
-    return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
+    return found.copying_share if score == "copying" else found.mean[score]
 
 
 def counts_in_words(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> list[str]:
-    """Describes how many heads of each model match prefixes, and how many are induction heads, one line per model."""
-    lines = []
-    for frame, name in zip(frames, names, strict=True):
-        matching = int((frame["prefix_matching"] >= INDUCTION_FROM).sum())
-        inside = frame.loc[frame["in_corner"], "name"].tolist()
-        named = f": {', '.join(inside[:8])}{' …' * (len(inside) > 8)}" if inside else ""
-        lines.append(f"**{plain(name)}**: {matching} of {len(frame)} heads match prefixes with {INDUCTION_FROM:g} or "
-                     f"more; {len(inside)} in the induction corner{named}")  # fmt: skip
-    return lines
+    """Names the induction heads of each model, one line per model."""
+    return [f"**{plain(name)}**: {finding(frame)}" for frame, name in zip(frames, names, strict=True)]

@@ -5,15 +5,13 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pandas as pd
 
-from engine.heads.induction import N_TOKENS, SCORES, InductionScores, retained
+from engine.heads.induction import INDUCTION_FROM, SCORES, InductionScores, retained
 from engine.importance.rankings import agreement, n_top, random_order
-from engine.importance.rankings_of import INDUCTION_FROM
 from engine.shapes import ModelShape
-from engine.statistics import parted
 from pages.ui.induction.charts import shown
-from pages.ui.page.tables import number, percent, whole_percent
+from pages.ui.page.tables import number, percent
 
-CHANCE = 1 / N_TOKENS  # share of one token in the sample
+RULE = f"prefix matching from {INDUCTION_FROM} and copying above chance"
 N_RANDOM = 20  # random orders of the mean and the band
 LEVELS = np.linspace(0, 1, 51)
 MOST_NAMED = 8  # induction heads in the finding
@@ -27,32 +25,12 @@ def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[
     columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
     frame = pd.DataFrame(columns).assign(selected=[name in selected for name in names])
     each = {name: (found.mean[name], found.standard_error[name]) for name in SCORES}
-    (copied, error), signed = each["copying"], is_signed(found.mean["copying"])
-    for name, (mean, se) in (each | {"copying_share": (copying_share(copied), error / 4 if signed else error)}).items():
+    share, (copied, error) = found.copying_share, each["copying"]
+    each["copying_share"] = share, error if share is copied else error / 4
+    for name, (mean, se) in each.items():
         frame[name], frame[f"{name}_se"] = mean.ravel(), se.ravel()
         frame[f"{name}_rank"] = frame[name].rank(ascending=False, method="min")
-    matching, copying = corner(frame)
-    return frame.assign(in_corner=(frame["prefix_matching"] >= matching) & (frame["copying_share"] >= copying))
-
-
-def is_signed(copying: np.ndarray | pd.Series) -> bool:
-    """Returns whether copying is Olsson's score, from -1 to 1, and not Bansal's, a share."""
-    return bool((copying < 0).any())
-
-
-def copying_share(copying: np.ndarray) -> np.ndarray:
-    """Returns copying as a share, 0-1: of the logits a head raises, those of the tokens it looks at. Olsson's score is
-    4 times that less 1, cut at 1: a half stands for all shares above it."""
-    return (copying + 1) / 4 if is_signed(copying) else copying
-
-
-def corner(frame: pd.DataFrame) -> tuple[float, float]:
-    """Returns the (prefix matching, copying share) from which a head counts as an induction head in this model: where
-    its heads fall apart into two groups; but prefix matching of INDUCTION_FROM at least, and copying above chance."""
-    matching, copying = (parted(frame[name].to_numpy()) for name in ("prefix_matching", "copying_share"))
-    least = ((INDUCTION_FROM, matching), (CHANCE, copying))
-    matching, copying = (max(floor, found) if np.isfinite(found) else 1.0 for floor, found in least)
-    return matching, copying
+    return frame.assign(in_corner=found.is_induction_head.ravel())
 
 
 def retained_lines(
@@ -90,23 +68,14 @@ def in_words(frame: pd.DataFrame, score: str) -> str:
 
 def corner_in_words(frame: pd.DataFrame) -> str:
     """Describes the heads in the induction corner, and where it begins; "none" if it is not drawn."""
-    names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
-    begins = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
-    return f"Induction heads ({begins}): {', '.join(names) or 'none'}."
-
-
-def corner_begins(frame: pd.DataFrame) -> str:
-    """Describes where the induction corner begins."""
-    matching, copying = corner(frame)
-    return f"Shaded and outlined: matching from {number(matching)}, copying from {whole_percent(copying)}."
+    return f"Induction heads ({RULE}): {', '.join(frame.loc[frame['in_corner'], 'name']) or 'none'}."
 
 
 def finding(frame: pd.DataFrame) -> str:
     """Describes how many heads are induction heads, in Markdown."""
-    names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
+    names = frame.loc[frame["in_corner"], "name"].tolist()
     if not names:
-        least = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
-        return f"**None of the {len(frame):,} heads is an induction head** ({least})."
+        return f"**None of the {len(frame):,} heads is an induction head** ({RULE})."
     listed = ", ".join(names[:MOST_NAMED]) + " …" * (len(names) > MOST_NAMED)
     are = "head is an induction head" if len(names) == 1 else "heads are induction heads"
     return f"**{len(names)} of {len(frame):,} {are}**: {listed}."

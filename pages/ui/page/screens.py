@@ -85,8 +85,8 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "attention",
             "Attention",
             "visibility",
-            "Where a head looks in a text (violet), and which words raised the score of the next, its logit (orange).",
-            "press “Literal copying” and point at a word that was said before.",
+            "Where a head looks from a token (violet), and which words raise its score of the next token (orange).",
+            "point at a word in the second half: violet marks what followed it the first time.",
         ),
     ),
     "Watch it learn": (

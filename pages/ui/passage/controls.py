@@ -34,8 +34,6 @@ VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of t
 SCALE_HELP = "The scale stays while the sliders move; beyond it all look alike."
 SHARE = level_percent(10 * HEADS)
 EXAMPLE_HELP = f"Sets the controls: of all heads the {SHARE} that match prefixes best."
-PRUNED_HELP = f"B lacks the {SHARE} of all heads that match prefixes best."
-PRUNE_THEM = "Prune the induction heads"
 EXAMPLE = {"passage_order": RANKING, "passage_heads": HEADS}
 
 
@@ -46,27 +44,24 @@ def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     return spec, mask or ""
 
 
-def choose_colours() -> tuple[str, int, DeltaGenerator]:
-    """Draws the choice of colors; returns (one of VIEWS, nats of full color, container of the example)."""
+def choose_colours(where: DeltaGenerator) -> tuple[str, int]:
+    """Draws the choice of colors; returns (one of VIEWS, nats of full color)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
-    at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
-    view = one_of(at, "Color by", named, "passage_view", VIEW_HELP)
-    full = one_of(at, "Full color at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
-    return view, full, at.container(width="content")
+    view = one_of(where, "Color by", named, "passage_view", VIEW_HELP)
+    return view, one_of(where, "Full color at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
 
 
 def offer_example(where: DeltaGenerator, target: Target, levels: Levels, mask: Mask | None) -> None:
-    """Draws the button that prunes the induction heads in B; if B's `mask` (None: not known yet) prunes them already,
-    the button says so and is disabled."""
+    """Draws the button that prunes the induction heads in B, unless B's `mask` (None: not known yet) prunes them."""
     already = False
     known = induction(target).stored(session())
     if mask is not None and mask.n_heads_pruned and known is not None:
         pruning = Levels(levels.task, RANKING, 10 * HEADS, 0, "").pruning(target.shape)
         example = pruning.known_mask(target.shape, Evidence(prefix_matching=known.mean["prefix_matching"]))
         already = example is not None and not (np.array(mask.heads) & ~np.array(example.heads)).any()
-    label, icon = ("The induction heads are pruned", "check") if already else (PRUNE_THEM, "content_cut")
-    look: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": already, "key": "passage example"}
-    where.button(label, on_click=_show_example, help=PRUNED_HELP if already else EXAMPLE_HELP, **look)
+    if not already:
+        look: dict[str, Any] = {"icon": ":material/content_cut:", "key": "passage example", "help": EXAMPLE_HELP}
+        where.button("Prune the induction heads", on_click=_show_example, **look)
 
 
 def _show_example() -> None:

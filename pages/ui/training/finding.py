@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.importance.rankings_of import INDUCTION_FROM
+from engine.heads.induction import INDUCTION_FROM
 from engine.training.phase_change import LEAST_FALL
 from pages.ui.page.tables import number, whole_percent
 from pages.ui.training.runs import DrawnRun
