@@ -7,14 +7,8 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.circuits import OvTokens
-<<<<<<< HEAD
 from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at, most_raised
-from engine.heads.induction import SCORES, VARIANTS
-from engine.importance.rankings_of import INDUCTION_FROM
-=======
-from engine.heads.in_text import HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS
->>>>>>> reading
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import CLEARLY, Portrait
 from engine.studies.surveys import in_words
@@ -204,18 +198,7 @@ def figure_of(found: Portrait) -> KeyFigure | None:
 
 def facts(found: Portrait) -> list[str]:
     """Returns the strongest result of each other part as a line, as far as they are known."""
-<<<<<<< HEAD
     words = list[str]()
-=======
-    words = []
-    if OLSSON in found.scores:
-        share, chance = found.scores[OLSSON].copying_share[found.head], found.scores[OLSSON].chance
-        words.append(f"copying **{whole_percent(share)}** (chance {whole_percent(chance)})")
-    fed = feeder_rows(found)
-    if len(fed) and fed["part"].iloc[0] > 0 and found.score("qk_trace") > 0:
-        best = fed.iloc[0]
-        words.append(f"fed most by **{best['head']}**")
->>>>>>> reading
     for row in effect_rows(found).to_dict("records"):
         clear = p_in_words(row["p"]) if row["p"] < 0.05 else "no clear change"
         points = number(row["points"], 1, sign=True)

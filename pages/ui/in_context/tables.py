@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.ablation import KINDS, HeadAblations
-from engine.heads.induction import InductionScores
+from engine.heads.induction import INDUCTION_FROM, InductionScores
 from engine.importance.rankings import agreement
-from engine.importance.rankings_of import INDUCTION_FROM
 from engine.shapes import ModelShape
 from engine.statistics import over_texts
 from engine.texts.incontext import CURVE_BINS, ByIndex, MeanOverTexts, loss_by_index, scores, slope
