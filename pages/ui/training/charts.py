@@ -138,8 +138,7 @@ def heads_panel(
 def _heads_panel(
     look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, bare_px: int, has_axis: bool
 ) -> charts.Template:
-    title = None if bare_px else TITLES[score]
-    y = quantity("value", title) if free else quantity("value", title, domain=[0, 1])
+    y = quantity("value", None if bare_px else TITLES[score], **({} if free else {"domain": [0, 1]}))
     x = look.x(is_bare=bare_px > 0 and not has_axis)
     base = charts.named_chart("heads").encode(x=x, y=y, detail="name:N")
     colour = charts.by_layer(n_layers, layers, orient="top-left", direction="horizontal", symbolType="stroke",
@@ -243,12 +242,11 @@ def window_bands(look: TokenAxis) -> tuple[alt.Chart, alt.Chart]:
 def _window_name(look: TokenAxis, where: str) -> list[alt.Chart]:
     """Returns the names of the window and of the moments next to them, where there is room; or without a window, that
     there is none, on the "left" or "right"."""
-    none = {"left": [("left", 0, 4)], "right": [("right", "width", -4)]}.get(where, [])
-    found = [
-        charts.written(charts.named_chart("one"), 11, align=align, baseline="top", dx=dx).encode(
-            x=alt.value(x), y=alt.value(2), text=alt.value("no phase change"))
-        for align, x, dx in none
-    ]  # fmt: skip
+    found = []
+    if where != "window":
+        align, x, dx = ("left", 0, 4) if where == "left" else ("right", "width", -4)
+        none = charts.written(charts.named_chart("one"), 11, align=align, baseline="top", dx=dx)
+        found.append(none.encode(x=alt.value(x), y=alt.value(2), text=alt.value("no phase change")))
     is_left = f"datum.end <= {(look.low + look.high) / 2!r}"
     for side, end, align, dx in ((is_left, "end", "left", 4), (f"!({is_left})", "start", "right", -4)):
         for what, y in ((PHASE_CHANGE, 2), (REPEATS_END, BARE_PX // 2 - 8), ("run ends", BARE_PX // 2 + 8)):
