@@ -83,6 +83,9 @@ class _Fields(TypedDict, total=False):
     mlp_bias: bool | None
     scale_attn_by_inverse_layer_idx: bool | None
     smeared: bool | None
+    residual_multiplier: float | None
+    embedding_multiplier: float | None
+    logits_scaling: float | None
     dtype: str | None
     torch_dtype: str | None
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
-from engine.architecture.family import Family, family_of
+from engine.architecture.families.definition import Family, Scales
+from engine.architecture.family import family_of
 from engine.architecture.transformers_internals import causal_lm_class, load_tensors, model_config
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_tensors
@@ -96,6 +97,11 @@ class Loaded:
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
     unfinished: dict[str, list[Any]] = field(default_factory=dict)  # gradients, see `engine.importance.importance`
+
+    @property
+    def scales(self) -> Scales:
+        """What the model multiplies by besides its weights."""
+        return self.family.scales(self.identity.config)
 
 
 def identify(spec: LoadSpec, store: Store | None = None) -> Identity:

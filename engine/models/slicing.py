@@ -181,7 +181,8 @@ def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     out = attrgetter(family.attention_out)(layer)
     with onloaded(out):
         after = getattr(layer, family.attention_norm_after) if family.attention_norm_after else None
-        return _modules()[2](out.bias, after, [getattr(layer, name) for name in norms], index == 0)
+        bias = out.bias if out.bias is None else out.bias * loaded.scales.residual
+        return _modules()[2](bias, after, [getattr(layer, name) for name in norms], index == 0)
 
 
 @once

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def output_weights(loaded: Loaded, layer: int) -> Tensor:
-    """W_O of a layer, (H, d_head, d_model)."""
+    """W_O of a layer, (H, d_head, d_model), times what the model multiplies its output by (Granite)."""
     shape = loaded.identity.shape
     weight, _ = linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)
-    return weight.view(shape.n_heads, shape.d_head, -1)
+    return weight.view(shape.n_heads, shape.d_head, -1) * loaded.scales.residual
 
 
 def written_weights(loaded: Loaded, layer: int) -> Tensor:
@@ -125,7 +125,7 @@ def embedding(loaded: Loaded, token_ids: Tensor | slice = slice(None)) -> Tensor
     if isinstance(token_ids, slice):
         token_ids = torch.arange(len(embed.weight))[token_ids]
     with torch.inference_mode():
-        rows = embed(token_ids.to(embed.weight.device)).float()  # Gemma scales them there
+        rows = embed(token_ids.to(embed.weight.device)).float() * loaded.scales.embedding  # Gemma scales them there
         project_in = loaded.family.projection(loaded.model, "project_in")
         return rows if project_in is None else rows @ project_in.weight.float().T
 
@@ -166,10 +166,12 @@ def unembedding(
         project_out = loaded.family.projection(loaded.model, "project_out")
         if project_out is not None:
             rows = rows @ project_out.weight.float()
+        rows = rows / loaded.scales.logits_divisor
         return folded(loaded, loaded.family.final_norm(loaded.model), rows) if final_norm else rows
 
 
 def output_bias(loaded: Loaded, layer: int) -> Tensor:
     """(d_model,): what a layer's attention writes when all heads are silent."""
     shape = loaded.identity.shape
-    return linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)[1]
+    _, bias = linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)
+    return bias * loaded.scales.residual

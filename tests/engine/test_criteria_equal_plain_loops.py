@@ -72,6 +72,7 @@ class Plain:
             self.outs.append(out)
             self.writers.append(writer)
             self.ffns.append(ffn)
+        self.scale = getattr(config, "residual_multiplier", 1.0)
 
     def opt(self, layer):
         at = layer.self_attn
@@ -91,6 +92,15 @@ class Plain:
         values = at.qkv_proj.weight.T[:, 48:].unflatten(1, (2, 8)).repeat_interleave(2, dim=1).flatten(1)
         return (values, at.o_proj.weight.T, [mlp.gate_up_proj.weight.T], mlp.down_proj.weight.T), at.o_proj, \
             mlp.down_proj, mlp  # fmt: skip
+
+    def granite(self, layer):
+        (*weights, writer), *modules = self.llama_shaped(layer)
+        return (weights[0], 0.5 * weights[1], weights[2], 0.5 * writer), *modules
+
+    def starcoder2(self, layer):
+        at, mlp = layer.self_attn, layer.mlp
+        values = at.v_proj.weight.T.unflatten(1, (2, 8)).repeat_interleave(2, dim=1).flatten(1)
+        return (values, at.o_proj.weight.T, [mlp.c_fc.weight.T], mlp.c_proj.weight.T), at.o_proj, mlp.c_proj, mlp
 
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp
@@ -123,7 +133,11 @@ class Plain:
             kept = zip((self.outs, self.writers), (z, inner), strict=True)
             for modules, to in kept:
                 hooks.append(modules[at].register_forward_pre_hook(lambda m, args, to=to[at]: to.append(rows(args[0]))))
-            hooks.append(self.ffns[at].register_forward_hook(lambda m, args, out, to=written[at]: to.append(rows(out))))
+            hooks.append(
+                self.ffns[at].register_forward_hook(
+                    lambda m, args, out, to=written[at]: to.append(self.scale * rows(out))
+                )
+            )
         with torch.no_grad():
             for tokens in inputs:
                 for at, pattern in enumerate(self.model(tokens, output_attentions=True).attentions):

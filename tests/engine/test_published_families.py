@@ -60,6 +60,27 @@ PUBLISHED = {
         {"model_type": "olmo2", "vocab_size": 100352, "hidden_size": 5120, "intermediate_size": 27648,
          "num_hidden_layers": 64, "num_attention_heads": 40, "num_key_value_heads": 8,
          "max_position_embeddings": 4096, "rope_theta": 500000, "tie_word_embeddings": False}, 32_234_279_936),
+    "allenai/Olmo-3-1025-7B": (
+        {"model_type": "olmo3", "vocab_size": 100278, "hidden_size": 4096, "intermediate_size": 11008,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+         "max_position_embeddings": 65536, "sliding_window": 4096, "rope_theta": 500000,
+         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
+                          "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0},
+         "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8, "tie_word_embeddings": False},
+        7_298_011_136),
+    "ibm-granite/granite-3.1-2b-base": (
+        {"model_type": "granite", "vocab_size": 49155, "hidden_size": 2048, "intermediate_size": 8192,
+         "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "max_position_embeddings": 131072, "attention_multiplier": 0.015625, "embedding_multiplier": 12.0,
+         "logits_scaling": 8.0, "residual_multiplier": 0.22, "tie_word_embeddings": True}, 2_533_531_648),
+    "bigcode/starcoder2-3b": (
+        {"model_type": "starcoder2", "vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288,
+         "num_hidden_layers": 30, "num_attention_heads": 24, "num_key_value_heads": 2,
+         "max_position_embeddings": 16384, "sliding_window": 4096, "use_bias": True}, 3_030_371_328),
+    "google/gemma-2b": (
+        {"model_type": "gemma", "vocab_size": 256000, "hidden_size": 2048, "intermediate_size": 16384,
+         "num_hidden_layers": 18, "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256,
+         "max_position_embeddings": 8192, "hidden_act": "gelu"}, 2_506_172_416),
     "microsoft/Phi-3-mini-4k-instruct": (
         {"model_type": "phi3", "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "pad_token_id": 32000,
@@ -134,11 +155,12 @@ def test_the_layers_without_positions_are_those_of_transformers():
         assert found == model_config(config | said).no_rope_layers[:9] and len(found) == 9
 
 
-@pytest.mark.parametrize("kind", ["gemma2", "gemma3_text"])
+@pytest.mark.parametrize("kind", ["gemma2", "gemma3_text", "olmo3"])
 def test_the_layers_with_a_window_are_those_of_transformers(kind):
     config, by_layer = {"model_type": kind, "num_hidden_layers": 13}, FAMILIES[kind].by_layer
     assert by_layer is not None
-    for said in ({}, {"sliding_window_pattern": 3}, {"layer_types": ["full_attention"] * 13}):
+    patterns = [{"sliding_window_pattern": 3}] * (kind != "olmo3")
+    for said in ({}, *patterns, {"layer_types": ["full_attention"] * 13}):
         assert by_layer(config | said)["layer_types"] == model_config(config | said).layer_types
 
 

@@ -15,6 +15,10 @@ What Headroom knows of a family is one `Family` value, and NAMES is the one list
 `olmo2`: OLMo 2
 `gemma2`: Gemma 2
 `gemma3_text`: Gemma 3 without images
+`olmo3`: OLMo 3
+`gemma`: Gemma
+`granite`: Granite
+`starcoder2`: StarCoder2
 `phi3`: Phi-3, Phi-3.5 and Phi-4 mini
 """
 
@@ -23,6 +27,6 @@ from importlib import import_module
 from engine.architecture.families.definition import Family
 
 # each is a module here, and what a config.json says as its `model_type`
-NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "gemma2", "gemma3_text",
-         "phi3", "gpt2", "gpt_neox")  # fmt: skip
+NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma", "gemma2",
+         "gemma3_text", "phi3", "granite", "starcoder2", "gpt2", "gpt_neox")  # fmt: skip
 FAMILIES: dict[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}

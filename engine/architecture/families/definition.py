@@ -21,6 +21,15 @@ ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_paramet
                     "partial_rotary_factor", "original_max_position_embeddings"})  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Scales:
+    """Numbers that a model multiplies what its modules give by, where none of its weights says so."""
+
+    residual: float = 1.0  # what attention and FFNs give, before the residual sum
+    embedding: float = 1.0  # embeddings, after the module
+    logits_divisor: float = 1.0  # logits are divided by it
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """One architecture. Paths of modules go from the model (`layers`, `norm`) or else from a layer."""
@@ -70,6 +79,7 @@ class Family:
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
     builds_window: bool = False  # only in layers of type sliding_attention, in passes too; else it limits the context
     attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
+    scales: Callable[[Mapping[str, Any]], Scales] = lambda config: Scales()
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
     is_verified: bool = (
