@@ -65,6 +65,13 @@ def attention_chooser() -> Callable[[Any], Callable[..., Any]]:
     return choose
 
 
+def takes_mean(norm: Any) -> bool:
+    """Whether a norm takes the mean away before it divides: torch's LayerNorm, and that of Cohere models."""
+    import torch
+
+    return isinstance(norm, torch.nn.LayerNorm) or type(norm).__name__ == "CohereLayerNorm"
+
+
 def additive_mask() -> Callable[..., Any]:
     """The function that makes the mask of eager attention, which is added to scores."""
     from transformers.masking_utils import eager_mask

@@ -104,6 +104,8 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
              ((logits, logits.gather(1, tokens[1:][which, None])[:, 0])
               for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:], is_capped=False))]  # fmt: skip
     reader, constant = unembedding(loaded, tokens[1:], final_norm=False, zero_mean=True), hidden.new_zeros(()).float()
+    if (bias := getattr(model.get_output_embeddings(), "bias", None)) is not None:
+        constant = bias[tokens[1:]].float() - bias.float().mean()
 
     def through(norm: Any) -> None:
         """Moves the reader from after a norm to before it."""

@@ -128,6 +128,8 @@ def _attention(
         swaps.append((attention, "smear", type(attention.smear)(attention.smear.detach()[keys], requires_grad=False)))
     if hasattr(attention, "num_heads"):
         swaps.append((attention, "num_heads", len(kept)))
+    if hasattr(attention, "num_key_value_heads"):
+        swaps.append((attention, "num_key_value_heads", len(keys)))
     if hasattr(attention, "num_key_value_groups"):
         swaps.append((attention, "num_key_value_groups", each if is_even else 1))
     return swaps, () if is_even else reads

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.transformers_internals import takes_mean
 from engine.models.loading import Loaded
 from engine.placement.accelerate_internals import onloaded
 
@@ -79,23 +80,19 @@ def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Tensor, Tensor]:
 
 def normed(loaded: Loaded, norm: Any, rows: Tensor) -> Tensor:
     """(..., d_model): the rows after a norm without its bias and scale; unchanged where `norm` is None."""
-    import torch
-
     if norm is None:
         return rows
-    if isinstance(norm, torch.nn.LayerNorm):
+    if takes_mean(norm):
         rows = rows - rows.mean(-1, keepdim=True)
     return rows * _gain(loaded, norm, rows)
 
 
 def folded(loaded: Loaded, norm: Any, readers: Tensor) -> Tensor:
     """(..., d_model): vectors whose inner product with the unnormed stream is that of `readers` with the normed one."""
-    import torch
-
     if norm is None:
         return readers
     readers = readers * _gain(loaded, norm, readers)
-    return readers - readers.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else readers
+    return readers - readers.mean(-1, keepdim=True) if takes_mean(norm) else readers
 
 
 def _gain(loaded: Loaded, norm: Any, like: Tensor) -> Tensor:
@@ -142,13 +139,9 @@ def norms_behind(loaded: Loaded, layer: int) -> tuple[Any, Any]:
 
 def norm_scale(norm: Any, rows: Tensor) -> Tensor:
     """(..., 1): what the norm divides these rows by."""
-    import torch
-
     rows = rows.float()
-    if isinstance(norm, torch.nn.LayerNorm):
-        return (rows.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
-    epsilon = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
-    return (rows.square().mean(-1, keepdim=True) + epsilon).sqrt()
+    size = rows.var(-1, correction=0, keepdim=True) if takes_mean(norm) else rows.square().mean(-1, keepdim=True)
+    return (size + (norm.eps if hasattr(norm, "eps") else norm.variance_epsilon)).sqrt()
 
 
 def unembedding(

@@ -97,10 +97,14 @@ class Plain:
         (*weights, writer), *modules = self.llama_shaped(layer)
         return (weights[0], 0.5 * weights[1], weights[2], 0.5 * writer), *modules
 
-    def starcoder2(self, layer):
+    def phi(self, layer, out="dense", reads="fc1", writes="fc2"):
         at, mlp = layer.self_attn, layer.mlp
         values = at.v_proj.weight.T.unflatten(1, (2, 8)).repeat_interleave(2, dim=1).flatten(1)
-        return (values, at.o_proj.weight.T, [mlp.c_fc.weight.T], mlp.c_proj.weight.T), at.o_proj, mlp.c_proj, mlp
+        out, reads, writes = getattr(at, out), getattr(mlp, reads), getattr(mlp, writes)
+        return (values, out.weight.T, [reads.weight.T], writes.weight.T), out, writes, mlp
+
+    def starcoder2(self, layer):
+        return self.phi(layer, "o_proj", "c_fc", "c_proj")
 
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp

@@ -240,13 +240,18 @@ def has_ffn_means(name):
     return family.has_biases or bool(family.biased_type and families.FAMILIES[family.biased_type].ffn_biases)
 
 
+def holds_means(name):
+    family = families.FAMILIES[TINY[name]]
+    return family.has_biases or bool(family.biased_type)
+
+
 def means_mask(name, form):
     if has_ffn_means(name):
         return MASK
     return "L0H* L2H*" if form == "small" and small_mask(name) != MASK else "L0H1 L1H* L2H0-2"
 
 
-WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED) and family != "phi3"]
+WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED) and holds_means(family)]
 MEANS = [(family, means_mask(family, form), form)
          for family in WITH_MEANS for form in ("masked", "small")] + [("opt", "B1", "even")]  # fmt: skip
 

@@ -37,7 +37,7 @@ def gain(norm):
 def plain_norm(rows, norm):
     if norm is None:
         return rows
-    rows = rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
+    rows = rows if "RMSNorm" in type(norm).__name__ else rows - rows.mean(-1, keepdim=True)
     return rows * gain(norm)
 
 

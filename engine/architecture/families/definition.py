@@ -49,6 +49,7 @@ class Family:
     ffn_write: str  # its matrix that writes into the stream
     attention_norm: str = ""  # in front of attention
     ffn_norm: str = ""
+    shares_norm: bool = False  # attention and FFN are parallel, and the FFN reads what the norm of attention gives
     attention_norm_after: str = ""  # of what attention gives, before the residual sum
     ffn_norm_after: str = ""  # the same of the FFN, of whose branch it is the last module
     norm_offset: int = 0  # what a norm adds to its weights before it multiplies by them
@@ -66,13 +67,17 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict, hash=False)  # what transformers takes for a missing field
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
     is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
-    has_biases: bool = True  # of norms and projections, unless these two fields say otherwise of projections
-    attention_biases: str = ""
-    ffn_biases: str = ""
-    has_qkv_biases: bool = False  # queries, keys and values have biases where the other projections have none
+    has_biases: bool = True  # of norms and projections, but for those of which one of these four says otherwise
+    attention_biases: str | bool = ""  # whether, or the field of config.json that says so
+    qkv_biases: str | bool = ""  # of queries, keys and values, where they differ from the output projection
+    ffn_biases: str | bool = ""
+    norm_biases: str | bool = ""
+    has_unembedding_bias: bool = False
     biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)  # field that must be off -> why
+    variant: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # what differs by config.json
     by_layer: Callable[[Mapping[str, Any]], Mapping[str, list[Any]]] | None = (
         None  # fields with an entry for each layer
     )
@@ -103,6 +108,11 @@ class Family:
     def attention(self) -> str:
         """The attention module, from a layer."""
         return self.attention_out.rpartition(".")[0]
+
+    @property
+    def norms_before(self) -> tuple[str, str]:
+        """The norms in front of attention and of the FFN that go where these go, "" for none."""
+        return ("", "") if self.shares_norm else (self.attention_norm, self.ffn_norm)
 
     def own_name(self, usual: str) -> str:
         """This family's own name of a field that most call `usual`."""

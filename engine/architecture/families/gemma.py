@@ -13,6 +13,7 @@ FAMILY = replace(
     norm_offset=1,
     fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp"} | {"use_bidirectional_attention"},
     defaults={"head_dim": 256},
+    refused={"use_bidirectional_attention": "so that tokens read later ones; use a model that predicts the next token"},
     is_tied=True,
     ffn_biases="",
     biased_type="gemma",
