@@ -68,10 +68,15 @@ _layout: ContextVar[_Layout] = ContextVar("layout")  # some models do not pass o
 def passes(loaded: Loaded, rows: Sequence[Row]) -> list[list[list[Row]]]:
     """Returns the groups of rows, in order, of each forward pass."""
     groups = batches(rows)
-    return [[group] for group in groups] if _padding_counts(loaded) else joined(groups)
+    return [[group] for group in groups] if _are_separate(loaded) else joined(groups)
 
 
 def _padding_counts(loaded: Loaded) -> bool:
+    """Whether a pass is padded; models whose attention was adapted take no masks of their own, so theirs never are."""
+    return _are_separate(loaded) and not loaded.family.is_adapted
+
+
+def _are_separate(loaded: Loaded) -> bool:
     return loaded.spec.precision == "int8" and loaded.spec.int8_threshold > 0 and loaded.products.int8 == OWN
 
 
@@ -104,7 +109,7 @@ def tokens_computed(loaded: Loaded, rows: Sequence[Row]) -> list[int]:
 
 def gradient_pass(loaded: Loaded, rows: Sequence[Row]) -> Tensor:
     """Returns the `hidden_states` of these rows, longest first, with gradients."""
-    groups = [rows] if _padding_counts(loaded) else batches(rows)
+    groups = [rows] if _are_separate(loaded) else batches(rows)
     return _run(loaded, groups, None)
 
 

@@ -16,6 +16,11 @@ LONG_ROPE = ("longrope", "su")  # names of the rotation whose angles depend on h
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # fields of mixtures of experts
 
 
+ALIBI = "adds a number for each distance to scores of attention (ALiBi), which Headroom does not read"
+NOT_READ = {"bloom": ALIBI, "mpt": ALIBI,
+            "falcon": "has attention that differs by model, with ALiBi in some, which Headroom does not read"}  # fmt: skip
+
+
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family of a model's config.json; HeadroomError when its architecture is not in the table, and its layout is
     not that of Llama."""
@@ -38,7 +43,7 @@ def _why_not(config: Mapping[str, Any]) -> str:
         return "has an encoder and a decoder, and Headroom reads decoders only"
     if isinstance(config.get("text_config"), Mapping):
         return "also reads images or sound, and Headroom reads models of text only"
-    return ""
+    return NOT_READ.get(str(config.get("model_type")), "")
 
 
 def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,6 +76,11 @@ def filled(
             if isinstance(says, str) and config.get(says):
                 zeros = _zero_biases(stored, {n: p for n, p in places.items() if belongs(family, p.rest)})
                 changed |= {bias: zero for bias, zero in zeros.items() if bias not in stored}
+    held = {(place.layer, place.rest) for name in changed if (place := place_of(name)) is not None}
+    for layer, (heads, keeps_ffn) in enumerate(zip(mask.heads, mask.ffns, strict=True)):
+        for out, stays, what in ((family.attention_out, all(heads), "heads"), (family.ffn_write, keeps_ffn, "FFNs")):
+            if not stays and (layer, f"{out}.bias") not in held:
+                raise UsageError(f"the {what} of {identity.name} have no output biases for means; use --fill zero")
     for name, bias in list(changed.items()):
         place = place_of(name)
         if place is None:

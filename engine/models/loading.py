@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
+from engine.architecture.attention_adapters import adapt_attention
 from engine.architecture.families.definition import Family, Scales
 from engine.architecture.family import family_of
 from engine.architecture.transformers_internals import causal_lm_class, load_tensors, model_config
@@ -219,6 +220,8 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
             **options,
         )
     refuse_unless_loaded(spec.model, report)
+    if family.is_adapted:
+        adapt_attention(family.attention_modules(model))
     if quantised is not None:
         quantised.set_aside_before(identity.shape.n_layers)
     if aside is not None:

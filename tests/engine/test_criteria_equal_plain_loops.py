@@ -59,11 +59,11 @@ class Plain:
     def __init__(self, family, folder):
         self.model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").requires_grad_(False)
         config = self.model.config
-        self.layers = {
-            "opt": lambda: self.model.model.decoder.layers,
-            "gpt2": lambda: self.model.transformer.h,
-            "gpt_neox": lambda: self.model.gpt_neox.layers,
-        }.get(config.model_type, lambda: self.model.model.layers)()
+        base = self.model.base_model
+        lists = (
+            (holder, name) for holder in (base, getattr(base, "decoder", base)) for name in ("layers", "h", "blocks")
+        )
+        self.layers = next(getattr(holder, name) for holder, name in lists if hasattr(holder, name))
         self.weights, self.outs, self.writers, self.ffns = [], [], [], []
         for layer in self.layers:
             of = getattr(self, config.model_type, self.llama_shaped)
@@ -97,14 +97,21 @@ class Plain:
         (*weights, writer), *modules = self.llama_shaped(layer)
         return (weights[0], 0.5 * weights[1], weights[2], 0.5 * writer), *modules
 
-    def phi(self, layer, out="dense", reads="fc1", writes="fc2"):
-        at, mlp = layer.self_attn, layer.mlp
-        values = at.v_proj.weight.T.unflatten(1, (2, 8)).repeat_interleave(2, dim=1).flatten(1)
+    def phi(self, layer, out="dense", reads="fc1", writes="fc2", at="self_attn"):
+        at, mlp = layer.get_submodule(at), layer.mlp
+        values = at.v_proj.weight.T.unflatten(1, (-1, 8))
+        values = values.repeat_interleave(4 // values.shape[1], dim=1).flatten(1)
         out, reads, writes = getattr(at, out), getattr(mlp, reads), getattr(mlp, writes)
         return (values, out.weight.T, [reads.weight.T], writes.weight.T), out, writes, mlp
 
     def starcoder2(self, layer):
         return self.phi(layer, "o_proj", "c_fc", "c_proj")
+
+    def gpt_neo(self, layer):
+        return self.phi(layer, "out_proj", "c_fc", "c_proj", "attn.attention")
+
+    def gptj(self, layer):
+        return self.phi(layer, "out_proj", "fc_in", "fc_out", "attn")
 
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp

@@ -242,7 +242,7 @@ def has_ffn_means(name):
 
 def holds_means(name):
     family = families.FAMILIES[TINY[name]]
-    return family.has_biases or bool(family.biased_type)
+    return family.attention_biases is not False and (family.has_biases or bool(family.biased_type))
 
 
 def means_mask(name, form):
@@ -273,6 +273,12 @@ def test_means_of_ffns_without_biases_are_refused(family, session, folder_of, tm
     refused_by(UsageError, "have no output biases for means; .*use --fill zero",
                lambda: exported(session, folder_of(family), tmp_path / "out", fill="mean"))  # fmt: skip
     assert not list(tmp_path.glob("out*"))
+
+
+def test_means_of_heads_without_biases_are_refused(session, folder_of, tmp_path):
+    refused_by(UsageError, "the heads of .* have no output biases for means; use --fill zero",
+               lambda: exported(session, folder_of("gptj"), tmp_path / "out", "L0H1", fill="mean"))  # fmt: skip
+    assert exported(session, folder_of("gptj"), tmp_path / "ffns", "F1", fill="mean").checked.difference == 0
 
 
 def test_a_bias_that_goes_through_the_norm_of_its_layer_cannot_move(session, folder_of, tmp_path):

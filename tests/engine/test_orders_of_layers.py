@@ -34,7 +34,8 @@ def plain_influence(model, questions):
         tokens = torch.tensor([choices[question.golds[0]].inputs])
         with torch.no_grad(), caught(end, outputs=True) as seen:
             states = base(tokens, output_hidden_states=True, use_cache=False).hidden_states
-        states = [*states[:-1], seen[end]]  # transformers gives the last state behind the final norm
+        last = seen[end][0] if model.family.is_adapted else seen[end]
+        states = [*states[:-1], last]  # transformers gives the last state behind the final norm
         cosines = []
         for before, behind in zip(states[:-1], states[1:], strict=True):
             a, b = before[0].numpy().astype(float), behind[0].numpy().astype(float)

@@ -21,6 +21,13 @@ PUBLISHED = {
     "openai-community/gpt2": (
         {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024},
         124_439_808),
+    "EleutherAI/gpt-neo-125m": (
+        {"model_type": "gpt_neo", "vocab_size": 50257, "hidden_size": 768, "num_layers": 12, "num_heads": 12,
+         "intermediate_size": None, "max_position_embeddings": 2048, "window_size": 256,
+         "attention_types": [[["global", "local"], 6]]}, 125_198_592),
+    "EleutherAI/gpt-j-6b": (
+        {"model_type": "gptj", "vocab_size": 50400, "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_positions": 2048,
+         "n_inner": None, "rotary_dim": 64, "tie_word_embeddings": False}, 6_050_882_784),
     "EleutherAI/pythia-70m": (
         {"model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 512, "intermediate_size": 2048,
          "num_hidden_layers": 6, "num_attention_heads": 8, "max_position_embeddings": 2048, "rotary_pct": 0.25,
@@ -258,6 +265,9 @@ def test_longrope_is_read_only_as_far_as_its_angles_stay_the_same(spelled):
         ({"model_type": "t5", "is_encoder_decoder": True}, "'t5' has an encoder and a decoder"),
         ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}, "'gemma3' also reads images"),
         ({"model_type": "mamba"}, "'mamba' is not supported"),
+        ({"model_type": "bloom", "n_head": 16}, "'bloom' adds a number for each distance .* .ALiBi."),
+        ({"model_type": "mpt"}, "'mpt' adds a number"),
+        ({"model_type": "falcon"}, "'falcon' has attention that differs by model"),
     ],
 )
 def test_an_architecture_that_cannot_be_opened_says_why(config, said):

@@ -87,7 +87,7 @@ def test_a_dropped_layer_is_not_run_and_leaves_its_biases_alone(family, model_of
             hidden_states = hidden_states if bias is None else hidden_states + bias * whole.scales.residual
             for norm in ("self_attn_layer_norm", "final_layer_norm") if family == "opt-350m" else ():
                 hidden_states = getattr(dropped, norm)(hidden_states)
-            return hidden_states
+            return (hidden_states, None) if whole.family.is_adapted else hidden_states
 
     kept = [layers[0], *([] if whole.family.name == "Llama" else [Rest()]), layers[2]]  # of Llama nothing stays
     setattr(without.get_submodule(path), name, torch.nn.ModuleList(kept))

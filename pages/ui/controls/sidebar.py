@@ -55,6 +55,8 @@ TO_TRY = [
     ("google/gemma-2-2b-it", "Gemma 2", 5.2),
     ("google/gemma-3-270m", "Gemma 3", 0.54),
     ("openai-community/gpt2", "GPT-2", 0.55),
+    ("EleutherAI/gpt-neo-125m", "GPT-Neo", 0.53),
+    ("EleutherAI/gpt-j-6b@float16", "GPT-J", 12.1),
     ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
 ]
 MODELS += [name for name, *_ in TO_TRY if name not in MODELS]
