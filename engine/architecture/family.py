@@ -17,8 +17,8 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 
 
 ALIBI = "adds a number for each distance to scores of attention (ALiBi), which Headroom does not read"
-NOT_READ = {"bloom": ALIBI, "mpt": ALIBI,
-            "falcon": "has attention that differs by model, with ALiBi in some, which Headroom does not read"}  # fmt: skip
+FALCON = "has attention that differs by model, with ALiBi in some, which Headroom does not read"
+NOT_READ = {"bloom": ALIBI, "mpt": ALIBI, "falcon": FALCON}
 
 
 def family_of(config: Mapping[str, Any]) -> Family:

@@ -13,7 +13,7 @@ from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import FAMILIES, caught, finished, questions_in, refused_by, target_in, write_questions
+from tests.engine.fixtures import EXAMINED, caught, finished, questions_in, refused_by, target_in, write_questions
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,8 @@ def plain_influence(model, questions):
     return np.concatenate(turned, axis=1).mean(1)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", EXAMINED)
 def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, session):
     about = asked(session, folder_of(family), file)
     found = final(block_influence(*about[1:]).run(about[0]))
