@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
-from engine.architecture.attention_adapters import adapt_attention
 from engine.architecture.families.definition import Family, Scales
 from engine.architecture.family import family_of
-from engine.architecture.transformers_internals import causal_lm_class, load_tensors, model_config
+from engine.architecture.transformers_internals import adapt_attention, causal_lm_class, load_tensors, model_config
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_tensors
 from engine.checkpoints.identity import PRECISIONS, Identity, identify_folder

@@ -83,7 +83,7 @@ class Family:
     )
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
     builds_window: bool = False  # only in layers of type sliding_attention, in passes too; else it limits the context
-    # transformers' attention neither takes functions by name nor do layers give a tensor: see `attention_adapters`
+    # transformers' attention neither takes functions by name nor do layers give a tensor: see `adapt_attention`
     is_adapted: bool = False
     attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
     scales: Callable[[Mapping[str, Any]], Scales] = lambda config: Scales()
