@@ -9,6 +9,7 @@ group therefore has a separate, padded pass, as when the stored results were com
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
 from itertools import accumulate
@@ -61,13 +62,21 @@ class _Layout:
     in_fp32: bool
 
 
+_layout: ContextVar[_Layout] = ContextVar("layout")  # some models do not pass on to attention what they are given
+
+
 def passes(loaded: Loaded, rows: Sequence[Row]) -> list[list[list[Row]]]:
     """Returns the groups of rows, in order, of each forward pass."""
     groups = batches(rows)
-    return [[group] for group in groups] if _padding_counts(loaded) else joined(groups)
+    return [[group] for group in groups] if _are_separate(loaded) else joined(groups)
 
 
 def _padding_counts(loaded: Loaded) -> bool:
+    """Whether a pass is padded; models whose attention was adapted take no masks of their own, so theirs never are."""
+    return _are_separate(loaded) and not loaded.family.is_adapted
+
+
+def _are_separate(loaded: Loaded) -> bool:
     return loaded.spec.precision == "int8" and loaded.spec.int8_threshold > 0 and loaded.products.int8 == OWN
 
 
@@ -100,7 +109,7 @@ def tokens_computed(loaded: Loaded, rows: Sequence[Row]) -> list[int]:
 
 def gradient_pass(loaded: Loaded, rows: Sequence[Row]) -> Tensor:
     """Returns the `hidden_states` of these rows, longest first, with gradients."""
-    groups = [rows] if _padding_counts(loaded) else batches(rows)
+    groups = [rows] if _are_separate(loaded) else batches(rows)
     return _run(loaded, groups, None)
 
 
@@ -164,9 +173,12 @@ def _end_to_end(
     dtype = torch.float32 if in_fp32 else model.dtype
     layout = _Layout(tuple(_grouped(loaded, groups, dtype, 0 if prefix is None else prefix.n)), prefix, in_fp32)
     _register()
-    with attention_named(model, ATTENTION), last_layer_at(loaded, [(0, at) for at in read], ids.shape[1]):
-        found = model.base_model(input_ids=ids, position_ids=positions, use_cache=False, end_to_end=layout)
-    return found.last_hidden_state[0, read]
+    before = _layout.set(layout)
+    try:
+        with attention_named(model, ATTENTION), last_layer_at(loaded, [(0, at) for at in read], ids.shape[1]):
+            return model.base_model(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state[0, read]
+    finally:
+        _layout.reset(before)
 
 
 def _longest(rows: Sequence[Row]) -> int:
@@ -226,18 +238,19 @@ def _register() -> None:
 
 
 def _attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *, end_to_end: _Layout, **options: Any
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **options: Any
 ) -> tuple[Tensor, None]:
     """Returns ((1, n, H, d_head), None), as transformers expects of an attention function, for `query` (1, H, n,
     d_head), `key` and `value`; group by group, by transformers' function for torch's scaled_dot_product_attention, or
     its plain one for models that cap scores."""
     import torch
 
-    is_capped, prefix, found = options.get("softcap") is not None, end_to_end.prefix, []
+    layout = _layout.get()
+    is_capped, prefix, found = options.get("softcap") is not None, layout.prefix, []
     attend = capped_attention() if is_capped else sdpa_attention()
-    for group in end_to_end.groups:
+    for group in layout.groups:
         q, k, v = (_as_rows(each, group) for each in (query, key, value))
-        if end_to_end.in_fp32:
+        if layout.in_fp32:
             q, k, v = q.float(), k.float(), v.float()
         if prefix is not None:
             k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)

@@ -121,7 +121,7 @@ def starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
     every = getattr(parent, name)
     with every[layer].register_forward_pre_hook(feed, with_kwargs=True):
         try:
-            before = [_skipped()() for _ in range(layer)]
+            before = [_skipped(loaded.family.is_adapted)() for _ in range(layer)]
             setattr(parent, name, torch.nn.ModuleList([*before, *list(every)[layer:]]))
             yield
         finally:
@@ -129,12 +129,12 @@ def starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
 
 
 @once
-def _skipped() -> Any:
+def _skipped(gives_tuple: bool) -> Any:
     import torch
 
     class Skipped(torch.nn.Module):
-        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            return hidden_states
+        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, None]:
+            return (hidden_states, None) if gives_tuple else hidden_states
 
     return Skipped
 

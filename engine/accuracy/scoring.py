@@ -96,6 +96,8 @@ def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Tensor:
     import torch
 
     logits, cap = loaded.model.get_output_embeddings()(hidden), None
+    if (divisor := loaded.scales.logits_divisor) != 1:
+        logits = logits / divisor
     if is_capped:
         cap = getattr(loaded.model.config, "final_logit_softcapping", None)
     return logits if cap is None else torch.tanh(logits / cap) * cap

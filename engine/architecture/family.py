@@ -1,6 +1,7 @@
 """The family of a model, its shape and the fields that are used, read from its config.json."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from cache.typed_json import InvalidFile, convert
@@ -15,12 +16,18 @@ LONG_ROPE = ("longrope", "su")  # names of the rotation whose angles depend on h
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # fields of mixtures of experts
 
 
+ALIBI = "adds a number for each distance to scores of attention (ALiBi), which Headroom does not read"
+FALCON = "has attention that differs by model, with ALiBi in some, which Headroom does not read"
+NOT_READ = {"bloom": ALIBI, "mpt": ALIBI, "falcon": FALCON}
+
+
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family of a model's config.json; HeadroomError when its architecture is not in the table, and its layout is
     not that of Llama."""
     model_type = config.get("model_type")
     if isinstance(model_type, str) and model_type in FAMILIES:
-        return FAMILIES[model_type]
+        family = FAMILIES[model_type]
+        return family if family.variant is None else replace(family, **family.variant(config))
     found = _why_not(config) or recognized(config)
     if isinstance(found, Family):
         return found
@@ -36,7 +43,7 @@ def _why_not(config: Mapping[str, Any]) -> str:
         return "has an encoder and a decoder, and Headroom reads decoders only"
     if isinstance(config.get("text_config"), Mapping):
         return "also reads images or sound, and Headroom reads models of text only"
-    return ""
+    return NOT_READ.get(str(config.get("model_type")), "")
 
 
 def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +89,14 @@ class _Fields(TypedDict, total=False):
     attention_bias: bool | None
     mlp_bias: bool | None
     scale_attn_by_inverse_layer_idx: bool | None
+    use_bias: bool | None
+    use_qkv_bias: bool | None
+    use_parallel_residual: bool | None
     smeared: bool | None
+    logit_scale: float | None
+    residual_multiplier: float | None
+    embedding_multiplier: float | None
+    logits_scaling: float | None
     dtype: str | None
     torch_dtype: str | None
 
@@ -105,9 +119,9 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
             raise HeadroomError(f"config.json has no {names}; it is not a complete model config")
         return default
 
-    if config.get("use_bidirectional_attention"):
-        raise HeadroomError("config.json: use_bidirectional_attention is on, so that tokens read later ones; "
-                            "use a model that predicts the next token")  # fmt: skip
+    for name, why in family.refused.items():
+        if config.get(name):
+            raise HeadroomError(f"config.json: {name} is on, {why}")
     first("word_embed_proj_dim", default=1)
     n_heads = first("num_attention_heads")
     d_model, d_head = first("hidden_size"), family.defaults.get("head_dim")

@@ -100,18 +100,15 @@ class ModelConfig:
     def parts(self) -> Parts:
         config, shape, family = self.config, self.shape, family_of(self.config)
         d, d_mlp, d_kv, d_heads, width = shape.d_model, shape.d_mlp, self.d_key_values, self.d_heads, self.d_embedding
-        norm = 2 * d if family.has_biases else d
+        norm = 2 * d if self._has_biases(family.norm_biases) else d
         matrices = 2 * d * (d_heads + d_kv) + (3 if family.is_gated else 2) * d * d_mlp
         qkv, inner = d_heads + 2 * d_kv, d_mlp * (2 if family.is_gated else 1)
         rest = family.n_layer_norms * norm + shape.n_key_value_heads * smears_keys(config)
         if family.qk_norms:
             rest += d_heads + d_kv if family.norms_all_heads else 2 * shape.d_head
-        if config.get(family.attention_biases, family.has_biases):
-            rest += qkv + d
-        elif family.has_qkv_biases:
-            rest += qkv
-        if config.get(family.ffn_biases, family.has_biases):
-            rest += inner + d
+        rest += d * self._has_biases(family.attention_biases)
+        rest += qkv * self._has_biases(family.qkv_biases if family.qkv_biases != "" else family.attention_biases)
+        rest += (inner + d) * self._has_biases(family.ffn_biases)
         tokens = shape.n_vocab * width
         positions = (shape.n_ctx + family.n_extra_positions) * d if family.position_embedding else 0
         projection = width * d if width != d else 0
@@ -120,9 +117,13 @@ class ModelConfig:
             embeddings=Part(tokens + positions + projection, projection, d if projection else 0),
             layer=Part(matrices + rest, matrices, qkv + inner + 2 * d),
             end=Part(projection + norm * ends_in_norm, projection, width if projection else 0),
-            head=Part(0 if is_tied(config) else tokens),
+            head=Part((0 if is_tied(config) else tokens) + shape.n_vocab * family.has_unembedding_bias),
             n_layers=shape.n_layers,
         )
+
+    def _has_biases(self, said: str | bool) -> bool:
+        """Whether there are biases, as a family says it."""
+        return said if isinstance(said, bool) else bool(self.config.get(said, family_of(self.config).has_biases))
 
     @property
     def is_gated(self) -> bool:

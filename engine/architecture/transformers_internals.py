@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache as once
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,43 @@ def attention_chooser() -> Callable[[Any], Callable[..., Any]]:
         return functions.get_interface(str(config._attn_implementation), eager_attention_forward)
 
     return choose
+
+
+def takes_mean(norm: Any) -> bool:
+    """Whether a norm takes the mean away before it divides: torch's LayerNorm, and that of Cohere models."""
+    import torch
+
+    return isinstance(norm, torch.nn.LayerNorm) or type(norm).__name__ == "CohereLayerNorm"
+
+
+def adapt_attention(modules: Iterable[Any]) -> None:
+    """Has these attention modules of a model, which compute by themselves (`Family.is_adapted`), look up by name what
+    they attend by, as in all other models; under the name `eager` they compute what they always have."""
+    for number, module in enumerate(modules):
+        module.layer_idx = number  # GPT-Neo calls it otherwise
+        replace_class(module, _adapted(type(module)))
+
+
+@once
+def _adapted(attention: Any) -> Any:
+    """A class that is `attention` but for `_attn`, which gives (z (B, H, T, d_head), pattern)."""
+    choose = attention_chooser()
+
+    class Adapted(attention):
+        def _attn(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None) -> tuple[Tensor, Any]:
+            if self.config._attn_implementation == "eager":
+                return super()._attn(query, key, value, attention_mask)
+            window = self.config.window_size if getattr(self, "attention_type", "") == "local" else None
+            if window is not None and attention_mask is not None:
+                n, n_keys = query.shape[2], key.shape[2]
+                hidden = ~self.bias[..., n_keys - n : n_keys, :n_keys]
+                attention_mask = attention_mask.masked_fill(hidden, -3e38)
+            scaling = 1 / getattr(self, "scale_attn", 1.0)  # GPT-Neo does not scale
+            given = self, query, key, value, attention_mask
+            z, pattern = choose(self.config)(*given, scaling=scaling, sliding_window=window)
+            return z.transpose(1, 2), pattern
+
+    return Adapted
 
 
 def additive_mask() -> Callable[..., Any]:

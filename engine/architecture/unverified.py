@@ -203,7 +203,7 @@ class _Recognition:
             "ffn_in": ffn if ffn_after else "", "ffn_write": f"{ffn}.{names[-1]}",
             "ffn_read": tuple(f"{ffn}.{name}" for name in names[:-1]), "qk_norms": qk,
             "norms_all_heads": bool(widths) and widths[0] != d_head, "norm_offset": offsets.pop(),
-            "has_biases": all(biased), "has_qkv_biases": biased == [True, False],
+            "has_biases": all(biased), "qkv_biases": True if biased == [True, False] else "",
         }  # fmt: skip
 
     def _attention(self, layer: Any) -> tuple[str, str]:

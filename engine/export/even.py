@@ -137,6 +137,9 @@ def _biases(
             raise UsageError(_nowhere(layer, f"the FFN of layer {before} has no output bias"))
         if before < 0 and not family.position_embedding and is_tied(config):
             raise UsageError(_nowhere(layer, "no earlier layer stays, and the embedding is read again at the end"))
+        if before < 0:
+            scales = family.scales(config)
+            bias = bias * scales.residual / scales.embedding
         found[before] = bias if before not in found else found[before] + bias
     return found
 

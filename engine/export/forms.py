@@ -14,12 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.families import FAMILIES
 from engine.architecture.families.definition import Family
 from engine.architecture.family import family_of, is_tied
 from engine.architecture.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
 from engine.architecture.model_config import UNEMBEDDINGS, n_parameters
-from engine.checkpoints.compact_checkpoint import PRUNED
+from engine.checkpoints.compact_checkpoint import PRUNED, stock_config
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor, finite
 from engine.checkpoints.validation import refuse_unless_loaded
@@ -97,7 +96,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
         if own:
             layers[str(layer)] = own
     norms_before = not family.norms_behind or stock.get("do_layer_norm_before") is not False
-    norms = {name: at for at, name in enumerate((family.attention_norm, family.ffn_norm)) if norms_before and name}
+    norms = {name: at for at, name in enumerate(family.norms_before) if norms_before and name}
     planned = []
     for name, tensor in stored.items():
         size, change, place = list(tensor.shape), None, place_of(name)
@@ -125,7 +124,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
                            "AutoModelForCausalLM": f"{MODELING}.PrunedForCausalLM"},
               "per_layer_config": layers, "kept_heads": kept, "head_dim": shape.d_head}  # fmt: skip
     code = Path(__file__).with_name(f"{MODELING}.py").read_text(encoding="utf-8")
-    parts = "".join(f"    {name}={value!r},\n" for name, value in _parts(kind).items())
+    parts = "".join(f"    {name}={value!r},\n" for name, value in _parts(stock).items())
     code += f"\n\nPrunedConfig, PrunedForCausalLM = pruned_classes(\n{parts})\n"
     return ExportForm(config, tuple(planned), is_tied(stock), {f"{MODELING}.py": code})
 
@@ -139,12 +138,12 @@ def refuse_some_heads(family: Family, mask: Mask) -> None:
                              "--form masked")  # fmt: skip
 
 
-def _parts(kind: str) -> dict[str, Any]:
-    """Returns a family's arguments for `engine.export.modeling_pruned.pruned_classes`."""
-    family = FAMILIES[kind]
-    return {"kind": kind, "layers": family.layers, "attention": family.attention,
+def _parts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a stock model's arguments for `engine.export.modeling_pruned.pruned_classes`."""
+    family = family_of(config)
+    return {"kind": config["model_type"], "layers": family.layers, "attention": family.attention,
             "out": family.attention_out.rpartition(".")[2], "projections": family.qkv, "ffn": family.ffn_out,
-            "ffn_begins": family.ffn_in, "norms": (family.attention_norm, family.ffn_norm)}  # fmt: skip
+            "ffn_begins": family.ffn_in, "norms": family.norms_before}  # fmt: skip
 
 
 def made(tensor: LazyTensor, change: Callable[[Tensor], Tensor] | None) -> Tensor:
@@ -174,8 +173,8 @@ def small_model(folder: Path, dtype: Any) -> Any:
     """Returns the model in a folder of the form `small`, built by Headroom's copy of the modeling file."""
     from engine.export.modeling_pruned import pruned_classes
 
-    kind = read_json(folder / "config.json", "the export is damaged")["model_type"].removeprefix(PRUNED)
-    _, made = pruned_classes(**_parts(kind))
+    config = read_json(folder / "config.json", "the export is damaged")
+    _, made = pruned_classes(**_parts(stock_config(config, str(folder))))
     model, report = made.from_pretrained(folder, dtype=dtype, local_files_only=True, output_loading_info=True)
     refuse_unless_loaded(str(folder), report)
     return model.eval()

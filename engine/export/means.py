@@ -73,9 +73,14 @@ def filled(
         config = _biased(identity, mask)
         biased = FAMILIES[family.biased_type]
         for says, belongs in ((biased.attention_biases, is_attention), (biased.ffn_biases, is_ffn)):
-            if config.get(says):
+            if isinstance(says, str) and config.get(says):
                 zeros = _zero_biases(stored, {n: p for n, p in places.items() if belongs(family, p.rest)})
                 changed |= {bias: zero for bias, zero in zeros.items() if bias not in stored}
+    held = {(place.layer, place.rest) for name in changed if (place := place_of(name)) is not None}
+    for layer, (heads, keeps_ffn) in enumerate(zip(mask.heads, mask.ffns, strict=True)):
+        for out, stays, what in ((family.attention_out, all(heads), "heads"), (family.ffn_write, keeps_ffn, "FFNs")):
+            if not stays and (layer, f"{out}.bias") not in held:
+                raise UsageError(f"the {what} of {identity.name} have no output biases for means; use --fill zero")
     for name, bias in list(changed.items()):
         place = place_of(name)
         if place is None:
@@ -107,10 +112,10 @@ def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
         config |= {"model_type": family.biased_type, "max_position_embeddings": shape.n_ctx}
         config = known_fields(config)
         config["architectures"] = [causal_lm_class(model_config(config)).__name__]
-    if mask.n_heads_pruned or family.has_qkv_biases:
-        config[biased.attention_biases] = True
+    if mask.n_heads_pruned or family.qkv_biases is True:
+        config[str(biased.attention_biases)] = True
     if mask.n_ffns_pruned:
-        config[biased.ffn_biases] = True
+        config[str(biased.ffn_biases)] = True
     return config
 
 

@@ -77,14 +77,14 @@ class Pruned:
 
     def _shrink(self, number, layer, own):
         config, gone = self.config, getattr(own, "skip", None) or []
-        attention, kept = getattr(layer, self.ATTENTION), config.kept_heads[number]
+        attention, kept = layer.get_submodule(self.ATTENTION), config.kept_heads[number]
         width, d_head = config.hidden_size, config.head_dim
         norms_before = getattr(config, "do_layer_norm_before", True)
         if "attention" in gone:
             has_bias = getattr(attention, self.OUT).bias is not None
             types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
             counts_in = number if number in (0, types.index(types[number])) else None
-            setattr(layer, self.ATTENTION, NoAttention(width, has_bias, counts_in))
+            layer.set_submodule(self.ATTENTION, NoAttention(width, has_bias, counts_in))
             if norms_before and self.NORMS[0]:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:
@@ -101,7 +101,12 @@ class Pruned:
             for name, size in zip(self.PROJECTIONS, sizes, strict=True):
                 setattr(attention, name, _sized(getattr(attention, name), width, size * d_head))
             setattr(attention, self.OUT, _sized(getattr(attention, self.OUT), len(kept) * d_head, width))
-            counts = {"num_heads": len(kept), "split_size": len(kept) * d_head, "num_key_value_groups": groups}
+            counts = {
+                "num_heads": len(kept),
+                "num_attention_heads": len(kept),
+                "split_size": len(kept) * d_head,
+                "num_key_value_groups": groups,
+            }
             if hasattr(attention, "num_key_value_heads"):  # Phi-3 counts queries and keys by these two
                 attention.config = copy(config)
                 attention.config.num_attention_heads = len(kept)

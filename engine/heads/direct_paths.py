@@ -72,12 +72,15 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
     final, norms = loaded.family.final_norm(model), [norms_behind(loaded, layer) for layer in range(shape.n_layers)]
     branches = [attention_norm_after(loaded, layer) for layer in range(shape.n_layers)]
     z, ffn, embedded, scale = {}, {}, {}, {}
+    scale_of_branches = loaded.scales.residual
 
     def keep_z(layer: int) -> Any:
         return lambda module, args: z.update({layer: args[0][0].float().unflatten(-1, (shape.n_heads, -1))})
 
     def keep_ffn(layer: int) -> Any:
-        return lambda module, args, output: ffn.update({layer: output.reshape(-1, shape.d_model).float()})
+        return lambda module, args, output: ffn.update(
+            {layer: output.reshape(-1, shape.d_model).float() * scale_of_branches}
+        )
 
     def keep_embedded(module: Any, args: Any, kwargs: Any) -> None:
         embedded[0] = (args[0] if args else kwargs["hidden_states"])[0].float()
@@ -101,6 +104,8 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
              ((logits, logits.gather(1, tokens[1:][which, None])[:, 0])
               for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:], is_capped=False))]  # fmt: skip
     reader, constant = unembedding(loaded, tokens[1:], final_norm=False, zero_mean=True), hidden.new_zeros(()).float()
+    if (bias := getattr(model.get_output_embeddings(), "bias", None)) is not None:
+        constant = bias[tokens[1:]].float() - bias.float().mean()
 
     def through(norm: Any) -> None:
         """Moves the reader from after a norm to before it."""

@@ -145,7 +145,7 @@ def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
 
     def watch(layer: int, out: Any, writer: Any) -> None:
         def written(module: Any, args: tuple[Any, ...], output: Tensor) -> None:
-            rows = output.flatten(0, -2)[real.to(output.device)].float()
+            rows = output.flatten(0, -2)[real.to(output.device)].float() * loaded.scales.residual
             found["ffn_norms"][layer] = _sum(rows.norm(dim=-1))
 
         def read(module: Any, args: tuple[Any, ...]) -> None:
@@ -203,6 +203,7 @@ def _of_layer(loaded: Loaded, layer: int) -> dict[str, Tensor]:
     module = family.layer_list(loaded.model)[layer]
     readers = [linear(loaded, attrgetter(name)(module), shape.d_model)[0].double() for name in family.ffn_read]
     writer = linear(loaded, attrgetter(family.ffn_write)(module), shape.d_mlp)[0].double()  # (d_mlp, d_model)
+    writer = writer * loaded.scales.residual
     read = torch.stack([matrix.square().sum() for matrix in readers]).sum().sqrt()
     return {
         "heads": squared.clamp_min(0).sqrt(),

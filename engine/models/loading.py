@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
-from engine.architecture.family import Family, family_of
-from engine.architecture.transformers_internals import causal_lm_class, load_tensors, model_config
+from engine.architecture.families.definition import Family, Scales
+from engine.architecture.family import family_of
+from engine.architecture.transformers_internals import adapt_attention, causal_lm_class, load_tensors, model_config
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_tensors
 from engine.checkpoints.identity import PRECISIONS, Identity, identify_folder
@@ -96,6 +97,11 @@ class Loaded:
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
     unfinished: dict[str, list[Any]] = field(default_factory=dict)  # gradients, see `engine.importance.importance`
+
+    @property
+    def scales(self) -> Scales:
+        """What the model multiplies by besides its weights."""
+        return self.family.scales(self.identity.config)
 
 
 def identify(spec: LoadSpec, store: Store | None = None) -> Identity:
@@ -213,6 +219,8 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
             **options,
         )
     refuse_unless_loaded(spec.model, report)
+    if family.is_adapted:
+        adapt_attention(family.attention_modules(model))
     if quantised is not None:
         quantised.set_aside_before(identity.shape.n_layers)
     if aside is not None:

@@ -207,20 +207,19 @@ def _difference(one: Tensor, other: Tensor, scale: float = 0.0) -> float:
 
 
 def _unseen(copy: Loaded) -> float:
-    """How the logits differ where Headroom's function computes attention; 1 if a layer does not call it, or does not
-    pass on what the model is given."""
+    """How the logits differ where Headroom's function computes attention; 1 if a layer does not call it."""
     from transformers import AttentionInterface
 
     noted, found = [], []
 
-    def note(module: Any, *args: Any, headroom_noted: list[int], **options: Any) -> Any:
-        headroom_noted.append(module.layer_idx)
+    def note(module: Any, *args: Any, **options: Any) -> Any:
+        noted.append(module.layer_idx)
         options.pop("softcap", None)  # which this one cannot; here it counts only that it is called
         return sdpa_attention()(module, *args, **options)
 
     AttentionInterface.register(NOTING, note)
     with attention_named(copy.model, NOTING):
-        copy.model.base_model(input_ids=_tokens(copy.model), use_cache=False, headroom_noted=noted)
+        copy.model.base_model(input_ids=_tokens(copy.model), use_cache=False)
     with visited(copy, lambda layer, pattern, z, values: found.append(layer)):
         seen = _logits(copy.model)
     layers = list(range(copy.identity.shape.n_layers))
@@ -272,6 +271,7 @@ def _layer_dropped(loaded: Loaded, layer: int) -> float:
         read, gave = _noted(loaded, module)
     out = attrgetter(family.attention_out)(module)
     bias = out(read.new_zeros(*read.shape[:-1], loaded.identity.shape.n_heads * loaded.identity.shape.d_head))
+    bias = bias * loaded.scales.residual
     expected = read + (getattr(module, family.attention_norm_after)(bias) if family.attention_norm_after else bias)
     for name in family.norms_behind if family.norms_come_behind(loaded.model) else ():
         expected = getattr(module, name)(expected)

@@ -77,8 +77,9 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
             found, read = _attention(loaded, attention, kept, index in loaded.placing.moved, as_exported)
             swaps, reads = swaps + found, reads + ([(attention, read)] if read else [])
         else:
-            path = family.attention_out.split(".")
-            swaps.append((layer, path[0], _silent(getattr(attention, path[1]), index)))
+            path, _, name = family.attention.rpartition(".")
+            out = attrgetter(family.attention_out)(layer)
+            swaps.append((attrgetter(path)(layer) if path else layer, name, _silent(out, index)))
         if not mask.ffns[index]:
             swaps.append((layer, family.ffn_out, _modules()[1]()))
             swaps += [(layer, family.ffn_in, torch.nn.Identity())] if family.ffn_in else []
@@ -126,8 +127,9 @@ def _attention(
     ]
     if getattr(attention, "smear", None) is not None:  # one number a key head
         swaps.append((attention, "smear", type(attention.smear)(attention.smear.detach()[keys], requires_grad=False)))
-    if hasattr(attention, "num_heads"):
-        swaps.append((attention, "num_heads", len(kept)))
+    swaps += [(attention, name, len(kept)) for name in ("num_heads", "num_attention_heads") if hasattr(attention, name)]
+    if hasattr(attention, "num_key_value_heads"):
+        swaps.append((attention, "num_key_value_heads", len(keys)))
     if hasattr(attention, "num_key_value_groups"):
         swaps.append((attention, "num_key_value_groups", each if is_even else 1))
     return swaps, () if is_even else reads
@@ -181,7 +183,9 @@ def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     out = attrgetter(family.attention_out)(layer)
     with onloaded(out):
         after = getattr(layer, family.attention_norm_after) if family.attention_norm_after else None
-        return _modules()[2](out.bias, after, [getattr(layer, name) for name in norms], index == 0)
+        bias = out.bias if out.bias is None else out.bias * loaded.scales.residual
+        kept = [getattr(layer, name) for name in norms]
+        return _modules()[2](bias, after, kept, index == 0, family.is_adapted)
 
 
 @once
@@ -206,12 +210,14 @@ def _modules() -> tuple[Any, Any, Any, Any]:
     class Dropped(torch.nn.Module):
         is_dropped = True  # for who looks for the parts of a layer
 
-        def __init__(self, bias: Tensor | None, after: Any, norms: Sequence[Any], is_first: bool) -> None:
+        def __init__(
+            self, bias: Tensor | None, after: Any, norms: Sequence[Any], is_first: bool, gives_tuple: bool
+        ) -> None:
             super().__init__()
             self.bias, self.after, self.is_first = bias, None if bias is None else after, is_first
-            self.norms = torch.nn.ModuleList(norms)
+            self.norms, self.gives_tuple = torch.nn.ModuleList(norms), gives_tuple
 
-        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, None]:
             if self.is_first:
                 count_tokens(hidden_states, (*args, *kwargs.values()))
             if self.bias is not None:
@@ -219,7 +225,7 @@ def _modules() -> tuple[Any, Any, Any, Any]:
                 hidden_states = hidden_states + (bias if self.after is None else self.after(bias))
             for norm in self.norms:
                 hidden_states = norm(hidden_states)
-            return hidden_states
+            return (hidden_states, None) if self.gives_tuple else hidden_states
 
     class Resliced(torch.nn.Module):
         """A slice that is made in each pass; what it registers is its size alone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.transformers_internals import takes_mean
 from engine.models.loading import Loaded
 from engine.placement.accelerate_internals import onloaded
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def output_weights(loaded: Loaded, layer: int) -> Tensor:
-    """W_O of a layer, (H, d_head, d_model)."""
+    """W_O of a layer, (H, d_head, d_model), times what the model multiplies its output by (Granite)."""
     shape = loaded.identity.shape
     weight, _ = linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)
-    return weight.view(shape.n_heads, shape.d_head, -1)
+    return weight.view(shape.n_heads, shape.d_head, -1) * loaded.scales.residual
 
 
 def written_weights(loaded: Loaded, layer: int) -> Tensor:
@@ -79,23 +80,19 @@ def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Tensor, Tensor]:
 
 def normed(loaded: Loaded, norm: Any, rows: Tensor) -> Tensor:
     """(..., d_model): the rows after a norm without its bias and scale; unchanged where `norm` is None."""
-    import torch
-
     if norm is None:
         return rows
-    if isinstance(norm, torch.nn.LayerNorm):
+    if takes_mean(norm):
         rows = rows - rows.mean(-1, keepdim=True)
     return rows * _gain(loaded, norm, rows)
 
 
 def folded(loaded: Loaded, norm: Any, readers: Tensor) -> Tensor:
     """(..., d_model): vectors whose inner product with the unnormed stream is that of `readers` with the normed one."""
-    import torch
-
     if norm is None:
         return readers
     readers = readers * _gain(loaded, norm, readers)
-    return readers - readers.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else readers
+    return readers - readers.mean(-1, keepdim=True) if takes_mean(norm) else readers
 
 
 def _gain(loaded: Loaded, norm: Any, like: Tensor) -> Tensor:
@@ -125,7 +122,7 @@ def embedding(loaded: Loaded, token_ids: Tensor | slice = slice(None)) -> Tensor
     if isinstance(token_ids, slice):
         token_ids = torch.arange(len(embed.weight))[token_ids]
     with torch.inference_mode():
-        rows = embed(token_ids.to(embed.weight.device)).float()  # Gemma scales them there
+        rows = embed(token_ids.to(embed.weight.device)).float() * loaded.scales.embedding  # Gemma scales them there
         project_in = loaded.family.projection(loaded.model, "project_in")
         return rows if project_in is None else rows @ project_in.weight.float().T
 
@@ -142,13 +139,9 @@ def norms_behind(loaded: Loaded, layer: int) -> tuple[Any, Any]:
 
 def norm_scale(norm: Any, rows: Tensor) -> Tensor:
     """(..., 1): what the norm divides these rows by."""
-    import torch
-
     rows = rows.float()
-    if isinstance(norm, torch.nn.LayerNorm):
-        return (rows.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
-    epsilon = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
-    return (rows.square().mean(-1, keepdim=True) + epsilon).sqrt()
+    size = rows.var(-1, correction=0, keepdim=True) if takes_mean(norm) else rows.square().mean(-1, keepdim=True)
+    return (size + (norm.eps if hasattr(norm, "eps") else norm.variance_epsilon)).sqrt()
 
 
 def unembedding(
@@ -166,10 +159,12 @@ def unembedding(
         project_out = loaded.family.projection(loaded.model, "project_out")
         if project_out is not None:
             rows = rows @ project_out.weight.float()
+        rows = rows / loaded.scales.logits_divisor
         return folded(loaded, loaded.family.final_norm(loaded.model), rows) if final_norm else rows
 
 
 def output_bias(loaded: Loaded, layer: int) -> Tensor:
     """(d_model,): what a layer's attention writes when all heads are silent."""
     shape = loaded.identity.shape
-    return linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)[1]
+    _, bias = linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)
+    return bias * loaded.scales.residual

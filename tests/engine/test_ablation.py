@@ -15,7 +15,7 @@ from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, caught, refused_by, target_in
+from tests.engine.fixtures import EXAMINED, caught, refused_by, target_in
 
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
 
@@ -59,8 +59,9 @@ def keeping(shape, heads):
     return Mask.from_arrays(keep, np.zeros(shape.n_layers, bool))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ["", "L0H1 L2H0 F1"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EXAMINED)
 def test_recorded_patterns_reproduce_the_logits(family, text, model_of):
     model = model_of(family)
     mask = parse_mask(text, model.identity.shape)
@@ -149,7 +150,8 @@ def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_o
     model.model.set_attn_implementation("sdpa")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", EXAMINED)
 def test_means_are_the_means(family, model_of):
     model = model_of(family)
     shape, mask = model.identity.shape, parse_mask("L0H1", model.identity.shape)

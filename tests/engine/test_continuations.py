@@ -9,7 +9,7 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.texts.continuation import How, chosen, continuation, next_tokens
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, loaded, refused_by, target_in
+from tests.engine.fixtures import EXAMINED, loaded, refused_by, target_in
 
 PROMPT, MASK = TEXT[:120], "L0H1 L1H2 F1"
 
@@ -19,8 +19,9 @@ def prompt_ids(model, prompt, bos):
     return [*front, *model.tokenizer(prompt, add_special_tokens=False).input_ids]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EXAMINED)
 def test_greedy_is_generates_own(family, bos, folder_of, session):
     target, model = target_in(session, folder_of(family), "fp32", bos), loaded(folder_of(family))
     ids = torch.tensor([prompt_ids(model, PROMPT, bos)])
@@ -40,7 +41,8 @@ def test_greedy_is_generates_own(family, bos, folder_of, session):
         np.testing.assert_allclose(found.log_p, log_p, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", EXAMINED)
 def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, session):
     target, model = target_in(session, folder_of(family), "fp32", True), loaded(folder_of(family))
     masks = [Mask.full(target.shape), parse_mask(MASK, target.shape)]

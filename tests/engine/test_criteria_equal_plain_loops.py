@@ -59,11 +59,11 @@ class Plain:
     def __init__(self, family, folder):
         self.model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").requires_grad_(False)
         config = self.model.config
-        self.layers = {
-            "opt": lambda: self.model.model.decoder.layers,
-            "gpt2": lambda: self.model.transformer.h,
-            "gpt_neox": lambda: self.model.gpt_neox.layers,
-        }.get(config.model_type, lambda: self.model.model.layers)()
+        base = self.model.base_model
+        lists = (
+            (holder, name) for holder in (base, getattr(base, "decoder", base)) for name in ("layers", "h", "blocks")
+        )
+        self.layers = next(getattr(holder, name) for holder, name in lists if hasattr(holder, name))
         self.weights, self.outs, self.writers, self.ffns = [], [], [], []
         for layer in self.layers:
             of = getattr(self, config.model_type, self.llama_shaped)
@@ -72,6 +72,7 @@ class Plain:
             self.outs.append(out)
             self.writers.append(writer)
             self.ffns.append(ffn)
+        self.scale = getattr(config, "residual_multiplier", 1.0)
 
     def opt(self, layer):
         at = layer.self_attn
@@ -91,6 +92,26 @@ class Plain:
         values = at.qkv_proj.weight.T[:, 48:].unflatten(1, (2, 8)).repeat_interleave(2, dim=1).flatten(1)
         return (values, at.o_proj.weight.T, [mlp.gate_up_proj.weight.T], mlp.down_proj.weight.T), at.o_proj, \
             mlp.down_proj, mlp  # fmt: skip
+
+    def granite(self, layer):
+        (*weights, writer), *modules = self.llama_shaped(layer)
+        return (weights[0], 0.5 * weights[1], weights[2], 0.5 * writer), *modules
+
+    def phi(self, layer, out="dense", reads="fc1", writes="fc2", at="self_attn"):
+        at, mlp = layer.get_submodule(at), layer.mlp
+        values = at.v_proj.weight.T.unflatten(1, (-1, 8))
+        values = values.repeat_interleave(4 // values.shape[1], dim=1).flatten(1)
+        out, reads, writes = getattr(at, out), getattr(mlp, reads), getattr(mlp, writes)
+        return (values, out.weight.T, [reads.weight.T], writes.weight.T), out, writes, mlp
+
+    def starcoder2(self, layer):
+        return self.phi(layer, "o_proj", "c_fc", "c_proj")
+
+    def gpt_neo(self, layer):
+        return self.phi(layer, "out_proj", "c_fc", "c_proj", "attn.attention")
+
+    def gptj(self, layer):
+        return self.phi(layer, "out_proj", "fc_in", "fc_out", "attn")
 
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp
@@ -123,7 +144,11 @@ class Plain:
             kept = zip((self.outs, self.writers), (z, inner), strict=True)
             for modules, to in kept:
                 hooks.append(modules[at].register_forward_pre_hook(lambda m, args, to=to[at]: to.append(rows(args[0]))))
-            hooks.append(self.ffns[at].register_forward_hook(lambda m, args, out, to=written[at]: to.append(rows(out))))
+            hooks.append(
+                self.ffns[at].register_forward_hook(
+                    lambda m, args, out, to=written[at]: to.append(self.scale * rows(out))
+                )
+            )
         with torch.no_grad():
             for tokens in inputs:
                 for at, pattern in enumerate(self.model(tokens, output_attentions=True).attentions):

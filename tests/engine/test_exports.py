@@ -240,13 +240,18 @@ def has_ffn_means(name):
     return family.has_biases or bool(family.biased_type and families.FAMILIES[family.biased_type].ffn_biases)
 
 
+def holds_means(name):
+    family = families.FAMILIES[TINY[name]]
+    return family.attention_biases is not False and (family.has_biases or bool(family.biased_type))
+
+
 def means_mask(name, form):
     if has_ffn_means(name):
         return MASK
     return "L0H* L2H*" if form == "small" and small_mask(name) != MASK else "L0H1 L1H* L2H0-2"
 
 
-WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED) and family != "phi3"]
+WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED) and holds_means(family)]
 MEANS = [(family, means_mask(family, form), form)
          for family in WITH_MEANS for form in ("masked", "small")] + [("opt", "B1", "even")]  # fmt: skip
 
@@ -268,6 +273,12 @@ def test_means_of_ffns_without_biases_are_refused(family, session, folder_of, tm
     refused_by(UsageError, "have no output biases for means; .*use --fill zero",
                lambda: exported(session, folder_of(family), tmp_path / "out", fill="mean"))  # fmt: skip
     assert not list(tmp_path.glob("out*"))
+
+
+def test_means_of_heads_without_biases_are_refused(session, folder_of, tmp_path):
+    refused_by(UsageError, "the heads of .* have no output biases for means; use --fill zero",
+               lambda: exported(session, folder_of("gptj"), tmp_path / "out", "L0H1", fill="mean"))  # fmt: skip
+    assert exported(session, folder_of("gptj"), tmp_path / "ffns", "F1", fill="mean").checked.difference == 0
 
 
 def test_a_bias_that_goes_through_the_norm_of_its_layer_cannot_move(session, folder_of, tmp_path):

@@ -31,7 +31,7 @@ from engine.timing import observed_timings as rates
 from engine.timing.observed_timings import operations_a_token, scaled_timing
 from engine.timing.workload import all_characters
 from tests.engine.fixtures import (
-    FAMILIES,
+    EXAMINED,
     STOCK,
     UNTIED,
     held_bytes,
@@ -78,8 +78,9 @@ def test_published_shapes_are_those_that_transformers_counts(size):
     assert parts.n_params / 1e6 == pytest.approx(millions, rel=0.06), "as it is called"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("family", [*FAMILIES, UNTIED])
+@pytest.mark.parametrize("family", [*EXAMINED, UNTIED])
 def test_bytes_are_those_that_a_loaded_model_holds(family, precision, folder_of, model_of):
     model, parts = model_of(family, precision).model, config_in(folder_of(family)).parts
     buffers = sum(each.numel() * each.element_size() for each in model.buffers())

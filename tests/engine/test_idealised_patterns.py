@@ -22,7 +22,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import Encoded, Row, encode_questions, pack
 from tests.conftest import TEXT
-from tests.engine.fixtures import STOCK, loaded, questions_in, refused_by, target_in, write_questions
+from tests.engine.fixtures import EXAMINED, STOCK, loaded, questions_in, refused_by, target_in, write_questions
 from tests.engine.test_circuits_of_hand_built_models import built
 
 
@@ -137,7 +137,8 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, session):
                 assert answers[side].log_likelihood_nats[row, choice.choice] == pytest.approx(expected, abs=2e-4)
 
 
-@pytest.mark.parametrize("family", STOCK)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", [name for name in EXAMINED if name in STOCK])
 def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, folder_of, model_of, session):
     """With all heads of a layer uniform the model is that whose queries there are 0."""
     folder = folder_of(family)

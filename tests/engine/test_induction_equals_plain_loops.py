@@ -69,11 +69,9 @@ def final_direction(model, token, norm=True):
         return row @ weights["decoder.project_out.weight"].double()
     if not norm:
         return row
-    if "norm.weight" in weights:  # Llama's shape, which takes no mean away
-        return row * (weights["norm.weight"] + model.family.norm_offset)
-    names = {"OPT": "decoder.final_layer_norm.weight", "GPT-2": "ln_f.weight", "GPT-NeoX": "final_layer_norm.weight"}
-    row = row * weights[names[model.family.name]]
-    return row - row.mean()
+    row = row * (model.model.state_dict()[f"{model.family.norm}.weight"] + model.family.norm_offset)
+    takes_mean = "RMSNorm" not in type(model.family.final_norm(model.model)).__name__
+    return row - row.mean() if takes_mean else row
 
 
 def head_output(model, layer, head, z):

@@ -192,6 +192,23 @@ def attention_functions(tmp_path, monkeypatch):
     assert choose(configs["eager"]).__name__ == "eager_attention_forward"
 
 
+@uses("transformers", "_attn")
+def attention_of_its_own(tmp_path, monkeypatch):
+    """GPT-Neo's and GPT-J's attention calls `_attn(query, key, value, attention_mask)`, (B, H, T, d) each."""
+    neo = transformers.GPTNeoConfig(
+        vocab_size=11, hidden_size=8, num_layers=2, num_heads=2, attention_types=[[["local"], 2]]
+    )
+    j = transformers.GPTJConfig(vocab_size=11, n_embd=8, n_layer=2, n_head=2, rotary_dim=2)
+    for config in (neo, j):
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        expected = model(torch.tensor([[1, 2, 3]])).logits
+        attention = [getattr(layer.attn, "attention", layer.attn) for layer in model.transformer.h]
+        transformers_internals.adapt_attention(attention)
+        assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
+        with transformers_internals.attention_named(model, "sdpa"):
+            torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)
+
+
 @uses("transformers", "eager_mask")
 def mask_of_eager_attention(tmp_path, monkeypatch):
     """masking_utils.eager_mask gives (B, 1, T, T): 0 where attention sees, the lowest number elsewhere."""

@@ -37,7 +37,7 @@ def gain(norm):
 def plain_norm(rows, norm):
     if norm is None:
         return rows
-    rows = rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
+    rows = rows if "RMSNorm" in type(norm).__name__ else rows - rows.mean(-1, keepdim=True)
     return rows * gain(norm)
 
 
@@ -72,6 +72,7 @@ def matrices(model, layer, head):
     elif family.qk_norms:
         query, key = query * gain(attention.q_norm), key * gain(attention.k_norm)
     out = by_unit_vectors(family.layer_modules(model.model)[layer][0], n * d)[rows]
+    out = out * getattr(model.model.config, "residual_multiplier", 1.0)
     module = family.layer_list(model.model)[layer]
     if family.attention_norm_after:
         out = plain_norm(out, getattr(module, family.attention_norm_after))
@@ -83,6 +84,7 @@ def matrices(model, layer, head):
 def embedded(model):
     embed = model.model.get_input_embeddings()
     rows = embed.weight.detach().double() * getattr(embed, "scalar_embed_scale", 1.0)
+    rows = rows * getattr(model.model.config, "embedding_multiplier", 1.0)
     project = model.family.projection(model.model, "project_in")
     return rows if project is None else rows @ project.weight.detach().double().T
 

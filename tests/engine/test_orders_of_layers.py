@@ -13,7 +13,7 @@ from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import FAMILIES, caught, finished, questions_in, refused_by, target_in, write_questions
+from tests.engine.fixtures import EXAMINED, caught, finished, questions_in, refused_by, target_in, write_questions
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,8 @@ def plain_influence(model, questions):
         tokens = torch.tensor([choices[question.golds[0]].inputs])
         with torch.no_grad(), caught(end, outputs=True) as seen:
             states = base(tokens, output_hidden_states=True, use_cache=False).hidden_states
-        states = [*states[:-1], seen[end]]  # transformers gives the last state behind the final norm
+        last = seen[end][0] if model.family.is_adapted else seen[end]
+        states = [*states[:-1], last]  # transformers gives the last state behind the final norm
         cosines = []
         for before, behind in zip(states[:-1], states[1:], strict=True):
             a, b = before[0].numpy().astype(float), behind[0].numpy().astype(float)
@@ -43,7 +44,8 @@ def plain_influence(model, questions):
     return np.concatenate(turned, axis=1).mean(1)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", EXAMINED)
 def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, session):
     about = asked(session, folder_of(family), file)
     found = final(block_influence(*about[1:]).run(about[0]))

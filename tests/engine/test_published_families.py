@@ -21,6 +21,13 @@ PUBLISHED = {
     "openai-community/gpt2": (
         {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024},
         124_439_808),
+    "EleutherAI/gpt-neo-125m": (
+        {"model_type": "gpt_neo", "vocab_size": 50257, "hidden_size": 768, "num_layers": 12, "num_heads": 12,
+         "intermediate_size": None, "max_position_embeddings": 2048, "window_size": 256,
+         "attention_types": [[["global", "local"], 6]]}, 125_198_592),
+    "EleutherAI/gpt-j-6b": (
+        {"model_type": "gptj", "vocab_size": 50400, "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_positions": 2048,
+         "n_inner": None, "rotary_dim": 64, "tie_word_embeddings": False}, 6_050_882_784),
     "EleutherAI/pythia-70m": (
         {"model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 512, "intermediate_size": 2048,
          "num_hidden_layers": 6, "num_attention_heads": 8, "max_position_embeddings": 2048, "rotary_pct": 0.25,
@@ -60,6 +67,46 @@ PUBLISHED = {
         {"model_type": "olmo2", "vocab_size": 100352, "hidden_size": 5120, "intermediate_size": 27648,
          "num_hidden_layers": 64, "num_attention_heads": 40, "num_key_value_heads": 8,
          "max_position_embeddings": 4096, "rope_theta": 500000, "tie_word_embeddings": False}, 32_234_279_936),
+    "allenai/Olmo-3-1025-7B": (
+        {"model_type": "olmo3", "vocab_size": 100278, "hidden_size": 4096, "intermediate_size": 11008,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+         "max_position_embeddings": 65536, "sliding_window": 4096, "rope_theta": 500000,
+         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
+                          "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0},
+         "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8, "tie_word_embeddings": False},
+        7_298_011_136),
+    "ibm-granite/granite-3.1-2b-base": (
+        {"model_type": "granite", "vocab_size": 49155, "hidden_size": 2048, "intermediate_size": 8192,
+         "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "max_position_embeddings": 131072, "attention_multiplier": 0.015625, "embedding_multiplier": 12.0,
+         "logits_scaling": 8.0, "residual_multiplier": 0.22, "tie_word_embeddings": True}, 2_533_531_648),
+    "bigcode/starcoder2-3b": (
+        {"model_type": "starcoder2", "vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288,
+         "num_hidden_layers": 30, "num_attention_heads": 24, "num_key_value_heads": 2,
+         "max_position_embeddings": 16384, "sliding_window": 4096, "use_bias": True}, 3_030_371_328),
+    "google/gemma-2b": (
+        {"model_type": "gemma", "vocab_size": 256000, "hidden_size": 2048, "intermediate_size": 16384,
+         "num_hidden_layers": 18, "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256,
+         "max_position_embeddings": 8192, "hidden_act": "gelu"}, 2_506_172_416),
+    "microsoft/phi-1_5": (
+        {"model_type": "phi", "vocab_size": 51200, "hidden_size": 2048, "intermediate_size": 8192,
+         "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": None,
+         "max_position_embeddings": 2048, "partial_rotary_factor": 0.5, "qk_layernorm": False,
+         "tie_word_embeddings": False}, 1_418_270_720),
+    "stabilityai/stablelm-3b-4e1t": (
+        {"model_type": "stablelm", "vocab_size": 50304, "hidden_size": 2560, "intermediate_size": 6912,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+         "max_position_embeddings": 4096, "partial_rotary_factor": 0.25, "use_qkv_bias": False,
+         "tie_word_embeddings": False}, 2_795_443_200),
+    "stabilityai/stablelm-2-1_6b": (
+        {"model_type": "stablelm", "vocab_size": 100352, "hidden_size": 2048, "intermediate_size": 5632,
+         "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": 32,
+         "max_position_embeddings": 4096, "partial_rotary_factor": 0.25, "use_qkv_bias": True,
+         "tie_word_embeddings": False}, 1_644_515_328),
+    "CohereForAI/aya-23-8B": (
+        {"model_type": "cohere", "vocab_size": 256000, "hidden_size": 4096, "intermediate_size": 14336,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "max_position_embeddings": 8192, "logit_scale": 0.0625, "use_qk_norm": False}, 8_028_033_024),
     "microsoft/Phi-3-mini-4k-instruct": (
         {"model_type": "phi3", "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "pad_token_id": 32000,
@@ -134,17 +181,26 @@ def test_the_layers_without_positions_are_those_of_transformers():
         assert found == model_config(config | said).no_rope_layers[:9] and len(found) == 9
 
 
-@pytest.mark.parametrize("kind", ["gemma2", "gemma3_text"])
+@pytest.mark.parametrize("kind", ["gemma2", "gemma3_text", "olmo3"])
 def test_the_layers_with_a_window_are_those_of_transformers(kind):
     config, by_layer = {"model_type": kind, "num_hidden_layers": 13}, FAMILIES[kind].by_layer
     assert by_layer is not None
-    for said in ({}, {"sliding_window_pattern": 3}, {"layer_types": ["full_attention"] * 13}):
+    patterns = [{"sliding_window_pattern": 3}] * (kind != "olmo3")
+    for said in ({}, *patterns, {"layer_types": ["full_attention"] * 13}):
         assert by_layer(config | said)["layer_types"] == model_config(config | said).layer_types
 
 
 def test_a_model_whose_tokens_read_later_ones_is_refused():
     config = PUBLISHED["google/gemma-3-270m"][0] | {"use_bidirectional_attention": True}
     refused_by(HeadroomError, "use_bidirectional_attention is on", lambda: shape_of(config))
+
+
+@pytest.mark.parametrize(("name", "field"), [("microsoft/phi-1_5", "qk_layernorm"),
+                                             ("stabilityai/stablelm-2-1_6b", "qk_layernorm"),
+                                             ("CohereForAI/aya-23-8B", "use_qk_norm")])  # fmt: skip
+def test_norms_of_queries_that_are_not_read_are_refused(name, field):
+    config = PUBLISHED[name][0] | {field: True}
+    refused_by(HeadroomError, f"{field} is on, and Headroom reads no norms", lambda: shape_of(config))
 
 
 def test_every_family_has_a_published_model():
@@ -154,7 +210,7 @@ def test_every_family_has_a_published_model():
 
 def test_the_sidebar_offers_a_small_model_of_each_family_with_its_download():
     assert {family for _, family, _ in TO_TRY} == {family.name for family in FAMILIES.values() if family.is_stock}
-    assert {name for name, _, _ in TO_TRY} <= {*MODELS} and all(0 < gigabytes < 16 for *_, gigabytes in TO_TRY)
+    assert {name for name, _, _ in TO_TRY} <= {*MODELS} and all(0 < gigabytes < 17 for *_, gigabytes in TO_TRY)
 
 
 SCALED = {
@@ -209,6 +265,9 @@ def test_longrope_is_read_only_as_far_as_its_angles_stay_the_same(spelled):
         ({"model_type": "t5", "is_encoder_decoder": True}, "'t5' has an encoder and a decoder"),
         ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}, "'gemma3' also reads images"),
         ({"model_type": "mamba"}, "'mamba' is not supported"),
+        ({"model_type": "bloom", "n_head": 16}, "'bloom' adds a number for each distance .* .ALiBi."),
+        ({"model_type": "mpt"}, "'mpt' adds a number"),
+        ({"model_type": "falcon"}, "'falcon' has attention that differs by model"),
     ],
 )
 def test_an_architecture_that_cannot_be_opened_says_why(config, said):

@@ -21,7 +21,7 @@ from engine.models.slicing import applied, sliced
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
 from engine.questions.requests import Question, TaskSpec, get_requests
-from tests.engine.fixtures import FAMILIES, STOCK, finished, loaded, refused_by, run, write_questions
+from tests.engine.fixtures import EXAMINED, STOCK, finished, loaded, refused_by, run, write_questions
 
 
 def scores_of(model, encoded):
@@ -96,9 +96,18 @@ def questions(tmp_path_factory):
     return get_requests(TaskSpec(str(write_questions(tmp_path_factory.mktemp("task") / "own.jsonl", 20)))).questions
 
 
+def otherwise(model, monkeypatch):
+    """Has passes be padded, or, in families that never are, attention read each row by itself."""
+    if model.family.is_adapted:
+        monkeypatch.setattr(passes, "batches", lambda rows: [[row] for row in rows])
+    else:
+        monkeypatch.setattr(passes, "_padding_counts", lambda _: True)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ["", "L1H2 L2H0-2 F1", "L0H*"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EXAMINED)
 def test_no_padding_no_difference(family, precision, text, folder_of, questions, monkeypatch):
     model = loaded(folder_of(family), precision)
     encoded = encode_questions(questions, model.tokenizer, True, 256)
@@ -109,7 +118,7 @@ def test_no_padding_no_difference(family, precision, text, folder_of, questions,
     with applied(model, parts):
         found = finished(score(model, encoded))
         hook.remove()
-        monkeypatch.setattr(passes, "_padding_counts", lambda _: True)
+        otherwise(model, monkeypatch)
         padded = finished(score(model, encoded))
     tolerance = 1e-4 if precision == "fp32" else 0.05
     np.testing.assert_allclose(found[0], padded[0], atol=tolerance, rtol=tolerance)
@@ -159,7 +168,8 @@ def test_log_probabilities_and_the_first_of_equal_logits(folder_of, monkeypatch)
     assert exact.tolist() == [False, True, False] and int(logits.argmax()) == 5
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", EXAMINED)
 @pytest.mark.parametrize("way", [Kernels(), Kernels(attention=FP32)])
 def test_gradients_without_padding_are_those_with_it(family, way, folder_of, questions, monkeypatch):
     """In fp32 up to the order of sums; in bf16 attention in fp32 is no further from fp32 than bf16's own."""
@@ -172,7 +182,7 @@ def test_gradients_without_padding_are_those_with_it(family, way, folder_of, que
         rows = sorted((pack([choices[0]])[0] for choices in encoded), key=lambda row: -len(row.tokens))
         gradients[precision] = gate_gradients(model, rows)
         if precision == "fp32":
-            monkeypatch.setattr(passes, "_padding_counts", lambda _: True)
+            otherwise(model, monkeypatch)
             padded = gate_gradients(model, rows)
             monkeypatch.undo()
             for found, expected in zip(gradients["fp32"], padded, strict=True):
@@ -209,8 +219,9 @@ def alike():
     return get_requests(TaskSpec("demo_outfit", 2, same_examples=True)).questions[:8]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ALIKE_MASKS)
-@pytest.mark.parametrize("family", STOCK)
+@pytest.mark.parametrize("family", [name for name in EXAMINED if name in STOCK])
 def test_a_shared_prefix_changes_no_number(family, text, folder_of, alike, monkeypatch):
     model = loaded(folder_of(family))
     encoded = encode_questions(alike, model.tokenizer, True, 256)

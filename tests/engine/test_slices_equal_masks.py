@@ -14,7 +14,7 @@ from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, last_layer_at, sliced
 from engine.questions.encoding import encode_questions, pack
 from engine.questions.requests import TaskSpec, get_requests
-from tests.engine.fixtures import FAMILIES, family_folder, loaded, write_questions
+from tests.engine.fixtures import EXAMINED, FAMILIES, family_folder, loaded, write_questions
 
 IDS = torch.tensor([[2, *range(40, 70)], [2, *range(90, 120)]])
 # none to all of a layer's heads, whole and broken key-value groups of Llama (heads 0-1 and 2-3 share)
@@ -84,10 +84,10 @@ def test_a_dropped_layer_is_not_run_and_leaves_its_biases_alone(family, model_of
     class Rest(torch.nn.Module):
         def forward(self, hidden_states, *args, **kwargs):
             bias = attrgetter(whole.family.attention_out)(dropped).bias
-            hidden_states = hidden_states if bias is None else hidden_states + bias
+            hidden_states = hidden_states if bias is None else hidden_states + bias * whole.scales.residual
             for norm in ("self_attn_layer_norm", "final_layer_norm") if family == "opt-350m" else ():
                 hidden_states = getattr(dropped, norm)(hidden_states)
-            return hidden_states
+            return (hidden_states, None) if whole.family.is_adapted else hidden_states
 
     kept = [layers[0], *([] if whole.family.name == "Llama" else [Rest()]), layers[2]]  # of Llama nothing stays
     setattr(without.get_submodule(path), name, torch.nn.ModuleList(kept))
@@ -114,8 +114,9 @@ def test_the_model_is_whole_after_an_exception(model_of):
     assert torch.equal(logits(model), before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ["", "L2H0-2 F2", "L2H*", "B0-1 L2H*"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EXAMINED)
 def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of, tmp_path, monkeypatch):
     model = model_of(family)
     questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 5)))).questions

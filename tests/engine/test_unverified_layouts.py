@@ -73,7 +73,7 @@ def test_the_layout_is_found_by_what_modules_read():
 
 STATED = ("layers", "attention_out", "qkv", "ffn_in", "ffn_out", "ffn_read", "ffn_write", "attention_norm", "ffn_norm",
           "attention_norm_after", "ffn_norm_after", "qk_norms", "norms_all_heads", "norm_offset", "norm",
-          "token_embedding", "has_biases", "has_qkv_biases")  # fmt: skip
+          "token_embedding", "has_biases", "qkv_biases")  # fmt: skip
 
 
 def test_what_is_recognized_of_known_families_is_what_their_modules_say():

@@ -21,6 +21,15 @@ ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_paramet
                     "partial_rotary_factor", "original_max_position_embeddings"})  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Scales:
+    """Numbers that a model multiplies what its modules give by, where none of its weights says so."""
+
+    residual: float = 1.0  # what attention and FFNs give, before the residual sum
+    embedding: float = 1.0  # embeddings, after the module
+    logits_divisor: float = 1.0  # logits are divided by it
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """One architecture. Paths of modules go from the model (`layers`, `norm`) or else from a layer."""
@@ -40,6 +49,7 @@ class Family:
     ffn_write: str  # its matrix that writes into the stream
     attention_norm: str = ""  # in front of attention
     ffn_norm: str = ""
+    shares_norm: bool = False  # attention and FFN are parallel, and the FFN reads what the norm of attention gives
     attention_norm_after: str = ""  # of what attention gives, before the residual sum
     ffn_norm_after: str = ""  # the same of the FFN, of whose branch it is the last module
     norm_offset: int = 0  # what a norm adds to its weights before it multiplies by them
@@ -57,19 +67,26 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict, hash=False)  # what transformers takes for a missing field
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
     is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
-    has_biases: bool = True  # of norms and projections, unless these two fields say otherwise of projections
-    attention_biases: str = ""
-    ffn_biases: str = ""
-    has_qkv_biases: bool = False  # queries, keys and values have biases where the other projections have none
+    has_biases: bool = True  # of norms and projections, but for those of which one of these four says otherwise
+    attention_biases: str | bool = ""  # whether, or the field of config.json that says so
+    qkv_biases: str | bool = ""  # of queries, keys and values, where they differ from the output projection
+    ffn_biases: str | bool = ""
+    norm_biases: str | bool = ""
+    has_unembedding_bias: bool = False
     biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)  # field that must be off -> why
+    variant: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # what differs by config.json
     by_layer: Callable[[Mapping[str, Any]], Mapping[str, list[Any]]] | None = (
         None  # fields with an entry for each layer
     )
     window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
     builds_window: bool = False  # only in layers of type sliding_attention, in passes too; else it limits the context
+    # transformers' attention neither takes functions by name nor do layers give a tensor: see `adapt_attention`
+    is_adapted: bool = False
     attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
+    scales: Callable[[Mapping[str, Any]], Scales] = lambda config: Scales()
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
     is_verified: bool = (
@@ -93,6 +110,11 @@ class Family:
     def attention(self) -> str:
         """The attention module, from a layer."""
         return self.attention_out.rpartition(".")[0]
+
+    @property
+    def norms_before(self) -> tuple[str, str]:
+        """The norms in front of attention and of the FFN that go where these go, "" for none."""
+        return ("", "") if self.shares_norm else (self.attention_norm, self.ffn_norm)
 
     def own_name(self, usual: str) -> str:
         """This family's own name of a field that most call `usual`."""

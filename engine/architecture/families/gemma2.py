@@ -1,15 +1,12 @@
-"""Gemma 2: Llama's matrices, with norms in front of attention and FFN and behind them, before the residual sum, all of
-which multiply by one more than their weights; scaled embeddings, capped scores of attention and capped logits. Every
-second layer has a window.
-
-Biases that hold means are those of attention alone: its FFNs cannot have any.
+"""Gemma 2: Gemma's matrices, with norms in front of attention and FFN and behind them, before the residual sum, capped
+scores of attention and capped logits. Every second layer has a window.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.architecture.families import llama
+from engine.architecture.families import gemma
 
 SLIDING = "sliding_attention"
 
@@ -32,21 +29,18 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
 
 
 FAMILY = replace(
-    llama.FAMILY,
+    gemma.FAMILY,
     name="Gemma 2",
     ffn_in="mlp",
     ffn_out="post_feedforward_layernorm",
     ffn_norm="pre_feedforward_layernorm",
     attention_norm_after="post_attention_layernorm",
     ffn_norm_after="post_feedforward_layernorm",
-    norm_offset=1,
-    fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp"}
+    fields=gemma.FAMILY.fields
     | {"hidden_activation", "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
-       "sliding_window", "layer_types", "use_bidirectional_attention"},
-    defaults={"head_dim": 256},
-    is_tied=True,
-    ffn_biases="",
+       "sliding_window", "layer_types"},
     biased_type="gemma2",
+    heads_divide_width=True,
     by_layer=by_layer,
     window=window,
     builds_window=True,

@@ -19,7 +19,7 @@ FAMILY = replace(
     mistral.FAMILY,
     name="Qwen2",
     fields=mistral.FAMILY.fields | {"use_sliding_window", "max_window_layers"},
-    has_qkv_biases=True,
+    qkv_biases=True,
     window=window,
     tiny={"qwen2": {"num_key_value_heads": 2, "tie_word_embeddings": True}},
 )

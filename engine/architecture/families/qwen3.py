@@ -14,7 +14,7 @@ FAMILY = replace(
     fields=qwen2.FAMILY.fields | {"attention_bias"},
     defaults={"head_dim": 128},
     attention_biases="attention_bias",
-    has_qkv_biases=False,
+    qkv_biases="",
     biased_type="qwen3",
     tiny={"qwen3": {"hidden_size": 48, "head_dim": 8, "num_key_value_heads": 2, "initializer_range": 0.25}},
 )

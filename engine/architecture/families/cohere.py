@@ -1,0 +1,34 @@
+"""Cohere's Command R and Aya: Llama's matrices, with attention and FFN in parallel behind one norm without biases,
+which takes the mean away; logits are multiplied by a number.
+
+Biases that hold means are those of attention alone: its FFNs cannot have any.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.architecture.families import llama, phi
+from engine.architecture.families.definition import Scales
+
+
+def scales(config: Mapping[str, Any]) -> Scales:
+    """What the model multiplies by besides its weights."""
+    return Scales(logits_divisor=1 / config.get("logit_scale", 0.0625))
+
+
+FAMILY = replace(
+    llama.FAMILY,
+    name="Cohere",
+    ffn_norm="",
+    shares_norm=True,
+    fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp", "rms_norm_eps"}
+    | {"layer_norm_eps", "logit_scale", "use_qk_norm"},
+    is_tied=True,
+    ffn_biases="",
+    biased_type="cohere",
+    heads_divide_width=False,
+    refused={"use_qk_norm": phi.FAMILY.refused["qk_layernorm"]},
+    scales=scales,
+    tiny={"cohere": {"num_key_value_heads": 2, "logit_scale": 0.25}},
+)

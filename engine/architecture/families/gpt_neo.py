@@ -1,0 +1,45 @@
+"""GPT-Neo: GPT-2 with three projections for queries, keys and values, which have no biases, and plain matrices. Scores
+of attention are not scaled. Layers with a window alternate with layers without, unless a config.json says otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.architecture.families import gpt2
+
+
+def kinds(config: Mapping[str, Any]) -> list[str]:
+    """The kind of attention of each layer."""
+    said = config.get("attention_types") or [[["global", "local"], config.get("num_layers", 2) // 2]]
+    return [kind for names, n_times in said for _ in range(n_times) for kind in names]
+
+
+def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
+    """The fields with an entry for each layer."""
+    return {"attention_types": [[[kind], 1] for kind in kinds(config)]}
+
+
+def window(config: Mapping[str, Any]) -> Any:
+    """How many tokens attention reaches in some layers; None: all, in every layer."""
+    return config.get("window_size", 256) if "local" in kinds(config) else None
+
+
+FAMILY = replace(
+    gpt2.FAMILY,
+    name="GPT-Neo",
+    attention_out="attn.attention.out_proj",
+    qkv=("q_proj", "k_proj", "v_proj"),
+    qkv_layout="apart",
+    fields=frozenset({"num_layers", "num_heads", "intermediate_size", "activation_function", "attention_types",
+                      "window_size", "resid_dropout", "embed_dropout", "layer_norm_epsilon"}),
+    own_names={"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"},
+    qkv_biases=False,
+    by_layer=by_layer,
+    window=window,
+    builds_window=True,
+    is_adapted=True,
+    attends_by="eager",
+    tiny={"gpt_neo": {"attention_types": [[["local", "global"], 1], [["local"], 1]], "window_size": 24,
+                      "initializer_range": 0.2}},
+)  # fmt: skip

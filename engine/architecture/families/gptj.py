@@ -1,0 +1,28 @@
+"""GPT-J: attention without biases and an FFN in parallel, behind one norm; positions turn a part of each head alone,
+and the unembedding has a bias.
+"""
+
+from dataclasses import replace
+
+from engine.architecture.families import gpt2
+
+FAMILY = replace(
+    gpt2.FAMILY,
+    name="GPT-J",
+    attention_out="attn.out_proj",
+    qkv=("q_proj", "k_proj", "v_proj"),
+    qkv_layout="apart",
+    ffn_read=("mlp.fc_in",),
+    ffn_write="mlp.fc_out",
+    ffn_norm="",
+    shares_norm=True,
+    position_embedding="",
+    fields=gpt2.FAMILY.fields - {"scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"}
+    | {"rotary_dim"},
+    is_tied=False,
+    attention_biases=False,
+    has_unembedding_bias=True,
+    is_adapted=True,
+    attends_by="eager",
+    tiny={"gptj": {"n_inner": None, "rotary_dim": 4}},
+)

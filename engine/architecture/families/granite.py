@@ -1,0 +1,29 @@
+"""Granite: Llama's shape, with numbers that multiply embeddings, scores of attention, outputs of attention and of FFNs
+before the residual sum, and logits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.architecture.families import llama
+from engine.architecture.families.definition import Scales
+
+
+def scales(config: Mapping[str, Any]) -> Scales:
+    """What the model multiplies by besides its weights."""
+    names = "residual_multiplier", "embedding_multiplier", "logits_scaling"
+    return Scales(*(config.get(name) or 1.0 for name in names))
+
+
+FAMILY = replace(
+    llama.FAMILY,
+    name="Granite",
+    fields=llama.FAMILY.fields - {"pretraining_tp"}
+    | {"residual_multiplier", "embedding_multiplier", "logits_scaling", "attention_multiplier"},
+    biased_type="granite",
+    heads_divide_width=False,
+    scales=scales,
+    tiny={"granite": {"num_key_value_heads": 2, "residual_multiplier": 0.5, "embedding_multiplier": 3.0,
+                      "logits_scaling": 2.5, "attention_multiplier": 0.3, "attention_bias": True, "mlp_bias": True}},
+)  # fmt: skip

@@ -1,0 +1,27 @@
+"""OLMo 3: OLMo 2 with a window in three of four layers, or in those that a config.json lists; in layers without one,
+positions may be scaled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.architecture.families import gemma2, olmo2
+
+
+def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
+    """The fields with an entry for each layer."""
+    return {"layer_types": gemma2.layer_types(config, period=4)}
+
+
+FAMILY = replace(
+    olmo2.FAMILY,
+    name="OLMo 3",
+    fields=olmo2.FAMILY.fields | {"sliding_window", "layer_types"},
+    biased_type="olmo3",
+    by_layer=by_layer,
+    window=gemma2.window,
+    builds_window=True,
+    tiny={"olmo3": {"num_key_value_heads": 2, "sliding_window": 24,
+                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}},
+)  # fmt: skip

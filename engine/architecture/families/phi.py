@@ -1,0 +1,28 @@
+"""Phi-1, Phi-1.5 and Phi-2: attention and an FFN of two matrices in parallel, behind one norm; biases everywhere, also
+of the unembedding; positions turn a part of each head alone.
+"""
+
+from dataclasses import replace
+
+from engine.architecture.families import llama
+
+FAMILY = replace(
+    llama.FAMILY,
+    name="Phi",
+    attention_out="self_attn.dense",
+    ffn_read=("mlp.fc1",),
+    ffn_write="mlp.fc2",
+    ffn_norm="",
+    shares_norm=True,
+    norm="model.final_layernorm",
+    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"}
+    | {"layer_norm_eps", "resid_pdrop", "embd_pdrop", "qk_layernorm"},
+    has_biases=True,
+    attention_biases="",
+    ffn_biases="",
+    has_unembedding_bias=True,
+    biased_type="",
+    heads_divide_width=False,
+    refused={"qk_layernorm": "and Headroom reads no norms of this type; use a model without it"},
+    tiny={"phi": {"num_key_value_heads": 2}},
+)

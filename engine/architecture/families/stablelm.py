@@ -1,0 +1,32 @@
+"""StableLM: Llama's matrices, with norms that have biases and, in some models, biases of queries, keys and values;
+positions turn a part of each head alone. In some models attention and FFN are parallel, behind one norm.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.architecture.families import llama, phi
+
+
+def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What differs by config.json."""
+    return {"shares_norm": True, "ffn_norm": ""} if config.get("use_parallel_residual") else {}
+
+
+FAMILY = replace(
+    llama.FAMILY,
+    name="StableLM",
+    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps", "head_dim"}
+    | {"layer_norm_eps", "hidden_dropout", "use_qkv_bias", "qk_layernorm", "use_parallel_residual"},
+    attention_biases=False,
+    qkv_biases="use_qkv_bias",
+    ffn_biases=False,
+    norm_biases=True,
+    biased_type="",
+    states_head_width=False,
+    refused=phi.FAMILY.refused,
+    variant=variant,
+    tiny={"stablelm": {"num_key_value_heads": 2, "use_qkv_bias": True},
+          "stablelm-parallel": {"num_key_value_heads": 2, "use_parallel_residual": True}},
+)  # fmt: skip

@@ -1,0 +1,24 @@
+"""StarCoder2: Llama's shape with FFNs of two matrices and with biases everywhere, in norms too. A window is that of all
+layers, and the length of the context, as in Mistral.
+"""
+
+from dataclasses import replace
+
+from engine.architecture.families import llama, phi3
+
+FAMILY = replace(
+    llama.FAMILY,
+    name="StarCoder2",
+    ffn_read=("mlp.c_fc",),
+    ffn_write="mlp.c_proj",
+    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"}
+    | {"norm_epsilon", "sliding_window", "use_bias", "residual_dropout", "embedding_dropout"},
+    is_tied=True,
+    has_biases=True,
+    attention_biases="use_bias",
+    ffn_biases="use_bias",
+    biased_type="starcoder2",
+    heads_divide_width=False,
+    window=phi3.window,
+    tiny={"starcoder2": {"num_key_value_heads": 2}},
+)
