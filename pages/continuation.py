@@ -6,9 +6,10 @@ from functools import partial
 import streamlit as st
 
 from engine.importance.rankings_of import Evidence
-from engine.texts.passages import checked
+from engine.texts.passages import as_chat, checked
 from pages.ui.continuation import sections, setting
 from pages.ui.controls import carried
+from pages.ui.controls.controls import choose_chat
 from pages.ui.controls.pruning import choose_pruning
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
@@ -24,9 +25,11 @@ with errors_shown():
 slider_at, badge_at = st.columns([7, 5], gap="large", vertical_alignment="center")
 levels = choose_pruning("continue", setup.data_dir, slider_at, menu)
 target = wait_for_model(setup)
+is_chat = choose_chat("continue", menu, target)
 with errors_shown():
     prompt, pruning = checked(prompt, "the prompt"), levels.pruning(target.shape)
-x = setting.ContinuationControls(target, setup.data_dir, prompt, pruning, how)
+    chat = as_chat(target, prompt) if is_chat else None
+x = setting.ContinuationControls(target, setup.data_dir, prompt, pruning, how, chat)
 since_s = time.monotonic()
 work = Work("continuation", "Continuation", Action(x.key, partial(setting.measure, x, session())), while_seen=True)
 work.value()

@@ -5,9 +5,10 @@ from functools import partial
 import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
+from engine.texts.passages import as_chat
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.controls import carried
-from pages.ui.controls.controls import settings_menu
+from pages.ui.controls.controls import choose_chat, settings_menu
 from pages.ui.controls.pruning import choose_pruning
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import OWN_FILE, choose_text
@@ -74,10 +75,13 @@ if text is None:
     st.info("This text was deleted; choose another.", icon=":material/notes:")
     end_run()
 target, a_target = wait_for_model(setup), wait_for_model(setup, a_spec)
+is_chat = choose_chat("passage", menu, target)
 with errors_shown():
+    for each in (target, a_target) if is_chat else ():
+        as_chat(each, text.text)  # so that an error is shown here
     pruning, a_mask = levels.pruning(target.shape), parse_mask(a_typed, a_target.shape)
 a_side, whole = reading.PassageModel(a_target, a_mask), reading.PassageModel(target, Mask.full(target.shape))
-of_text = (text.name, text.text, text.landmarks, text.named)
+of_text = (text.name, text.text, () if is_chat else text.landmarks, text.named, is_chat)
 x = reading.PassageControls(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
 b_side = x.b(orders) if orders is not None else None
@@ -104,7 +108,7 @@ title, icon = "Along the text, and the largest gains and losses", ":material/bar
 more = st.expander(title, key="passage_more", on_change="rerun", icon=icon)
 if more.open:
     draw_chart(bars(), "passage_bars", tables.in_words(frame), more)
-    largest_tables(more, frame, x.text)
+    largest_tables(more, frame, a.text)
 differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
 text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
 how = [reading.request(x, b_shown)], reading.measurements(x, b_shown)

@@ -28,7 +28,7 @@ setup = chosen()
 set_controls(setup)
 head_map.apply_edits()
 with errors_shown():
-    controls = choose_controls(setup.data_dir)
+    controls = choose_controls(setup.data_dir, setup.spec.is_demo)
 screen = PruneScreen(setup, controls, postponed=dragging.nothing_drawn_yet())
 parts.draw_levels(screen)
 screen.whole = False  # the next run is one of the sliders' fragment

@@ -16,8 +16,20 @@ from engine.heads.ablation import FILLS
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
+from engine.questions.chats import chat_template
 from engine.questions.requests import MAX_SHOTS, TaskSpec
-from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, WithPruning, mask_of, selected, task_named
+from engine.requests.base import (
+    AS_CHAT,
+    MOST,
+    OfModel,
+    RequestRun,
+    Result,
+    WithData,
+    WithPruning,
+    mask_of,
+    selected,
+    task_named,
+)
 from engine.requests.fields import argv, choice, flag, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.requests.texts import built_in, read_text
@@ -35,16 +47,18 @@ class PrunedModel(WithPruning, WithData, OfModel):
     )
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of --task (default: 0)")
     same_examples: bool = flag("use the same examples for every question")
+    chat: bool = flag(AS_CHAT)
 
-    @property
-    def named(self) -> TaskSpec | None:
+    def named(self, target: Target) -> TaskSpec | None:
         """The task as the engine names it; None where none is named."""
-        return task_named(self.task, self.shots, self.same_examples)
+        task = task_named(self.task, self.shots, self.same_examples)
+        return replace(task, chat=chat_template(target.identity)) if task and self.chat else task
 
     def mask_in(self, run: RequestRun, target: Target) -> Mask:
         """The mask of the levels and the typed one. UsageError: levels without a task."""
-        pruning = self.pruning(self.named or TaskSpec(""), target)
-        if pruning.by_level and self.named is None:
+        task = self.named(target)
+        pruning = self.pruning(task or TaskSpec(""), target)
+        if pruning.by_level and task is None:
             raise UsageError("--prune-heads, --prune-ffns and --prune-layers need an order; name its task with --task")
         return mask_of(run, target, pruning, self.data_dir)
 
@@ -78,13 +92,14 @@ class ExportModel(PrunedModel):
         from engine.export.exporting import Export, export
 
         questions = train = None
-        if task := self.named:
+        target = self.target(session)
+        if task := self.named(target):
             questions = selected(task, self.data_dir, session, self.limit, self.sample)
             if self.fill == "mean":
                 train = selected(replace(task, split="train"), self.data_dir, session, None)
         command = shlex.join(["headroom", *argv(replace(self, json=False))])
         asked = Export(mask, self.out, self.form, self.fill, command, questions, train)
-        return export(session, self.target(session), asked)
+        return export(session, target, asked)
 
     def measure(self, run: RequestRun) -> Result:
         refuse_taken(named_folder(self.out))

@@ -157,7 +157,7 @@ def written_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_words(task: TaskSpec) -> str:
     """Returns a text such as "piqa, 5 shots"."""
-    return f"{task.name}, {shots_in_words(task.shots)}"
+    return f"{task.name}, {shots_in_words(task.shots)}{', as chats' if task.chat else ''}"
 
 
 def shots_in_words(count: int) -> str:

@@ -37,11 +37,18 @@ class ContinuationControls:
     prompt: str
     pruning: Pruning
     how: How
+    chat: tuple[Target, str] | None = None  # the prompt as a chat, and the target that reads it
 
     @property
     def key(self) -> str:
         """Returns a key that changes with anything that changes the measurement."""
-        return f"{self.target} {self.pruning} {self.pruning.task} {self.data_dir} {self.how} {self.prompt!r}"
+        of = self.target, self.pruning, self.pruning.task, self.data_dir, self.how, repr(self.prompt), bool(self.chat)
+        return " ".join(map(str, of))
+
+    @property
+    def read(self) -> tuple[Target, str]:
+        """Returns the target and the prompt as it reads it."""
+        return self.chat or (self.target, self.prompt)
 
     def sides(self, mask: Mask) -> dict[str, Mask]:
         """Returns the masks of the compared models, by their fields of `Said`; with nothing pruned there is one."""
@@ -50,12 +57,13 @@ class ContinuationControls:
 
     def next_tokens(self, mask: Mask) -> Measurement[NextTokens]:
         """Returns the measurement of the likeliest next tokens of both models."""
-        return next_tokens(self.target, self.prompt, [*self.sides(mask).values()])
+        return next_tokens(*self.read, [*self.sides(mask).values()], self.chat is not None)
 
     def continuations(self, mask: Mask) -> dict[str, Measurement[Continuation]]:
         """Returns the measurement of each model's continuation, by its field of `Said`."""
         sides = self.sides(mask).items()
-        return {name: continuation(self.target, self.prompt, side, self.how) for name, side in sides}
+        is_chat = self.chat is not None
+        return {name: continuation(*self.read, side, self.how, is_chat) for name, side in sides}
 
 
 def measure(x: ContinuationControls, session: Session) -> Iterator[Progress[Said]]:
@@ -98,5 +106,5 @@ def request(x: ContinuationControls, mask: Mask) -> ContinuePrompt:
     temperature, seed = how.temperature_permille / 1000, how.seed if how.temperature_permille else 0
     return ContinuePrompt(
         **of_model(x.target), prompt=x.prompt, tokens=how.n_tokens, temperature=temperature, seed=seed,
-        mask=mask.text(), out="continuation.csv",
+        mask=mask.text(), chat=x.chat is not None, out="continuation.csv",
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Controls that several screens share, bound to the address; `prefix` keeps the screens' parameters apart."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -9,6 +9,8 @@ import streamlit as st
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
 from engine.models.masks import parse_edits
+from engine.models.session import Target
+from engine.questions.chats import chat_template, has_chat_template
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from pages.ui.controls.drag_slider import SliderState, drag_slider, hand
@@ -32,6 +34,11 @@ MASK_HELP = (
     "`B5` all of layer 5. "
     "They are pruned on top of the levels. Components named after the word `keep` are never pruned: "
     "`keep L1H0`."
+)
+FORMATS = {False: "As typed", True: "As a chat"}
+CHAT_HELP = (
+    "As a chat: with the chat template of this model, as a message of the user that the assistant answers. For a task, "
+    "its examples are earlier messages and answers."
 )
 
 
@@ -72,6 +79,19 @@ def choose_shots(where: DeltaGenerator, key: str, help: str | None, **more: Any)
     """Draws the choice of how many examples stand in the prompt."""
     counts = {count: str(count) for count in SHOT_COUNTS}
     return one_of(where, "Examples in the prompt", counts, key, help, default=SHOTS, **more)
+
+
+def choose_chat(prefix: str, where: DeltaGenerator, target: Target) -> bool:
+    """Draws the switch between a prompt as typed and as a chat, if the model has a chat template; returns whether
+    prompts are chats."""
+    if not has_chat_template(target.identity):
+        return False
+    return one_of(where, "Prompt format", FORMATS, f"{prefix}_chat", CHAT_HELP)
+
+
+def asked_as(task: TaskSpec, target: Target, is_chat: bool) -> TaskSpec:
+    """Returns the task with its prompts as chats of this model, or as typed."""
+    return replace(task, chat=chat_template(target.identity) if is_chat else None)
 
 
 def folded(

@@ -12,6 +12,7 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.receipts import Measurements
 from engine.requests import MeasureLosses
+from engine.texts.passages import as_chat
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.downloads.origin import of_model, ranking_part
 from pages.ui.page.runtime import jobs, session
@@ -38,6 +39,7 @@ class PassageControls:
     text: str  # its content
     landmarks: tuple[Landmark, ...]  # places worth a look
     named: Mapping[str, Any]  # the field of a request that names the text
+    is_chat: bool  # it is a message of the user, with each model's chat template
     data_dir: str | None  # folder of task data
     a: PassageModel  # the model compared with
     whole: PassageModel  # B before pruning
@@ -56,7 +58,8 @@ class PassageControls:
 
     def losses(self, side: PassageModel) -> Measurement[TokenLosses]:
         """Returns the measurement of the losses of the whole text by one side."""
-        return token_losses(side.target, self.text, side.mask)
+        target, text = as_chat(side.target, self.text) if self.is_chat else (side.target, self.text)
+        return token_losses(target, text, side.mask, is_chat=self.is_chat)
 
 
 def measurements(x: PassageControls, b: PassageModel) -> Measurements:
@@ -72,14 +75,14 @@ def in_words(x: PassageControls, b: PassageModel, n_tokens: int) -> str:
     for name, side in (("A", x.a), ("B", b)):
         lacks = "" if side.mask.is_full else f", pruned: {side.mask.text()}"
         sides.append(f"{name} {side.target.identity.name} in {side.target.spec.precision}{lacks}")
-    return " · ".join([*sides, f"{x.name}, {n_tokens:,} tokens"])
+    return " · ".join([*sides, f"{x.name}{' as a chat' * x.is_chat}, {n_tokens:,} tokens"])
 
 
 def request(x: PassageControls, b: PassageModel) -> MeasureLosses:
     """Returns the equivalent request, which finds the same stored results."""
     of_a, of_b = x.a.target.spec, b.target.spec
     return MeasureLosses(
-        **of_model(x.a.target), **x.named, base_mask=x.a.mask.text(), mask=b.mask.text(),
+        **of_model(x.a.target), **x.named, chat=x.is_chat, base_mask=x.a.mask.text(), mask=b.mask.text(),
         other_model=of_b.model if of_b.model != of_a.model else None,
         other_precision=of_b.precision if of_b.precision != of_a.precision else None, out="losses.csv",
     )  # fmt: skip

@@ -16,7 +16,15 @@ from engine.progress import in_time
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.statistics import MIN_QUESTIONS
-from pages.ui.controls.controls import choose_ranking, choose_shots, one_listed, one_of, settings_menu, type_mask
+from pages.ui.controls.controls import (
+    CHAT_HELP,
+    choose_ranking,
+    choose_shots,
+    one_listed,
+    one_of,
+    settings_menu,
+    type_mask,
+)
 from pages.ui.controls.own_questions import draw_own_questions
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right, rename_choice
@@ -72,10 +80,11 @@ class PruneControls:
     layers_by: str  # the pruning order of layers
     typed: str  # the text of a mask, pruned as well
     precomputes: bool  # nearby levels are measured while idle
+    is_chat: bool  # prompts are chats
 
 
-def choose_controls(data_dir: str | None) -> PruneControls:
-    """Draws the row of controls; HeadroomError without the data folder."""
+def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
+    """Draws the row of controls; HeadroomError without the data folder. The included model has no chats."""
     row = st.container(key="prune_controls", horizontal=True, vertical_alignment="bottom", gap="small")
     names = [status.info.name for status in list_tasks(data_dir) if status.available]
     name = task_box(row, "Task", names, "prune_task", _open_settings, help=TASK_HELP)
@@ -88,13 +97,14 @@ def choose_controls(data_dir: str | None) -> PruneControls:
     limit = number_field(limit_at, "Questions", (1, MOST), "prune_limit", **about)
     stop = one_listed(stop_at, "Stop early at ±", STOPS, "prune_stop", help=STOP_HELP)
     same = _switch(settings.checkbox, "Same examples for every question", "prune_same", SAME_HELP)
+    is_chat = not is_demo and _switch(settings.checkbox, "Prompts as chats", "prune_chat", CHAT_HELP)
     typed = type_mask("prune", settings)
     layers_by = one_listed(settings, "Layers by", LAYERS_BY, "prune_layers_by", help=LAYERS_HELP)
     help = IDLE_HELP.format(budget=in_time(budget_s()))
     precomputes = _switch(settings.toggle, "Precompute nearby levels when idle", "prune_idle", help, True)
     draw_own_questions("prune", settings, "prune_task", _close_settings)
     task = TaskSpec(name, int(shots), same_examples=bool(same and shots))
-    return PruneControls(task, int(limit), STOPS[stop], axis, ranking, layers_by, typed, precomputes)
+    return PruneControls(task, int(limit), STOPS[stop], axis, ranking, layers_by, typed, precomputes, is_chat)
 
 
 def choose_axis(where: DeltaGenerator) -> Axis:

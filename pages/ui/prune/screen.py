@@ -11,7 +11,7 @@ import streamlit as st
 from engine.importance.rankings_of import Axis
 from engine.questions.tasks import task_info
 from engine.texts.perplexity import Both
-from pages.ui.controls.controls import Levels, hand_level
+from pages.ui.controls.controls import Levels, asked_as, hand_level
 from pages.ui.controls.own_questions import draw_fault
 from pages.ui.controls.sidebar import Setup, wait_for_model
 from pages.ui.figures.sheet import Sheet
@@ -100,15 +100,16 @@ class PruneScreen:
         with errors_shown():
             heads, ffns, layers = (10 * percent[axis] for axis in LEVELS)
             layers_by = of.layers_by if layers else "influence"
-            pruning = Levels(of.task, of.ranking, heads, ffns, of.typed, layers, layers_by).pruning(target.shape)
+            task = asked_as(of.task, target, of.is_chat)
+            pruning = Levels(task, of.ranking, heads, ffns, of.typed, layers, layers_by).pruning(target.shape)
             info = task_info(of.task.name)
-        asked = questions_work("questions", of.task, data_dir, 0)
+        asked = questions_work("questions", task, data_dir, 0)
         if (judged := asked.awaited()) is None:
             job = asked.now()
             draw_fault("prune", None if job is None else job.details)
             end_run()
         is_urgent = bool(heads or ffns or layers) and not target.spec.is_demo  # the cost of its order depends on it
-        rows = replace(of.task, split="train")
+        rows = replace(task, split="train")
         train = questions_work("train questions", rows, data_dir, -1 if is_urgent else 1).value()
         x = Experiment(target, data_dir, judged, train, of.limit, pruning, of.width)
         instead = provisional.held_back(x)
