@@ -12,7 +12,7 @@ U = TypeVar("U")
 V = TypeVar("V")
 HALF_LIFE_S = 30.0  # of the remembered pace of a run
 RECOMPUTE_S = 2.0  # between estimates of the remaining time; in between it falls with the clock
-SAYS_LITTLE_S = 1.0  # of work: no forecast from less
+SAYS_LITTLE_S, SAYS_LITTLE = 1.0, 2  # seconds and pieces of work: no forecast from less
 ONLY_READ = 20  # times the usual pace: nothing was measured then, it was there
 
 
@@ -119,13 +119,14 @@ class TimeLeft:
     def __init__(self, at_s: float) -> None:
         self._at_s, self._part, self._is_first = at_s, 0.0, True  # when work was last done, and how much by then
         self._seconds = self._parts = 0.0  # of late, the older the less
+        self._pieces = 0  # that these come from
         self._said: tuple[float, float] | None = None  # seconds left, and when that was said
 
     def told(self, at_s: float, step: Progress[Any]) -> None:
         """Hears of a step at this time."""
         more = step.part - self._part
         if more < 0:  # another run: its work is not to be compared
-            self._seconds, self._parts, self._said = 0.0, 0.0, None
+            self._seconds, self._parts, self._pieces, self._said = 0.0, 0.0, 0, None
         if step.is_loading or more < 0:
             self._at_s, self._part, self._is_first = at_s, min(self._part, step.part), True
             return
@@ -138,10 +139,12 @@ class TimeLeft:
             self._is_first = False
             return
         if usual is not None and usual * ONLY_READ < pace:  # what was usual was reading
-            self._seconds = self._parts = 0.0
+            self._seconds, self._parts, self._pieces = 0.0, 0.0, 0
+        self._pieces += 1
         fading = 0.5 ** (seconds / HALF_LIFE_S)
         self._seconds, self._parts = self._seconds * fading + seconds, self._parts * fading + more
-        if self._seconds >= SAYS_LITTLE_S and (self._said is None or at_s - self._said[1] >= RECOMPUTE_S):
+        is_known = self._seconds >= SAYS_LITTLE_S and self._pieces >= SAYS_LITTLE
+        if is_known and (self._said is None or at_s - self._said[1] >= RECOMPUTE_S):
             self._said = self._seconds / self._parts * (1 - self._part), at_s
 
     def left_s(self, at_s: float) -> float | None:

@@ -19,6 +19,7 @@ from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import figure_in_words, origin
 from pages.ui.prune.panels import costs, criteria, exports, perplexity
 from pages.ui.prune.panels.questions import draw_questions
+from pages.ui.prune.provisional import draw_order_in_use
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import set_controls
 from pages.ui.prune.tables import answers_csv
@@ -34,6 +35,8 @@ parts.draw_levels(screen)
 screen.whole = False  # the next run is one of the sliders' fragment
 shown = screen.shown
 assert shown is not None
+if shown.provisional is not None:
+    draw_order_in_use(controls.order_at, shown.provisional)
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 second = None
 if shown.compared is not None:

@@ -197,8 +197,8 @@ def figure(at):
 
 
 def under_figure(at):
-    """What stands under the large figure: behind the badge of what is pruned."""
-    return next(each.value for each in at.main.markdown if "badge[" not in each.value)
+    """What stands under the large figure, behind the badge of what is pruned, and in its details."""
+    return "  \n".join([each.value for each in at.main.markdown if "badge[" not in each.value][:2])
 
 
 def same_on_the_command_line(at, capsys, number=0, out=None):

@@ -17,9 +17,10 @@ from tests.pages.conftest import experiment_of, press, settled, slide
 
 
 def said(at):
-    """The second figure as it stands, without its type size."""
-    found = [each.value for each in at.main.markdown if each.value.startswith(":small[Perplexity of")]
-    return re.sub(r":small\[(.*?)\](?=  \n|$)", r"\1", found[0]) if found else ""
+    """The second figure as it stands, without its type size, and the change that its help begins with."""
+    found = [each for each in at.main.markdown if each.value.startswith(":small[Perplexity of")]
+    lines = [found[0].value, *found[0].proto.help.split("  \n")[:-1]] if found else []
+    return re.sub(r":small\[(.*?)\](?=  \n|$)", r"\1", "  \n".join(lines))
 
 
 def of_store(at, title="The ferry"):

@@ -35,6 +35,14 @@ def test_memory_before_and_with_a_model(open_app):
     assert not [each for each in at.sidebar.caption if each.value.startswith("Layers")], "it is in one piece"
 
 
+def test_models_on_this_computer_are_listed_first(monkeypatch):
+    monkeypatch.setattr(sidebar, "opened_here", lambda: {"/models/mine": None})
+    monkeypatch.setattr(sidebar, "is_away", lambda name: name.startswith("facebook/"))
+    listed = sidebar.here_first(["demo", "facebook/opt-66b", "org/cached"])
+    assert listed[:3] == ["/models/mine", "demo", "org/cached"] and listed[-1] == "facebook/opt-66b"
+    assert set(listed[3:-1]) == set(sidebar.shipped_runs())
+
+
 def test_where_layers_lie_is_shown_with_what_it_costs(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_PLACE", "cpu:1,disk")
     [line] = [each for each in open_app().sidebar.caption if each.value.startswith("Layers")]

@@ -32,12 +32,12 @@ def test_names_are_proposed_by_substring_first():
         task_info("transl")
 
 
-def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
+def test_the_box_filters_by_substring_and_begins_with_adding_one(open_app):
     at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
     box = at.selectbox(key="prune_task")
     assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     assert not box.proto.accept_new_options, "Streamlit puts a new name first, and takes it on Enter"
-    assert box.options[-1] == ADD and "demo_translation" in box.options
+    assert box.options[0] == ADD and "demo_translation" in box.options
     box.set_value(ADD)
     settled(at)
     assert at.selectbox(key="prune_task").value == "demo_copy", "nothing else changes"

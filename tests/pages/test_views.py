@@ -110,21 +110,6 @@ def test_a_slide_has_the_name_of_its_view_as_its_title(open_app, named, title):
     assert f"<h1>{title}</h1>" in heading and ("heading named" in heading) == (title != "Prune")
 
 
-@pytest.mark.parametrize(("saved_here", "named"), [(True, "Forty"), (False, "1")])
-def test_a_saved_view_that_is_presented_has_its_name(open_app, saved_here, named):
-    at = open_app(prune_heads="40")
-    link = presentation_data(at)["here"] if saved_here else "/passage"
-    views.save([SavedView("Other", "/induction"), SavedView("Forty", link)], runtime.store())
-    at.button(key="start presenting").click().run()
-    assert at.query_params["present"] == named and ("<h1>Forty</h1>" in headings_of(at)[0]) == saved_here
-
-
-def presentation_data(at):
-    """What the component of presenting was sent."""
-    [data] = [data for data in components(at) if "presenting" in data]
-    return data
-
-
 def test_type_that_a_chart_sets_itself_is_larger_on_a_slide():
     assert larger({"height": 400, "layer": [{"mark": {"type": "text", "fontSize": 15}}, {"mark": "rect"}]}) == {
         "height": 430, "layer": [{"mark": {"type": "text", "fontSize": 21}}, {"mark": "rect"}],

@@ -14,7 +14,7 @@ import streamlit as st
 from engine.architecture.family import supported_families
 from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
-from engine.checkpoints.names import model_name
+from engine.checkpoints.names import model_name, shipped_runs
 from engine.errors import HeadroomError
 from engine.kernels.cpu_kernels import Kernels
 from engine.memory import resident_bytes
@@ -153,17 +153,29 @@ def draw_sidebar(compares: bool) -> None:
     compares two models."""
     with st.sidebar:
         bound: dict[str, Any] = {"bind": "query-params"}
-        names = with_own(MODELS, "model")
+        names = with_own(here_first(MODELS), "model")
         st.selectbox("Model", names, key="model", accept_new_options=True, help=MODEL_HELP, **bound)
         named, where = {each: each for each in PRECISIONS}, st.container()
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
         show_models(chosen().spec, *filter(None, [compared(chosen().spec)]))
-        draw_against(chosen().spec, MODELS, compares)
+        draw_against(chosen().spec, here_first(MODELS), compares)
         if store().notice:
             st.warning(plain(store().notice), icon=":material/save:")
         _draw_more()
         mark("sidebar", "drawn")
+
+
+@st.cache_resource(show_spinner=False)
+def opened_here() -> dict[str, None]:
+    """Returns the models that any tab has opened since the start, in order."""
+    return {}
+
+
+def here_first(names: list[str]) -> list[str]:
+    """Returns the models that were opened, those of the names on this computer, the training runs, and other names."""
+    known = dict.fromkeys([*opened_here(), *names, *shipped_runs()])
+    return sorted(known, key=is_away)
 
 
 def _draw_more() -> None:
@@ -256,6 +268,7 @@ def _about(spec: LoadSpec) -> None:
         st.caption(f"Reading the files of {plain(spec.model)} …")
     else:
         about = found.value
+        opened_here()[spec.model] = None
         st.session_state[EXAMPLE] = f"such as {example_mask(about.shape)}"
         state = "in memory" if in_memory(spec) else "loads when needed"
         layers = f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''}"

@@ -1,5 +1,5 @@
-"""The select box of tasks: typing filters by substring, the user's own files come after the tasks, and adding
-one is the last entry.
+"""The select box of tasks: typing filters by substring, the first entry adds the user's own questions, and their files
+come after the tasks.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def task_box(
     **more: Any,
 ) -> str:
     """Draws the box, bound to the address; returns the name of a task or the path of a file. `add` is called when the
-    last entry is chosen, and the task stays as it was; without it, that entry is missing.
+    first entry is chosen, and the task stays as it was; without it, that entry is missing.
 
     New names cannot be typed into the box itself: Streamlit puts "Add: ..." first and takes it on Enter, so that
     "transl" became a task of that name.
@@ -33,14 +33,20 @@ def task_box(
     state, current = st.session_state, f"{key} current"
     hold(key)
     rewrite_param(key, lambda values: None if values[-1] in ("", ADD) else values[-1])
-    options = [*_with_own_files(names, key), *([ADD] if add else [])]
+    tasks = _with_own_files(names, key)
+    options = [ADD, *tasks] if add else tasks
 
     def changed() -> None:
         if add is not None and state[key] == ADD:
-            write(key, state.get(current, options[0]))
+            write(key, state.get(current, tasks[0]))
             add()
 
-    about: dict[str, Any] = {"bind": "query-params", "filter_mode": "contains", **more}
+    about: dict[str, Any] = {
+        "bind": "query-params",
+        "filter_mode": "contains",
+        "index": options.index(tasks[0]),
+        **more,
+    }
     state[current] = name = str(where.selectbox(label, options, key=key, on_change=changed, **about)).strip()
     return name
 

@@ -1,5 +1,5 @@
 // Light or dark, a reload of a page that went blank, and the presenter's bar: it steps through saved views and hears arrow keys and a clicker.
-const AT = "headroom view", LOOK = "headroom look", DARK = "prefers-color-scheme: dark"
+const AT = "headroom view", UNNAMED = "1", LOOK = "headroom look", DARK = "prefers-color-scheme: dark"
 const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
   "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
@@ -8,24 +8,33 @@ export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".stage"), page = window
   reloadIfBlank()
   mendPage() // of streamlit_internals.js
+  fitSlide(data.presenting)
   root.classList.toggle("bar", data.presenting)
   page.headroomHere = data.here // the page that the server is drawing
-  const at = () => Math.min(data.views.length - 1, Number(page.sessionStorage.getItem(AT) ?? -1))
+  const at = () => { // the view that the address names; the one stepped to, if several have its name
+    const name = new URLSearchParams(page.location.search).get("present"), last = Number(page.sessionStorage.getItem(AT))
+    return data.views[last]?.name === name ? last : data.views.findIndex(view => view.name === name)
+  }
   const show = () => {
-    for (const [name, button] of Object.entries(parts)) button.hidden = name !== "look" && !data.presenting
-    parts.back.hidden = parts.next.hidden = parts.place.hidden = !data.presenting || !data.views.length
+    for (const part of [parts.start, parts.copy]) part.hidden = data.presenting
+    for (const part of [parts.back, parts.next, parts.place]) part.hidden = !data.presenting || !data.views.length
+    parts.leave.hidden = !data.presenting
     parts.place.textContent = at() < 0 ? `${data.views.length} views` : `${at() + 1} of ${data.views.length}: ${data.views[at()].name}`
     parts.look.textContent = isDark() ? "Light" : "Dark"
   }
-  const step = by => {
+  const go = to => {
     if (!data.views.length) return
-    const to = Math.max(0, Math.min(data.views.length - 1, at() + by))
-    page.sessionStorage.setItem(AT, to)
-    visit(present(data.views[to]))
+    const found = Math.max(0, Math.min(data.views.length - 1, to))
+    page.sessionStorage.setItem(AT, found)
+    visit(present(data.views[found]))
     show()
   }
-  const leave = () => visit(page.location.pathname + without(page.location.search))
+  const step = by => go(at() + by)
+  const bare = () => page.location.pathname + without(page.location.search)
+  const leave = () => visit(bare())
   const parts = Object.fromEntries([...root.children].map(each => [each.className, each]))
+  parts.start.onclick = () => data.views.length ? go(0) : visit(present({ link: bare(), name: UNNAMED }))
+  parts.copy.onclick = () => copy(parts.copy, page.location.origin + bare())
   parts.back.onclick = () => step(-1)
   parts.next.onclick = () => step(1)
   parts.leave.onclick = leave
@@ -44,6 +53,7 @@ export default function ({ data, parentElement }) {
   page.headroomKey?.()
   page.addEventListener("keydown", key, true)
   page.headroomKey = () => page.removeEventListener("keydown", key, true)
+  page.headroomOpen ??= page.addEventListener("click", openView, true) ?? true
   const wanted = page.localStorage.getItem(LOOK)
   if (wanted && (wanted === "dark") !== isDark()) setLook(wanted)
   show()
@@ -72,6 +82,27 @@ function reloadIfBlank() {
 function visit(link) {
   history.pushState({}, "", link)
   window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
+}
+
+// A saved view opens in this tab, where Streamlit's links open another.
+function openView(event) {
+  const link = event.target.closest?.(".st-key-views_list a")
+  if (!link || event.ctrlKey || event.metaKey) return
+  event.preventDefault()
+  event.stopPropagation()
+  visit(link.getAttribute("href"))
+}
+
+// The clipboard is closed to pages without HTTPS, except those of this computer.
+async function copy(button, link) {
+  try {
+    await navigator.clipboard.writeText(link)
+  } catch {
+    return prompt("This screen's link:", link)
+  }
+  const words = button.textContent
+  button.textContent = "Copied"
+  setTimeout(() => { button.textContent = words }, 1500)
 }
 
 // A slide's title is the name of its view, which its address holds.

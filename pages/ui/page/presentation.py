@@ -16,8 +16,11 @@ from pages.ui.page.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE
 from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
-HTML = """
+PRESENT_HELP = "Shows the saved views as slides, or else this screen. Arrow keys step; Escape ends."
+HTML = f"""
 <div class="stage">
+  <button class="start" type="button" title="{PRESENT_HELP}">Present</button>
+  <button class="copy" type="button" title="Copies the address of this screen with all its controls.">Copy link</button>
   <button class="back" type="button" aria-label="The view before">‹</button>
   <span class="place" role="status"></span>
   <button class="next" type="button" aria-label="The next view">›</button>
@@ -29,7 +32,6 @@ CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind 
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
 FAULT = "views fault"
 UNNAMED = "1"  # the value of the parameter for a slide that is not a saved view
-PRESENT_HELP = "Large type, no controls. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Saves a screen with all its controls under a name, to return to or to present."
 
 
@@ -53,12 +55,10 @@ def draw_stage() -> None:
         st.html(SLIDE_STYLE)
         _COMPONENT(key="stage", data=data)
         return
-    present_at, views_at, look_at = st.sidebar.columns([19, 17, 11], gap="xsmall", vertical_alignment="center")
-    look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": PRESENT_HELP}
-    present_at.button("Present", key="start presenting", on_click=_present, **look)
+    views_at, stage_at = st.sidebar.columns([2, 5], gap="xsmall", vertical_alignment="center")
     with views_at:
         _draw_views()
-    with look_at:
+    with stage_at:
         _COMPONENT(key="stage", data=data)
 
 
@@ -83,8 +83,9 @@ def _draw_views() -> None:
             name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
             key, action = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
             save_at.form_submit_button("Save", key=key, help="Enter does the same.", **action)
-        for number, view in enumerate(known):
-            _draw_view(number, view, len(known))
+        with st.container(key="views_list", gap="xxsmall"):
+            for number, view in enumerate(known):
+                _draw_view(number, view, len(known))
         if known:
             file, about = views.written(known), "All views in one file, for another computer."
             st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
@@ -97,7 +98,7 @@ def _draw_views() -> None:
 
 def _draw_view(number: int, view: SavedView, n: int) -> None:
     name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
-    name_at.markdown(f"{number + 1}\u2002{plain(view.name)}", help=plain(view.link[:200]))
+    name_at.markdown(f"{number + 1}\u2002[{plain(view.name)}]({view.link})")  # opened by presentation.js
     ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Delete this view", 0))
     for (sign, help, by), at in zip(ways, buttons_at, strict=True):
         off = (by < 0 and not number) or (by > 0 and number == n - 1)
@@ -108,12 +109,6 @@ def _draw_view(number: int, view: SavedView, n: int) -> None:
 def _here() -> str:
     """Returns the link to the page with its present controls."""
     return views.link_of(urlsplit(st.context.url or "").path, as_written())
-
-
-def _present() -> None:
-    """Shows the page as a slide, under the name of the saved view that it is, if any."""
-    names = (view.name for view in views.saved(store()) if view.link == _here())
-    st.query_params[PRESENT] = next(names, UNNAMED)
 
 
 def _number(what: str) -> int:

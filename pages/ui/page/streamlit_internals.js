@@ -3,6 +3,8 @@
 const HELP = `[data-testid="stTooltipIcon"] button:is([aria-label="Help"], [aria-label^="Help for "])`
 const WIDGET = `[data-testid="stElementContainer"]`
 const EXPAND = `[data-testid="stExpandSidebarButton"]` // is there while the sidebar is collapsed
+const SLIDE = `[data-testid="stMainBlockContainer"]`, LEAST = 0.62, GROWS = 1.1 // LEAST keeps type at 13 pixels
+const FIGURE = `[data-testid="stVegaLiteChart"], [data-testid="stMetric"], .element-container:not(.st-key-stage) [data-testid^="stBidiComponent"]`
 const APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
 
 // Streamlit draws elements at any time: each is mended as it appears, once.
@@ -47,4 +49,34 @@ function nameSections() {
     section.role = "group"
     section.ariaLabel = section.querySelector(`${SECTION} p`)?.textContent ?? ""
   }
+}
+
+// Scales a slide to the height of its window, as its content comes: --fit is the zoom in streamlit_internals.css. It grows
+// only by a tenth or more, as a larger slide may need another line. What follows the first figure is left out if it does
+// not fit at the least zoom.
+function fitSlide(presenting) {
+  const slide = document.querySelector(SLIDE), style = document.documentElement.style
+  let grown = 0, width = 0
+  window.headroomFit?.disconnect()
+  clearTimeout(window.headroomFits)
+  if (!presenting) return style.removeProperty("--fit")
+  const fit = () => {
+    const least = Math.max(LEAST, innerWidth / 2240), most = Math.max(1.2, innerWidth / 1280)
+    const room = slide.parentElement.clientHeight, blocks = [...slide.firstElementChild.children].filter(inOrder)
+    for (const block of blocks) delete block.dataset.beyond
+    const first = blocks.findIndex(hasFigure), fitsNot = () => slide.offsetHeight * least > room
+    const isTitle = at => at < blocks.length - 1 && !hasFigure(blocks[at]) // of a figure that is left out
+    for (let last = blocks.length - 1; last > first && (fitsNot() || isTitle(last)); last--) blocks[last].dataset.beyond = ""
+    const now = Number(style.getPropertyValue("--fit")) || 1
+    if (width !== innerWidth) [grown, width] = [0, innerWidth]
+    const fits = Math.max(least, Math.min(most, room / slide.offsetHeight))
+    if (fits < now) grown = Date.now() < grown + 1000 ? Infinity : grown // two layouts in turn: the small one stays
+    else if (fits > GROWS * now && grown < Infinity) grown = Date.now()
+    else return
+    style.setProperty("--fit", fits)
+  }
+  const hasFigure = block => [...block.querySelectorAll(FIGURE)].some(figure => figure.offsetHeight)
+  const inOrder = block => getComputedStyle(block).order === "0" // not the title and the subject, which come first
+  window.headroomFit = new ResizeObserver(() => { clearTimeout(window.headroomFits); window.headroomFits = setTimeout(fit, 200) })
+  for (const each of [slide, slide.parentElement]) window.headroomFit.observe(each)
 }

@@ -31,8 +31,9 @@ from pages.ui.page.address import MOST, flag, number_field, put_right, rename_ch
 from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import level_percent
+from pages.ui.page.tables import level_percent, plain
 from pages.ui.page.widget_writes import hold, write
+from pages.ui.prune.tables import MOST_NAMED
 
 AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
 AXIS_NAMES: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs", "layers": "Layers"}
@@ -65,6 +66,7 @@ IDLE_HELP = (
     "being measured, up to a forecast of {budget} here. Whatever you start comes first. The same holds "
     "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
 )
+MASK_CHIP_HELP = "Pruned as well, by name. Opens Settings."
 CHIP_HELP = "Pruned as well. Shows this slider."
 
 
@@ -81,6 +83,7 @@ class PruneControls:
     typed: str  # the text of a mask, pruned as well
     precomputes: bool  # nearby levels are measured while idle
     is_chat: bool  # prompts are chats
+    order_at: DeltaGenerator  # in place of the order's field, if another one is in use
 
 
 def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
@@ -90,8 +93,10 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     name = task_box(row, "Task", names, "prune_task", _open_settings, help=TASK_HELP)
     shots = choose_shots(row, "prune_shots", None, width="content")
     axis = choose_axis(row)
-    ranking = choose_ranking("prune", row)
+    ranking = choose_ranking("prune", row.container(key="prune_order_chosen"))
+    order_at = row.container(key="prune_order_in_use")
     settings = settings_menu(row, "prune")
+    draw_own_questions("prune", settings, "prune_task", _close_settings)  # first, as the list of tasks leads to them
     limit_at, stop_at = settings.columns(2)
     about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
     limit = number_field(limit_at, "Questions", (1, MOST), "prune_limit", **about)
@@ -102,9 +107,9 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     layers_by = one_listed(settings, "Layers by", LAYERS_BY, "prune_layers_by", help=LAYERS_HELP)
     help = IDLE_HELP.format(budget=in_time(budget_s()))
     precomputes = _switch(settings.toggle, "Precompute nearby levels when idle", "prune_idle", help, True)
-    draw_own_questions("prune", settings, "prune_task", _close_settings)
     task = TaskSpec(name, int(shots), same_examples=bool(same and shots))
-    return PruneControls(task, int(limit), STOPS[stop], axis, ranking, layers_by, typed, precomputes, is_chat)
+    of = axis, ranking, layers_by, typed, precomputes, is_chat, order_at
+    return PruneControls(task, int(limit), STOPS[stop], *of)
 
 
 def choose_axis(where: DeltaGenerator) -> Axis:
@@ -119,8 +124,13 @@ def drawn_axis() -> Axis:
     return st.session_state.get(AXIS_KEY) or "heads"
 
 
-def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis) -> None:
-    """Draws a button for each other axis of which something is pruned: it shows that slider."""
+def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, typed: str) -> None:
+    """Draws what is pruned besides the slider: a button for each other axis, which shows its slider, and one with the
+    mask's text, which opens Settings."""
+    if typed:
+        text = typed if len(typed) <= MOST_NAMED else "Heads and FFNs by name"
+        look: dict[str, Any] = {"key": "prune chip mask", "icon": ":material/content_cut:", "help": MASK_CHIP_HELP}
+        where.button(plain(text), on_click=_open_settings, **look)
     for other in LEVELS:
         if other != axis and percent[other]:
             about: dict[str, Any] = {"key": f"prune chip {other}", "icon": ":material/content_cut:", "help": CHIP_HELP}

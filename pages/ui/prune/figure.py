@@ -38,29 +38,31 @@ def accuracy_figure(
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
     value, delta, share, clear, few = "…", "not measured yet", 0.0, False, True
-    lines = [pruned_in_words]
+    lines, details = [pruned_in_words], [published] if published else []
     if shown is not None and len(shown):
         result, few = accuracy(shown), len(shown) < MIN_QUESTIONS
         value, delta = percent(result.acc), "the full model"
-        lines = [*in_words(result, total), *cut_in_words(shown), *lines]
+        counted, interval, norm = in_words(result, total)
+        details = [norm, *cut_in_words(shown), *details]
+        lines.insert(0, counted if few else f":small[{counted}, {interval}]")  # on one line
         if not is_full and full is not None and len(full):
             change = paired(full.correct, shown.correct)
             share, clear = (change.gained - change.lost) / change.n, change.is_clear
-            before = f"the full model's {percent(result.acc - share)}"
-            delta = f"{number(100 * share, 1, sign=True)} points against {before}"
-            lines.insert(3, change_in_words(change))
-            if few:
-                lines.append(f"The full model: {percent(result.acc - share)}")
+            before = percent(result.acc - share)
+            delta = f"{number(100 * share, 1, sign=True)} points against the full model's {before}"
+            pairs, verdict = change_in_words(change).split("  \n")
+            lines.insert(1, f"{verdict}  \nThe full model: {before}" if few else verdict)
+            details.append(pairs)
         if few:
-            delta = lines.pop(1)
+            delta = interval
     elif full is not None and len(full):
         lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
-    if published:
-        lines.append(published)
     # losses are orange and gains blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
     _draw_number(title, value, delta, few, delta_color=colour, delta_arrow=arrow)
     st.markdown("  \n".join(lines), help=HELP)
+    if details:
+        st.popover("Details", type="tertiary").markdown("  \n".join(details))
 
 
 def estimate_figure(title: str, line: EstimateLine, permille: int, pruned_in_words: str, total: int) -> str:

@@ -52,7 +52,7 @@ def draw_levels(screen: PruneScreen) -> None:
         for each, label in LEVELS.items()
     }
     percent: dict[Axis, int] = {each: field.percent for each, field in fields.items()}
-    draw_chips(chips_at, percent, axis)
+    draw_chips(chips_at, percent, axis, screen.controls.typed)
     if not screen.whole:
         head_map.apply_edits()
     if not screen.whole and (screen.shown is None or not dragging.moving()):
@@ -140,7 +140,9 @@ def draw_result(shown: PruneResult) -> None:
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
-    pruned += f"  \n{shown.order_words}" if shown.order_words else ""
+    if shown.order_words:
+        first, *rest = pruned.split("  \n")
+        pruned = "  \n".join([f"{first}, provisional order", *rest])
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
@@ -224,11 +226,13 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
     about: dict[Axis, str | None] = {"heads": MAP_HELP.format(heads=of_heads, ffns=of_ffns.lower()), "ffns": None}
     named: dict[Axis, str] = {"heads": of_heads, "ffns": of_ffns}
     titles: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs"}
+    ffns_in_short = of_ffns.lower() + " score" * (of_ffns != charts.ACCURACY_LOST)
+    in_short: dict[Axis, str] = {"heads": IN_SHORT["heads"], "ffns": ffns_in_short}  # the map has its scale's title
     head_map.click_on(x.shape, x.by_levels(shown.known))
     frames: dict[Axis, pd.DataFrame] = {"heads": heads, "ffns": ffns}
     for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
         with at:
-            st.subheader(f"{titles[of]} :small[{IN_SHORT[of]}]", help=about[of])
+            st.subheader(f"{titles[of]} :small[{in_short[of]}]", help=about[of])
             words = tables.components_in_words(frame, NOUNS[of])
             draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns
             draw(frame, words, named[of])
@@ -239,9 +243,9 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
 
 
 def draw_importance(shown: PruneResult) -> None:
-    """Draws the job that scores unscored components."""
+    """Draws the job that scores unscored components; under a provisional order, the figure offers that."""
     work, known = importance_work(shown.x), shown.known
-    if not work.line() and (known.heads is None or known.ffns is None):
+    if not work.line() and shown.provisional is None and (known.heads is None or known.ffns is None):
         help = "Heads by gradient, FFNs by leaving each out once."
         if (criterion := CRITERIA[shown.x.criterion]) is not CRITERIA["importance"]:
             help = f"It takes {criterion.cost}."

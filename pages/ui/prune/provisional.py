@@ -11,13 +11,14 @@ from typing import Any
 
 import streamlit as st
 
-from engine.importance.rankings_of import RANKED, Evidence, Orders, Ranking, orders_of
+from engine.importance.rankings_of import OF_ONE_TASK, RANKED, Evidence, Orders, Ranking, orders_of
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.progress import in_time
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import session, store
+from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import ASKED, Work
@@ -44,11 +45,17 @@ class Provisional:
     shown: Experiment
 
     @property
+    def order(self) -> str:
+        """Returns the name of the order of heads and FFNs in use, or "" if it is the chosen one."""
+        chosen, instead = self.wanted.pruning.ranking, self.shown.pruning.ranking
+        names = [name for name, of in QUICK.items() if (of.name, of.n_questions) == (instead.name, instead.n_questions)]
+        return names[0] if names and instead.name != chosen.name else ""
+
+    @property
     def words(self) -> str:
         """Returns text such as "Ordered by weight magnitude, provisional"."""
         chosen, instead = self.wanted.pruning.ranking, self.shown.pruning.ranking
-        names = [name for name, of in QUICK.items() if (of.name, of.n_questions) == (instead.name, instead.n_questions)]
-        parts = [f"ordered by {name}" for name in names] if instead.name != chosen.name else []
+        parts = [f"ordered by {self.order}"] if self.order else []
         parts += ["layers by depth"] if instead.layers_by != chosen.layers_by else []
         words = ", ".join([*parts, "provisional"])
         return words[:1].upper() + words[1:]
@@ -92,6 +99,22 @@ def order_work(x: Experiment) -> Work[Evidence]:
     missing = x.pruning.missing(Evidence())
     title = f"Ranking {' and '.join(dict.fromkeys(RANKED[name] for name in missing))}"
     return Work(CHOICE, title, x.evidence(missing, x.pruning.n_layers_dropped), ASKED, takes=forecast(x))
+
+
+def draw_order_in_use(where: DeltaGenerator, of: Provisional) -> None:
+    """Draws the field of the order with the one in use, in place of the field with the chosen one (by the stylesheet).
+    Another choice is written into that."""
+    if not of.order:
+        return
+    chosen = of.wanted.pruning.ranking.name
+    key, options = f"prune_order_in_use {chosen}", [of.order, *(each for each in OF_ONE_TASK if each != chosen)]
+    help = f"Until {chosen} is measured: the button under the figure does that."
+    where.selectbox("Provisional order", options, key=key, help=help, on_change=partial(_choose, key, of.order))
+
+
+def _choose(key: str, used: str) -> None:
+    if st.session_state[key] != used:
+        write("prune_order", st.session_state[key])
 
 
 def draw_provisional(of: Provisional, mask: Mask | None) -> None:

@@ -55,10 +55,11 @@ def let_go_of(shown: PruneResult, text: Chosen) -> None:
 
 
 def draw_line(shown: PruneResult, text: Chosen) -> None:
-    """Draws the figure in two lines, or its progress."""
+    """Draws the figure in a line, or its progress; the change is in its help."""
     name, found = f"Perplexity of {plain(text.name)}", shown.second
     if found.complete and not dragging.moving():
-        st.markdown("  \n".join(f":small[{line}]" for line in in_words(found, name)), help=HELP)
+        line, *change = in_words(found, name)
+        st.markdown(f":small[{line}]", help="  \n".join([*change, HELP]))
         mark("perplexity", "measured")
         return
     work = perplexity_work(shown, text)
