@@ -167,9 +167,9 @@ def test_no_two_public_classes_share_a_name():
 
 
 def test_no_folder_has_more_than_20_modules():
-    folders = Counter(dotted(path.parent) for path in sources() if path.name != "__init__.py")
-    del folders["engine.architecture.families"]  # a list, of one short module for each family
-    assert {folder: n for folder, n in folders.items() if n > 20} == {}
+    folders = Counter(path.parent for path in sources() if path.name != "__init__.py")
+    found = {dotted(folder): n for folder, n in folders.items() if n > 20}
+    assert found.keys() <= {"engine.architecture.families"}, "a list, of one short module for each family, may"
 
 
 def test_everything_stands_on_a_floor():

@@ -22,6 +22,7 @@ from engine.questions.encoding import read
 from tests.conftest import HANG_S
 from tests.engine.fixtures import (
     DISTINCT,
+    EXAMINED,
     STOCK,
     TINY,
     UNTIED,
@@ -124,8 +125,8 @@ def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(session, fo
 
 
 # whole layers of each family (their attention biases are folded away), and Llama's heads, whole groups and one of each
-LLAMA_SHAPED = [name for name in STOCK
-                if (of := families.FAMILIES[TINY[name]]).states_head_width and not of.norms_all_heads]  # fmt: skip
+LLAMA_SHAPED = [name for name in EXAMINED if name in STOCK
+                and (of := families.FAMILIES[TINY[name]]).states_head_width and not of.norms_all_heads]  # fmt: skip
 EVEN = [
     *((family, "B2 L*H1 L*H3") for family in LLAMA_SHAPED),
     ("opt", "B1"),
@@ -147,6 +148,7 @@ EVEN = [
 CASES = {"masked": [(family, MASK) for family in FAMILIES], "small": SMALL, "even": EVEN}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", CASES)
 def test_folders_give_the_masked_model_s_logits_and_say_what_it_says(
     form, session, folder_of, model_of, tmp_path, outside
