@@ -166,8 +166,8 @@ def test_saved_views_are_listed(opened):
     at.run()
     assert views_of(at) == LISTED
     names = [each.value.replace("\\", "") for each in at.sidebar.markdown]
-    assert [f"{number}\u2002{name}" for number, name in enumerate(VIEWS, 1)] == [
-        name for name in names if "\u2002" in name
+    assert [f"{number}\u2002[{name}]" for number, name in enumerate(VIEWS, 1)] == [
+        name.partition("(/")[0] for name in names if "\u2002" in name
     ]
 
 
