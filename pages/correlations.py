@@ -86,7 +86,7 @@ line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Mea
 request = Correlate(
     **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=how, out="correlations.csv"
 )
-of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
+of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "the full model")
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 if not found.scores:
     show_failed(found.failed)

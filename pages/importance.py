@@ -116,5 +116,5 @@ requests = [
 ]
 measurements = weights | {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS}
 asked = ["no question asked"] if weights else [tasks_in_words(tasks), f"{N} train questions each"]
-of = about(target, *asked, "nothing pruned")
+of = about(target, *asked, "the full model")
 closing(with_second(Origin("Importance", requests, measurements, of), second, compared), sheet)

@@ -183,7 +183,7 @@ def best(line: Mapping[str, Any], score: str = "prefix_matching") -> float:
 def _in_words(line: Mapping[str, Any]) -> str:
     if not line:
         return ""
-    return f"loss {line['loss']:.2f}, in-context score {line['icl']:+.2f}, best prefix matching {best(line):.2f}"
+    return f"loss of repeated tokens {line['second_copy']:.2f}, best prefix matching {best(line):.2f}"
 
 
 def _write_text(folder: Path, found: TrainingText, digest: str | None = None) -> None:

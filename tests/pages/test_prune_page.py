@@ -67,7 +67,7 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     slide(at, "prune_ffns", 50)
     settled(at)
     value, _ = figure(at)
-    assert "Too few questions to distinguish" in under_figure(at) and "The full model: " in under_figure(at)
+    assert "Too few questions for a verdict" in under_figure(at) and "The full model: " in under_figure(at)
     assert "4 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f}%"

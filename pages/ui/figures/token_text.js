@@ -155,7 +155,7 @@ function show(view) {
   const token = data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
   readout.replaceChildren(make("h4", token), make("p", `Token ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
   if (a === null || b === null) {
-    readout.append(make("p", a === null ? "No loss: nothing stands before it that it could be predicted from." : `${words.a} ${nats(a)} nats. ${words.b} has not come so far.`))
+    readout.append(make("p", a === null ? "No loss: nothing stands before it that it could be predicted from." : `${words.a} ${nats(a)} nats. ${words.b} is not measured yet.`))
     view.said.textContent = `${token}, no loss`
   } else {
     readout.append(numbers(data, i), likely(data, i))
@@ -163,7 +163,7 @@ function show(view) {
   }
   if (i === view.locked) readout.append(...past(data, i, view.back))
   else readout.append(make("p", view.locked !== null ? "Another token is locked; Escape lets go." :
-                                `${chosen === null ? "The largest change here. Point at another token, or" : "Click or Enter:"} ${chosen === null ? "click one to " : ""}look back from it.`, "quiet"))
+                                `${chosen === null ? `${b === null ? "" : "The largest change here. "}Point at another token, or` : "Click or Enter:"} ${chosen === null ? "click one to " : ""}look back from it.`, "quiet"))
 }
 
 function numbers(data, i) {

@@ -56,7 +56,7 @@ def _draw_probe(known: Known, sheet: Sheet) -> None:
         offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
         words = f"Prefix matching {number(found.score('prefix_matching'))} of its attention."
         sheet.draw(PROBE, charts.pattern_map(tables.probe_cells(found.probe), n, offsets), "head probe", words)
-        st.caption("Dark along the dotted lines: it looks at what followed an earlier copy.")
+        st.caption("Strong along the dotted lines: it looks at what followed an earlier copy.")
 
 
 def _draw_text(known: Known, sheet: Sheet) -> None:

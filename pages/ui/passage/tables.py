@@ -92,7 +92,10 @@ def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) 
         losses = [float(np.nansum(side.loss_nats[inside])) for side in (a, b)]
         tokens = {"mark": mark, "first": int(inside[0]), "last": int(inside[-1])}
         said = {"text": landmark.text.strip(), "about": landmark.about}
-        said["measured"] = measured_in_words(*losses) if b is not a else f"The model gives it {_p(losses[0])}."
+        if b is a or np.isnan(b.loss_nats[inside]).all():  # alone, or what B predicts is not known yet
+            said["measured"] = f"{'The model' if b is a else 'A'} gives it {_p(losses[0])}."
+        else:
+            said["measured"] = measured_in_words(*losses)
         found.append({**tokens, **said, "loss_a": losses[0], "loss_b": losses[1]})
     return found
 

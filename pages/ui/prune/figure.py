@@ -44,7 +44,7 @@ def accuracy_figure(
         value, delta = percent(result.acc), "the full model"
         counted, interval, norm = in_words(result, total)
         details = [norm, *cut_in_words(shown), *details]
-        lines.insert(0, counted if few else f":small[{counted}, {interval}]")  # on one line
+        lines.insert(0, counted if few else f"{counted}, {interval}")
         if not is_full and full is not None and len(full):
             change = paired(full.correct, shown.correct)
             share, clear = (change.gained - change.lost) / change.n, change.is_clear
@@ -60,7 +60,7 @@ def accuracy_figure(
     # losses are orange and gains blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
     _draw_number(title, value, delta, few, delta_color=colour, delta_arrow=arrow)
-    st.markdown("  \n".join(lines), help=HELP)
+    st.markdown("  \n".join(line if few else f":small[{line}]" for line in lines), help=HELP)  # the first is long
     if details:
         st.popover("Details", type="tertiary").markdown("  \n".join(details))
 
@@ -115,7 +115,7 @@ def change_in_words(change: Paired) -> str:
     low, high = (100 * end for end in change.interval)
     signed = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
     if change.n < MIN_QUESTIONS:
-        return f"{counted}  \nToo few questions to distinguish a change from chance"
+        return f"{counted}  \nToo few questions for a verdict (at least {MIN_QUESTIONS})"
     if not change.is_clear:
         return f"{counted}  \n**No detectable change**: anything from {signed} points fits"
     share = 100 * (change.gained - change.lost) / change.n

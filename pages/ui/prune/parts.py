@@ -34,6 +34,7 @@ from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 
 CLICK = "Click one to prune or restore it."
+UNRANKED = "Which ones are pruned is known once they are ranked."
 MAP_HELP = (
     "{heads}. Layer 0 is next to the tokens, a cross marks a pruned head. A click prunes or restores, with Shift the "
     "whole layer; so do arrow keys and Enter. It is written into “Prune these as well” under Settings: `L1H0` prunes, "
@@ -233,7 +234,7 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
     for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
         with at:
             st.subheader(f"{titles[of]} :small[{in_short[of]}]", help=about[of])
-            words = tables.components_in_words(frame, NOUNS[of])
+            words = tables.components_in_words(frame, NOUNS[of]) if mask is not None else UNRANKED
             draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns
             draw(frame, words, named[of])
             st.caption(f"{words} {CLICK}" if of == "heads" else words)

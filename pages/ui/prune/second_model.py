@@ -87,7 +87,7 @@ def in_words(both: ModelComparison, names: Sequence[str]) -> str:
     low, high = (100 * end for end in both.change.interval)
     first, second = map(plain, names)
     if both.change.n < MIN_QUESTIONS:
-        return f"{both.change.n} questions are too few to distinguish the two"
+        return f"{both.change.n} questions are too few for a verdict (at least {MIN_QUESTIONS})"
     if not both.change.is_clear:
         ends = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
         return f"**No detectable difference**: {second} less {first} may be {ends} points " + _p(both)
