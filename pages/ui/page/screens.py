@@ -46,7 +46,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Importance",
             "insights",
             "Which attention heads and FFNs the model needs, task by task. The least important are pruned first.",
-            "compare the maps of two tasks: and see which heads each of them needs.",
+            "compare the maps of two tasks, and see which heads each of them needs.",
             compares=True,
         ),
         Screen(
