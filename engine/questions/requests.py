@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,8 @@ class TaskSpec:
 
     def fields(self) -> dict[str, Any]:
         """Its fields for keys and receipts: those of earlier versions, and the chat template's digest if it has one."""
-        own = dict(vars(self))
-        chat = own.pop("chat")
-        return own | ({"chat": chat.digest} if chat else {})
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "chat"}
+        return own | ({"chat": self.chat.digest} if self.chat else {})
 
 
 class TooFewRows(HeadroomError):

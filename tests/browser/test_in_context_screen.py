@@ -71,7 +71,7 @@ def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address, tmp_pat
     await_mark(page, "ablations", "missing", texts=1)
     page.get_by_role("button", name="Cancel").click()
     await_mark(page, "job", "cancelled", slot="incontext heads")
-    page.get_by_text("Other measures of these heads").click()
+    page.get_by_text("Other measures").click()
     for title in ("Full ablation.", "Pattern-preserving ablation."):
         page.locator(f'[aria-label^="{title}"] [aria-label^="Head: 0; Layer: 1;"]').first.wait_for()
     page.get_by_role("button", name="Resume").click()

@@ -77,7 +77,7 @@ def test_hover_click_and_keys(page, address):
     await_mark(page, "losses", "measured", heads=n_at(OPENS_AT))
     ready(page)
     readout = page.locator(".readout")
-    expect(readout).to_contain_text("The largest change here")
+    expect(readout).to_contain_text("largest change")
     token(page, " strange", 1).hover()
     expect(readout.get_by_role("heading")).to_have_text("␣strange")
     loss = readout.get_by_role("row").filter(has_text="Loss, nats").inner_text().split()

@@ -59,12 +59,10 @@ COMMANDS = {
     "trajectory of ablations": "trajectory run --what ablations --ablation-texts 2 --out OUT",
     "idealise, a task": "idealise --task boats.jsonl --limit 10 --heads L1H0",
 }
-# numbers of another kind since daeb778: means of the measured texts, texts that are read whole
+# numbers of another kind since daeb778: means of the measured texts, texts that are read whole; `head` changed once more
 CHANGED = {
     "attribute": "attribute --solved boats.jsonl --texts 1 --kind pattern-preserving --fill mean "
     "--before-and-after F0 --model ./wide --out OUT",
-    "head": f"head L1H0 {HEAD} --token ' boats'",
-    "head, with a score in context": f"head L0H0 {HEAD} --model ./wide",
     "idealise": "idealise --passage 'Three languages' --heads L1H0,L1H1",
 }
 SPEED = "speed --task boats.jsonl --prune-heads 50 --ranking random"

@@ -101,7 +101,7 @@ def otherwise(model, monkeypatch):
     if model.family.is_adapted:
         monkeypatch.setattr(passes, "batches", lambda rows: [[row] for row in rows])
     else:
-        monkeypatch.setattr(passes, "_padding_counts", lambda _: True)
+        monkeypatch.setattr(passes, "_are_separate", lambda _: True)
 
 
 @pytest.mark.thorough
