@@ -59,7 +59,7 @@ COMMANDS = {
     "trajectory of ablations": "trajectory run --what ablations --ablation-texts 2 --out OUT",
     "idealise, a task": "idealise --task boats.jsonl --limit 10 --heads L1H0",
 }
-# numbers of another kind since daeb778: means of the measured texts, texts that are read whole; `head` changed once more
+# numbers of another kind since daeb778: means of the measured texts, whole texts; `head` changed once more
 CHANGED = {
     "attribute": "attribute --solved boats.jsonl --texts 1 --kind pattern-preserving --fill mean "
     "--before-and-after F0 --model ./wide --out OUT",
