@@ -75,7 +75,11 @@ if section in STARTS and not any(len(each.rows) + len(each.failed) >= len(points
 
 def _draw_work(missing: int) -> None:
     """Draws the progress, or the button that measures what is missing."""
-    if not work.line() and missing and work.is_read:
+    if work.line() or not missing:
+        return
+    if not work.is_read:
+        work.reading_line()
+    else:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, by_size=True, type="primary")
 
 

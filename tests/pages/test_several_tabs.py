@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import streamlit as st
 from streamlit.testing.v1 import AppTest
@@ -53,6 +54,16 @@ def test_a_waiting_tab_says_for_what_and_goes_on_by_itself(tmp_path, monkeypatch
     runtime.jobs().close(HANG_S)
     runtime.store().close()
     st.cache_resource.clear()
+
+
+def test_reading_stored_results_says_what_it_waits_for(monkeypatch):
+    waiting, said = Snapshot("mine", "queued", 0, 0, None, "", None, 0.0, None), []
+    ahead = replace(waiting, state="running", title="Single heads", elsewhere=True)
+    monkeypatch.setattr(of_pages.st, "caption", said.append)
+    monkeypatch.setattr(Work, "_last_read", lambda work: waiting)
+    monkeypatch.setattr(of_pages, "jobs", lambda: SimpleNamespace(ahead_of=lambda slot: ahead))
+    Work("count", "Accuracy", Counting().of("b")).reading_line()
+    assert said == [plain("Stored results: waiting for another tab (single heads)")]
 
 
 def test_the_line_of_a_waiting_tab_tells_the_time_left():

@@ -139,6 +139,7 @@ def survey_line(
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."
     key = f"measure {work.slot}"
     if not work.is_read:
+        work.reading_line()
         return  # the page runs again once the stored results are read
     if missing and not found.n_known and first is not None:
         work.offer(first.label, "insights", about, least_s=0.0, by_size=True, key=key, type=first.type)

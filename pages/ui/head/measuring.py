@@ -11,9 +11,9 @@ from engine.models.session import Target
 from engine.progress import in_time
 from engine.studies.one_head import LOOKING, TITLES, HeadRequest, portrait
 from engine.studies.portrait import Portrait, joined
-from pages.ui.page.runtime import budget_s, jobs, session, store
+from pages.ui.page.runtime import budget_s, session, store
 from pages.ui.page.tables import plain
-from pages.ui.page.work import Work, in_words, live
+from pages.ui.page.work import Work, live
 
 SLOT = "head"
 ALL_HELP = "One part after the other, in the background. Finished parts are shown and stored."
@@ -87,9 +87,8 @@ def draw_all(known: Known) -> None:
     works = [known.work, *map(known.part, known.asked.parts)]
 
     def draw() -> None:
-        reading = jobs().snapshot(slot := f"{SLOT}, stored")
-        if not known.is_read and reading is not None:
-            st.caption(plain(in_words(reading, "Reading stored results", jobs().ahead_of(slot))))
+        if not known.is_read:
+            known.work.reading_line()
         for work in works:
             work.line()
         now = known.work.found if known.work.under_way else None

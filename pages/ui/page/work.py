@@ -225,6 +225,12 @@ class Work(Generic[T]):
         read = self._last_read()
         return read is not None and read.state == "done"
 
+    def reading_line(self) -> None:
+        """Draws what the reading of the stored results waits for, while it waits."""
+        read, slot = self._last_read(), f"{self.slot}, stored"
+        if read is not None and read.state == "queued":
+            st.caption(plain(in_words(read, "Stored results", jobs().ahead_of(slot))))
+
     def follow(self, others: str) -> None:
         """Draws nothing; reruns the whole page when other processes have stored something since `others` was `noticed`,
         unless something is measured here: that finds their results as it proceeds."""
