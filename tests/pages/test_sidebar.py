@@ -195,3 +195,11 @@ def test_a_data_folder_set_by_the_environment_is_the_default(drawn, monkeypatch,
 def test_the_second_model_says_where_it_is_used(drawn, compares, hint):
     field = drawn(compares=compares).selectbox(key="against")
     assert (field.proto.placeholder, field.disabled) == (hint, compares == "no")
+
+
+def test_a_new_tab_opens_the_included_model_whatever_others_have_opened(open_app):
+    sidebar.opened_here()["runs/smeared"] = None
+    at = open_app(run=False)
+    at.query_params.pop("model")
+    assert at.run().selectbox(key="model").value == "demo"
+    sidebar.opened_here().clear()

@@ -154,6 +154,7 @@ def draw_sidebar(compares: bool) -> None:
     with st.sidebar:
         bound: dict[str, Any] = {"bind": "query-params"}
         names = with_own(here_first(MODELS), "model")
+        bound["index"] = names.index("demo")  # whatever other tabs have opened
         st.selectbox("Model", names, key="model", accept_new_options=True, help=MODEL_HELP, **bound)
         named, where = {each: each for each in PRECISIONS}, st.container()
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
