@@ -77,6 +77,7 @@ def test_hover_click_and_keys(page, address):
     await_mark(page, "losses", "measured", heads=n_at(OPENS_AT))
     ready(page)
     readout = page.locator(".readout")
+    page.mouse.move(0, 0)  # away from the text, over which the list was
     expect(readout).to_contain_text("largest change")
     token(page, " strange", 1).hover()
     expect(readout.get_by_role("heading")).to_have_text("␣strange")
@@ -155,6 +156,7 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     await_mark(tab, "losses", "measured", heads=n_at(100), ffns=1)
     ready(tab)
     assert tab.locator(".text").inner_text() == text and "Dursley" in text
+    open_settings(tab)
     expect(tab.get_by_role("textbox", name=re.compile("^A lacks"))).to_have_value("L0H3")
     expect(tab.get_by_role("slider", name="heads pruned")).to_have_value("100")
     assert tints(tab) == before
