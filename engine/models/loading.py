@@ -100,7 +100,7 @@ class Loaded:
 
     @property
     def scales(self) -> Scales:
-        """What the model multiplies by besides its weights."""
+        """The constants that the model multiplies by."""
         return self.family.scales(self.identity.config)
 
 

@@ -3,8 +3,6 @@ Correlations shows its two rankings, and a sweep goes on while another screen is
 
 import re
 
-import pytest
-
 from tests.browser.conftest import at_rest, await_mark, click_in_chart, keyed, open_study, settled_figure
 from tests.embedded import LAST_HEAD
 
@@ -62,7 +60,6 @@ def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_k
     assert "precision=fp32" in page.url and "correlations_tasks" not in page.url
 
 
-@pytest.mark.skip(reason="timed out on a label of Importance, cause not found yet: issue 36")
 def test_two_tasks_are_chosen_measured_and_seen(page, address):
     open_study(page, address, "importance", "demo_walk", "demo_price")
     await_mark(page, "importance", "missing", slot="importance heads", known=0, of=2)

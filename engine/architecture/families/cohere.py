@@ -13,7 +13,7 @@ from engine.architecture.families.definition import Scales
 
 
 def scales(config: Mapping[str, Any]) -> Scales:
-    """What the model multiplies by besides its weights."""
+    """The constants that the model multiplies by."""
     return Scales(logits_divisor=1 / config.get("logit_scale", 0.0625))
 
 

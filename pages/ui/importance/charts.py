@@ -41,8 +41,9 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     heads, layers = _every(n_heads, 18 / px_per_head), _every(n_layers, 13 / row_px)
     x_axis = _numbered([(left + at + 0.5, at) for left in last_row for at in heads])
     y_axis = _numbered([(top + row_px * (at + 0.5), at) for top in first_column for at in layers])
-    x = alt.X("x:Q", title="Head", axis=x_axis, scale=exactly(domain=[0, across]))
-    y = alt.Y("y:Q", title="Layer", axis=y_axis, scale=exactly(domain=[down, 0]))
+    # in the plural: a channel titled as a tip is has its label for screen readers dropped
+    x = alt.X("x:Q", title="Heads", axis=x_axis, scale=exactly(domain=[0, across]))
+    y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
     tooltip = charts.tips(WHERE, f"name:N|Head; shade:Q|Share of the total|{SHARE}", RANK)
     tooltip += charts.tips(f"score:Q|{title}|{charts.MAGNITUDE}")
     # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time

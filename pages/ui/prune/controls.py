@@ -125,7 +125,7 @@ def drawn_axis() -> Axis:
 
 
 def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, typed: str) -> None:
-    """Draws what is pruned besides the slider: a button for each other axis, which shows its slider, and one with the
+    """Draws the rest of the pruning: a button for each other axis, which shows its slider, and one with the
     mask's text, which opens Settings."""
     if typed:
         text = typed if len(typed) <= MOST_NAMED else "Heads and FFNs by name"
