@@ -1,7 +1,10 @@
 """What goes wrong between browser and server does no harm: a page that an error in Streamlit's front end has removed is
 loaded again with its address, but never in a loop, and a timer that fires late finds its part of the page gone."""
 
+from contextlib import suppress
+
 import pytest
+from playwright.sync_api import TimeoutError
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
@@ -35,13 +38,17 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
     tab.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_heads=50")
     keyed(tab, "example look").wait_for()  # measured last: the page is drawn once more
     settled_figure(tab, questions=16)
-    with tab.expect_navigation():
-        fail()
+    reloads = []
+    tab.on("framenavigated", lambda frame: reloads.append(frame))
+    while not reloads:  # an element that arrives while the page is being drawn is dropped at the end of that run
+        with suppress(TimeoutError), tab.expect_navigation(wait_until="commit", timeout=5000):
+            fail()
     keyed(tab, "example look").wait_for()
     settled_figure(tab, questions=16)
     assert "prune_heads=50" in tab.url and len(sockets) == 2
-    fail()
-    tab.locator("#root > p").wait_for()
+    while not tab.locator("#root > p").count():
+        fail()
+        tab.wait_for_timeout(1000)
     assert len(sockets) == 2, "it was loaded again and again"
 
 

@@ -18,6 +18,7 @@ from pages.ui.page.address import current_value
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
+from pages.ui.page.widget_writes import hold, write
 
 OWN, FAULT = "own_text", "own_text_fault"
 OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
@@ -59,6 +60,7 @@ def choose_text(
     asked = st.query_params.get(key) if key not in st.session_state else None
     if asked and asked not in options:
         st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
+    hold(key)
     first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
     name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
     look: dict[str, Any] = {"icon": ":material/edit_note:", "width": "stretch", "help": "Paste or load a text."}
@@ -148,7 +150,8 @@ def show_text(key: str, name: str, text: str) -> None:
     name = "".join(letter for letter in name if letter.isprintable())[: kept.MAX_NAME].strip() or "A text"
     while name in taken:
         name += " (own)"
-    st.session_state[OWN], st.session_state[key] = Chosen(name, text), name
+    st.session_state[OWN] = Chosen(name, text)
+    write(key, name)
     st.session_state[f"{key}_menu"] = False  # the popover covers the result
 
 
@@ -173,10 +176,10 @@ def _remember(key: str) -> None:
     if own is not None:
         if not kept.remember(name, own.text, store()):
             st.session_state[FAULT] = f"{name!r} is kept until the app ends: the result store cannot be written"
-        st.session_state[key] = name
+        write(key, name)
         del st.session_state[OWN]
 
 
 def _forget(key: str, name: str) -> None:
     kept.forget(name, store())
-    st.session_state[key] = passages()[0].title
+    write(key, passages()[0].title)

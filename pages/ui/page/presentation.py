@@ -48,21 +48,29 @@ def slide_title() -> str:
 
 def draw_stage() -> None:
     """Draws the controls of presenting: in the sidebar its buttons, on a slide the presenter's bar."""
-    known = views.saved(store())
-    data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
-    data["here"] = _here()
     if presenting():
         st.html(SLIDE_STYLE)
-        _COMPONENT(key="stage", data=data)
+        _draw_bar()
         return
-    views_at, stage_at = st.sidebar.columns([2, 5], gap="xsmall", vertical_alignment="center")
-    with views_at:
-        _draw_views()
-    with stage_at:
-        _COMPONENT(key="stage", data=data)
+    with st.sidebar:
+        _draw_buttons()
 
 
 @st.fragment
+def _draw_buttons() -> None:
+    """Draws the saved views and the buttons next to them: in one fragment, as these need the views just saved."""
+    views_at, stage_at = st.columns([2, 5], gap="xsmall", vertical_alignment="center")
+    with views_at:
+        _draw_views()
+    with stage_at:
+        _draw_bar()
+
+
+def _draw_bar() -> None:
+    known = [{"name": view.name, "link": view.link} for view in views.saved(store())]
+    _COMPONENT(key="stage", data={"presenting": presenting(), "views": known, "here": _here()})
+
+
 def _draw_views() -> None:
     """Draws the saved views: adds one, reorders, saves them to a file and loads one.
 
