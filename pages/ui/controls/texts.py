@@ -18,6 +18,7 @@ from pages.ui.page.address import current_value
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
+from pages.ui.page.widget_writes import hold
 
 OWN, FAULT = "own_text", "own_text_fault"
 OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
@@ -60,6 +61,7 @@ def choose_text(
     if asked and asked not in options:
         st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
     first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
+    hold(key)
     name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
     look: dict[str, Any] = {"icon": ":material/edit_note:", "width": "stretch", "help": "Paste or load a text."}
     with own_at.popover("Your own text", key=f"{key}_menu", on_change="rerun", **look):
