@@ -19,6 +19,7 @@ from pages.ui.downloads.footer import closing
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.tables import head_frame, scores_csv
+from pages.ui.page.address import one_among, put_right
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
@@ -29,13 +30,7 @@ ABLATE_HELP = (
     f"{{:,}} passes over texts of {MIN_TOKENS} tokens, in the background, text by text. Finished texts are shown and "
     "stored."
 )
-WHICH_HELP = (
-    "Each head of the full model is ablated alone, and the score measured again on the same texts: score without the "
-    "head minus score with it, in nats. Clearly: the 95% interval is above 0, and the change at least a tenth of the "
-    "largest. A cross marks a head that is pruned now. Full: all that follows is computed again. Pattern-preserving: "
-    "later heads look where they looked. Before-and-after vector: how much leaving out the head alone changes losses "
-    "as this pruning does (orange), or the opposite (blue)."
-)
+PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 
 setup, finding_at = chosen(), st.container()
@@ -65,20 +60,25 @@ def so_far() -> setting.LossesSoFar:
 
 
 def draw_scores() -> None:
-    """Draws the figures and the curves, again while texts are measured."""
+    """Draws the figures and the curve, again while texts are measured."""
     found = so_far()
-    if not (presenting() and len(found.full) == len(texts)):  # a slide has the finding, with the same numbers
-        sections.figures(found, controls.around)
+    if presenting() and len(found.full) == len(texts):  # a slide has the finding, with the same numbers
+        curve_at = st.container()
+    else:
+        figures_at, curve_at = st.container(key="wraps curves").columns([4, 9], gap="large")
+        with figures_at:
+            sections.figures(found, controls.around)
     known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
     mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
-    if target.shape.n_ctx < MIN_TOKENS:
-        st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
-    if asks and losses.now() is None:
-        losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
-    else:
-        losses.line()
-    if found.full:
-        sections.curves(found, sheet)
+    with curve_at:
+        if target.shape.n_ctx < MIN_TOKENS:
+            st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
+        if asks and losses.now() is None:
+            losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
+        else:
+            losses.line()
+        if found.full:
+            sections.loss_curve(found, controls.around, sheet)
 
 
 def draw_heads() -> None:
@@ -87,7 +87,7 @@ def draw_heads() -> None:
     n_passes, n_done = 2 * len(texts) * (target.shape.n_heads_total + 1), len(found[KINDS[0]].base) if found else 0
     label = f"Ablate {target.shape.n_heads_total:,} heads, one at a time"
     if not heads.line() and n_done < len(texts):
-        heads.offer(label, "science", ABLATE_HELP.format(n_passes))
+        heads.offer(label, "science", ABLATE_HELP.format(n_passes), by_size=True)
     if n_done:
         known = induction(target).stored(session())
         frame = head_frame(target.shape, found, so_far(), kind, controls.around, known)
@@ -96,22 +96,24 @@ def draw_heads() -> None:
 
 
 sheet, sets = Sheet(), pd.DataFrame()
+kind, fill = controls.kind, controls.fill
 live(["incontext"], draw_scores, since_s)
-title_at = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
-if not presenting():
-    title_at.subheader("Which heads cause the score", help=WHICH_HELP, width="content")
-kind, fill = sections.choose_ablation(title_at)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
-if presenting():
-    pass  # a slide shows one screen, and these sections are below it
-elif target.shape.n_ctx < MIN_TOKENS:
-    short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
-    st.info(f"{short}: choose a model with a longer window.", icon=":material/info:")
-else:
-    stored = heads.stored()
-    live(heads.watched(), draw_heads, since_s)
-if not presenting():
-    sets = together.draw(x, controls.around, sheet)
+if not presenting():  # a slide shows one screen, and these sections are below it
+    put_right("incontext_part", "Part", one_among(PARTS))
+    heads_at, together_at, slope_at = st.tabs(PARTS, key="incontext_part", on_change="rerun", bind="query-params")
+    with heads_at:
+        if target.shape.n_ctx < MIN_TOKENS:
+            short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
+            st.info(f"{short}: choose a model with a longer window.", icon=":material/info:")
+        else:
+            stored = heads.stored()
+            live(heads.watched(), draw_heads, since_s)
+    with together_at:
+        sets = together.draw(x, controls.around, sheet)
+    with slope_at:
+        if so_far().full:
+            sections.loss_slope(so_far(), sheet)
 if len(so_far().full) == len(texts):
     finding_at.markdown(sections.finding(so_far(), controls, sets))
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)

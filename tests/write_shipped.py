@@ -39,6 +39,8 @@ KINDS = {*"activity answers attribution idealised importance induction magnitude
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of a large view
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
+# what Head shows on top of some other heads: those that the story and In context name
+HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
 HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
 N_RUNS = 50
 
@@ -47,19 +49,19 @@ def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.write_shipped", description=__doc__)
     parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
-    parser.add_argument("--add", choices=VIEWS, help="a view whose records are added to the file")
-    parser.add_argument("--view", choices=VIEWS, help=argparse.SUPPRESS)  # in a process of its own
+    parser.add_argument("--add", choices=[*VIEWS, TOP_OF_HEADS], help="a view whose records are added to the file")
+    parser.add_argument("--view", choices=[*VIEWS, TOP_OF_HEADS], help=argparse.SUPPRESS)  # in a process of its own
     options = parser.parse_args()
     if options.view:
         measure(options.view)
         return
-    views = [options.add] if options.add else [*VIEWS]
+    views = [options.add] if options.add else [*VIEWS, TOP_OF_HEADS]
     with TemporaryDirectory() as temporary:
         folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
-        reads = str(int(options.add == LARGE_VIEW))  # it shows the results of other views, too
+        reads = str(int(options.add in (LARGE_VIEW, TOP_OF_HEADS)))  # it shows the results of other views, too
         for folder, kernels in zip(folders, KERNELS, strict=True):
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": reads}
-            for view in [each for each in views if each != LARGE_VIEW or kernels == KERNELS[-1]]:
+            for view in [each for each in views if not each.startswith(LARGE_VIEW) or kernels == KERNELS[-1]]:
                 command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
                 subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
         files = [folder / f"{view}.msgpack" for folder in folders for view in views]
@@ -90,16 +92,32 @@ def measure(view: str) -> None:
 
     Session.record = noted
     evaluation.LONG_S = math.inf  # whole chunks: what a slow machine measures in quarters is not found by others
-    for origin in opened(view):
-        for name, measurement in origin.measurements.items():
+    for origin in opened(LARGE_VIEW if view == TOP_OF_HEADS else view):
+        wanted = top_of_heads(origin) if view == TOP_OF_HEADS else origin.measurements
+        for name, measurement in wanted.items():
             print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
             final(measurement.run(runtime.session()))
+            measurement.look(runtime.session())  # only what is read is packed
     for key in runtime.store().keys():
         if key.split("/")[1:2] == ["requests"]:
             name = bytes.fromhex(key.rpartition("/")[2])
             found[name] = name, runtime.store().get(key) or b""
     runtime.store().close()
     Path(os.environ["HEADROOM_CACHE"], f"{view}.msgpack").write_bytes(msgspec.msgpack.encode(found))
+
+
+def top_of_heads(origin: Any) -> dict[str, Any]:
+    """Returns the measurements that the upper part of Head shows of HEADS, by name, for the tasks of `origin`."""
+    from engine.heads.in_text import head_in_texts
+    from engine.studies.one_head import READ, built_in, portrait
+    from pages.ui.page import runtime
+
+    [request], target, found = origin.requests, origin.measurements["Head"].target, dict[str, Any]()
+    for name in HEADS:
+        asked = replace(request, head=name).asked(runtime.session())
+        found[name] = portrait(target, asked, ("probe", "feeding", "tasks"))
+        found[f"{name} in a text"] = head_in_texts(target, {READ: built_in()[READ]}, asked.head)
+    return found
 
 
 def opened(view: str) -> Iterator[Any]:

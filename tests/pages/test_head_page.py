@@ -63,9 +63,12 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     assert mine["Prefix matching"].endswith(f"· {rank} of 8") and len(mine) == 6
     [task] = found["tasks"]
     assert frames["tasks"]["points"].tolist() == pytest.approx([100 * task["change"]])
-    assert set(frames["places"]["criterion"]) == {criterion.label for criterion in CRITERIA.values()}
-    ranks = {each["what"]: each["rank"] for each in found["importance"]}
-    assert frames["places"]["rank"].tolist() == list(ranks.values())
+    ranks, scores = (
+        {each["what"]: each["rank"] for each in found["importance"]},
+        {each.label: each.heads for each in CRITERIA.values()},
+    )
+    assert ranks.keys() == {*scores.values()}
+    assert frames["places"]["rank"].tolist() == [ranks[scores[name]] for name in tables.ASKS]
     assert frames["heads"]["head"].tolist() == [each["head"] for each in found["fed_by"]]
     assert any(TITLES["context"] in each.value for each in at.caption)  # the window is too short for it, and it says so
     text = next(each.text for each in passages() if each.title == READ)
@@ -89,7 +92,7 @@ def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(o
     assert {TITLES[name] for name in (*LOOKING, "tasks", "heads", "heads-oracle") if name != "context"} <= shown
     assert f"({len(shown)} parts)" in label and charts_of(at) == []
     press(at, TITLES["scores"])
-    assert TITLES["scores"] not in labels(at) and len(charts_of(at)) == 2  # and the rank by one criterion
+    assert TITLES["scores"] not in labels(at) and len(charts_of(at)) == 1
     assert re.match(r"L1H2 · .*prefix matching", at.header[0].value)
     at.multiselect(key="head_tasks").set_value([])
     settled(at)
@@ -174,10 +177,10 @@ def test_a_head_that_feeds_it_is_named_only_if_it_stands_out(times, words):
 
 def test_the_in_context_score_says_its_text_its_direction_and_signs():
     score, change = MeanOverTexts(-1.78, -2.79, -0.77, 6), MeanOverTexts(0.78, 0.15, 1.40, 6)
-    words = "“Five log books”: **+0.78 nats** (+0.15 to +1.40, 6 texts), worse. The full model's is −1.78; lower is"
+    words = "“Five log books”: −1.78 with it, −1.00 without: **0.78 nats worse** (95% interval of the change +0.15 to"
     assert tables.context_in_words((score, change)).startswith(words)
     assert tables.facts(Portrait(SHAPE, (2, 1), context=(score, change))) == [
-        "without it **+0.78 nats** in-context score, worse"
+        "without it **0.78 nats worse** in-context score"
     ]
 
 
@@ -191,10 +194,10 @@ def test_stored_results_show_while_the_worker_cannot_read_them(open_screen, monk
     assert not any("Measure all" in label for label in labels(at)) and "Waiting for stored results." in said(at)
 
 
-@pytest.mark.parametrize("effect, words", [(-0.3, "makes the loss smaller"), (0.0, "changes little")])
+@pytest.mark.parametrize("effect, words", [(-0.3, "0.30 nats better"), (0.0, "no change in nats")])
 def test_a_head_whose_ablation_does_not_hurt_has_nothing_to_recover(effect, words):
     nan = float("nan")
     each = Recovered(effect, effect - 0.1, effect + 0.1, nan, nan, nan, 12, 1234)
-    text = f"Built-in texts (1,234 tokens): ablating it {words}"
+    text = f"Built-in texts (1,234 tokens): {words} without it"
     frame = idealised.rows(SimpleNamespace(recovered={None: {"previous": each}}))
     assert idealised.in_short(frame).startswith(text) and "nothing to recover" in idealised.in_short(frame)

@@ -76,7 +76,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     assert score["n"] == N_TEXTS
     assert values(at) == [tables.number(score["nats"], sign=True), "–"]
     low, high = (tables.number(end, sign=True) for end in score["ci95"])
-    assert f"95% interval {low} to {high}, 3 texts" in said(at)
+    assert f"95% interval {low} to {high}, 3 texts" in said(at) and "Nothing is pruned" in said(at)
     (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
     assert 10 < curve <= engine_incontext.CURVE_BINS
     slide(at, "incontext_heads", 50)
@@ -84,8 +84,9 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     settled(at)
     found, _ = found_by_the_command(at)
     assert found["mask"].endswith("F1")
-    expected = [found["icl_score"][name]["nats"] for name in ("full", "masked", "change")]
-    assert values(at) == [tables.number(value, sign=True) for value in expected]
+    full, masked, change = (found["icl_score"][name]["nats"] for name in ("full", "masked", "change"))
+    assert values(at) == [tables.number(value, sign=True) for value in (full, masked)]
+    assert at.metric[1].delta.startswith(f"{tables.number(abs(change))} nats {'worse' if change > 0 else 'better'}")
     assert "4 of 8 heads, 1 of 2 FFNs" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
     masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
@@ -96,7 +97,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
 
 def test_a_score_around_the_two_tokens(open_screen):
     exact, wide = open_screen(incontext_mask="L0H*"), open_screen(incontext_mask="L0H*", incontext_around="± 10")
-    assert len(values(wide)) == 3 and values(wide) != values(exact)
+    assert len(values(wide)) == 2 and values(wide) != values(exact)
     assert "500th token (± 10)" in said(wide) and "(± 10)" not in said(exact)
 
 
@@ -139,9 +140,11 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     both = [[token_losses(target, text, mask).stored(session).loss_nats for text in texts] for mask in (full, pruned)]
     before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
     assert before.high < -0.5 and after.low > 0
-    assert values(at)[:2] == [tables.number(each.value, sign=True) for each in (before, after)]
-    moves = f"from {tables.number(before.value)} to {tables.number(after.value, sign=True)} nats (change **+"
+    assert values(at) == [tables.number(each.value, sign=True) for each in (before, after)]
+    moves = f"from {tables.number(before.value)} to {tables.number(after.value, sign=True)} nats (**"
     assert "**The 4 strongest induction heads carry in-context learning here**" in said(at) and moves in said(at)
+    first = {name: str(value) for name, value in first_choices([], [], is_demo=True).items()}
+    assert {name: at.query_params[name] for name in first} == first, "a reload must not prune nothing"
     assert "prune_mask" not in at.session_state, "a mask that nobody has set is not shared with other screens"
     settled(slide(at, "incontext_heads", 0))
     assert at.number_input(key="incontext_heads").value == 0 and "without them" not in said(at)
@@ -259,9 +262,9 @@ def test_head_frames_hold_the_attributions():
 def test_words_say_which_way():
     found = engine_incontext.MeanOverTexts(-2.0, -3.0, -1.0, 24)
     assert tables.interval_in_words(found) == "95% interval −3.00 to −1.00, 24 texts"
-    assert tables.score_in_words(found) == "Later tokens are predicted **better**."
-    assert tables.score_in_words(MeanOverTexts(0.5, 0.1, 1, 24)) == "Later tokens are predicted **worse**."
-    assert "No clear difference" in tables.score_in_words(MeanOverTexts(0.5, 0, 1, 24))
+    assert tables.score_in_words(found) == "late tokens are predicted better"
+    assert tables.score_in_words(MeanOverTexts(0.5, 0.1, 1, 24)) == "late tokens are predicted worse"
+    assert "no clear difference" in tables.score_in_words(MeanOverTexts(0.5, 0, 1, 24))
 
 
 @pytest.mark.parametrize("n_texts, has_band", [(1, False), (2, False), (3, True)])
@@ -324,7 +327,7 @@ def test_the_finding_says_what_the_intervals_allow():
     words = found(0.6, 2.1)
     assert words.startswith("**The 4 heads carry in-context learning here**: without them, the in-context score goes")
     assert words.endswith(
-        "−1.50 to +0.60 nats (change **+2.10**, 95% interval +1.80 to +2.40, 8 texts). Lower is better."
+        "−1.50 to +0.60 nats (**2.10 nats worse**, 95% interval +1.80 to +2.40, 8 texts). Lower is better."
     )
     assert found(-1.2, 0.4).startswith("**The 4 heads carry part of in-context learning here**")
     assert found(0.6, 2.1, n=1).startswith("**The 1 head carries in-context learning here**: without it")
@@ -333,7 +336,7 @@ def test_the_finding_says_what_the_intervals_allow():
     assert found(0.6, 2.1, full=0.2).startswith("**There is no clear in-context learning to lose here**")
     full = tables.finding(mean(-1.5, 0.5), None, None, "", 0)
     assert full.startswith(
-        "Later tokens are predicted **better**: in-context score **−1.50** nats (95% interval −2.00 to"
+        "**Late tokens are predicted better**: in-context score **−1.50** nats (95% interval −2.00 to"
     )
 
 
@@ -347,11 +350,14 @@ def test_one_sentence_concludes_from_both_ablations():
     columns = {"name": ["L0H0", "L1H2", "L1H3"], "full": [1.2, 0.8, 0.6], "full low": [0.1, 0.2, -0.7]}
     frame = pd.DataFrame(columns | {"pattern-preserving": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
     assert tables.heads_in_words(frame) == (
-        "**2 of 3 heads** alone clearly raise the score, which is worse: L0H0 +1.20, L1H2 +0.80 nats. "
-        "Prefix-matching ones among them: L1H2. "
-        "L0H0 acts through where later heads look (−0.10 if those look as before)."
+        "**Without any one of 2 heads, the score is clearly worse**: by 1.20 (L0H0), 0.80 (L1H2) nats. "
+        "**L0H0 is not an induction head** (prefix matching 0.00): it matters for where later heads look "
+        "(with that kept: −0.10)."
     )
-    assert "no head clearly" in tables.heads_in_words(frame.assign(**{"full low": -1.0}))
+    assert tables.heads_in_words(frame.assign(prefix_matching=0.9)).endswith(
+        "They match prefixes, as induction heads do."
+    )
+    assert "not clearly worse" in tables.heads_in_words(frame.assign(**{"full low": -1.0}))
 
 
 def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
@@ -370,8 +376,7 @@ def test_the_forecast_decides_what_takes_long(wide_opt, store, takes_s, is_long)
     assert setting.is_long(x, takes_s, 10.0) == is_long
 
 
-def test_a_slide_has_the_finding_and_the_curves(open_as_it_is):
+def test_a_slide_has_the_finding_and_the_curve(open_as_it_is):
     at = open_as_it_is(present="1")
-    assert len(frames_of(at)) == 2 and not at.metric, "the finding says what the large figures say"
-    assert [heading.value for heading in at.subheader] == ["Loss by token index", "How fast it falls"]
+    assert len(frames_of(at)) == 1 and not at.metric, "the finding says what the large figures say"
     assert not [label for label in labels(at) if label.startswith("Ablate")]

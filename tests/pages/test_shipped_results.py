@@ -17,7 +17,7 @@ from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
 from pages.ui.page import runtime
 from tests.conftest import REPOSITORY
-from tests.write_shipped import KERNELS, LARGE_VIEW, ONCE, VIEWS, opened
+from tests.write_shipped import KERNELS, LARGE_VIEW, ONCE, VIEWS, opened, top_of_heads
 
 MAX_BYTES = 3_400_000
 
@@ -55,6 +55,12 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
     of_any_kernels = view in ("story", LARGE_VIEW)  # some of their records
     assert made_by == {kernels} or of_any_kernels and kernels in made_by
     assert not [key for key in runtime.store().keys() if key.startswith("3/")], "nothing is stored or counted"
+
+
+def test_other_heads_open_with_their_patterns(empty_store):
+    wanted = top_of_heads(origin_of(LARGE_VIEW))
+    incomplete = [name for name, each in wanted.items() if not each.look(runtime.session()).is_complete]
+    assert not incomplete, "run python -m tests.write_shipped --add heads"
 
 
 def test_the_first_drag_has_an_estimate(empty_store):

@@ -11,6 +11,7 @@ import pytest
 import streamlit as st
 from streamlit.file_util import get_static_dir
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime import Runtime
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.fragment import FragmentStorage
@@ -33,6 +34,8 @@ OF_A_RUN = (
     "page_script_hash",
     "is_history_navigation",
     "session_state.query_params",
+    "session_state._state._key_id_mapper.get_id_from_key",
+    "session_state._state._new_widget_state.states",
     "fragment_storage.clear",
     "shared.new_fragment_ids.snapshot",
 )
@@ -158,6 +161,29 @@ def test_previous_fragments_are_forgotten_and_those_of_this_run_stay():
     run(script, found)
     before, after = found
     assert len(before) == 2 and after == before - {"previous"}, f"fragments are not forgotten; {AGAIN}"
+
+
+def test_a_written_value_is_sent_again_until_the_browser_reports_it(monkeypatch):
+    def script():
+        import streamlit as st
+
+        from pages.ui.page.widget_writes import hold, write
+
+        if "opened" not in st.session_state:
+            st.session_state.opened = True
+            write("level", 10, held_s=0)
+        hold("level")
+        st.number_input("Level", 0, 100, 0, key="level", bind="query-params")
+
+    at = run(script)
+    assert at.number_input[0].proto.set_value
+    with monkeypatch.context() as unheard:  # the next run begins before the browser has got anything of this one
+        unheard.setattr(type(at._tree), "get_widget_states", lambda tree: WidgetStates())
+        at.run()
+    assert at.number_input[0].proto.set_value and at.number_input[0].value == 10, "it draws the default, and reports it"
+    at.run()
+    assert not at.number_input[0].proto.set_value, f"a reported value is sent again; {AGAIN}"
+    assert at.number_input[0].set_value(20).run().number_input[0].value == 20
 
 
 def unsent(messages):

@@ -15,7 +15,7 @@ import streamlit as st
 from pages.ui.page.address import number_field
 from pages.ui.page.components import component_of
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.widget_writes import write
 
 HTML = """
 <div class="level">
@@ -66,7 +66,6 @@ def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) ->
     if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
         write(key, reported["percent"])
         st.session_state[f"{key} seen"] = reported["number"]
-    hold(key)
     place = where.container()
     value = number_field(place.container(key=f"hidden {key}"), label, (0, 100), key, value=default, step=STEP)
     return Field(key, label, int(value), place)

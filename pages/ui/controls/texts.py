@@ -60,8 +60,8 @@ def choose_text(
     asked = st.query_params.get(key) if key not in st.session_state else None
     if asked and asked not in options:
         st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
-    hold(key)
     first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
+    hold(key)
     name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
     look: dict[str, Any] = {"icon": ":material/edit_note:", "width": "stretch", "help": "Paste or load a text."}
     with own_at.popover("Your own text", key=f"{key}_menu", on_change="rerun", **look):

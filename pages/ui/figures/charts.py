@@ -68,7 +68,12 @@ def to_svg(drawn: Picture, title: str, caption: str = "") -> bytes:
 def file_spec(drawn: Picture, title: str, caption: str = "") -> dict[str, Any]:
     """Returns the Vega-Lite of the picture in a file: with its colors, its title, and below it the caption in lines."""
     words = {"text": title, "subtitle": wrap(caption, CAPTION_LETTERS), "anchor": "start"}
-    return {**drawn.spec, "width": FILE_WIDTH_PX, "title": words, "config": {**WRITTEN, **_file_config()}}
+    return {
+        **drawn.spec,
+        "width": drawn.template.get("width", FILE_WIDTH_PX),
+        "title": words,
+        "config": {**WRITTEN, **_file_config()},
+    }
 
 
 def tips(*each: str) -> list[alt.Tooltip]:
@@ -114,9 +119,9 @@ def with_data(chart: alt.TopLevelMixin, **frames: pd.DataFrame) -> Picture:
     return picture(_without_config(chart), **frames)
 
 
-def template(height: float, *layers: alt.Chart) -> Template:
+def template(height: float, *layers: alt.Chart, **look: Any) -> Template:
     """Returns the Vega-Lite of the layers; to be made once: serializing takes a hundred times as long as the rest."""
-    return _without_config(alt.layer(*layers).properties(height=height))
+    return _without_config(alt.layer(*layers).properties(height=height, **look))
 
 
 def picture(of: Template, **frames: pd.DataFrame) -> Picture:

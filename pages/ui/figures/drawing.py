@@ -51,8 +51,9 @@ def grey_ink() -> str:
 def larger(template: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the template for a slide: marks of text are enlarged like the page's type."""
     found = _larger(template)
-    if isinstance(height := template.get("height"), int | float):
-        found["height"] = min(LARGER * height, max(TALLEST_PX, height))
+    for side in ("height", "width"):
+        if isinstance(size_px := template.get(side), int | float):
+            found[side] = min(LARGER * size_px, max(TALLEST_PX, size_px))
     return found | {"config": {**template.get("config", {}), **TYPE}}
 
 

@@ -13,7 +13,6 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.runtime import session
-from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
@@ -43,8 +42,9 @@ def section(known: Known, sheet: Sheet) -> None:
     found = known.found.tokens
     if found is not None:
         rows = tables.ov_rows(found)
-        share = f"{whole_percent(found.copied)} of the {len(found.token_ids)} different tokens of “{READ}”"
-        words_at.markdown(f"**{share}** are among the ten tokens that looking at them raises most.", help=HELP)
+        n = len(found.token_ids)
+        count = f"{round(found.copied * n) or 'None'} of the {n} different tokens of “{READ}”"
+        words_at.markdown(f"**{count}** are among the ten tokens that looking at them raises most.", help=HELP)
         sheet.add(TOKENS, rows)
         _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
 

@@ -9,6 +9,7 @@ from pages.ui.figures.induction_scores import TITLES
 
 CLEAR = 0.02  # share of a head's QK trace from which an earlier head is named
 ROOM = 1.6  # of the strip, for its text
+SIDE_PX, Y_AXIS_PX = 200, 60  # of a pattern, which is square
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -49,7 +50,7 @@ def _pattern_map(n: int) -> charts.Template:
     cells = base.mark_rect().encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
     lines = charts.named_chart("lines").mark_line(color=MARK, opacity=0.45, strokeWidth=1, strokeDash=[2, 3])
     lines = lines.encode(x=alt.X("x:Q", scale=alt.Scale(**across)), y=alt.Y("y:Q"), detail="line:N")
-    return charts.template(270, cells, lines)
+    return charts.template(SIDE_PX + charts.AXIS_PX, cells, lines, width=SIDE_PX + Y_AXIS_PX)
 
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
@@ -61,7 +62,9 @@ def effects(frame: pd.DataFrame) -> charts.Picture:
 def _effects(n: int) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False)
     y = alt.Y("task:N", sort=None, axis=axis)
-    x = alt.X("low:Q", title="Accuracy without it, change in points (95%)", axis=alt.Axis(tickCount=6))
+    x = alt.X(
+        "low:Q", title="← worse · accuracy without it, change in points (95%) · better →", axis=alt.Axis(tickCount=6)
+    )
     tooltip = charts.tips(
         "task:N|Task; points:Q|Change, points|+.1f; low:Q|from|+.1f; high:Q|to|+.1f; gained:Q|Gained; lost:Q|Lost",
         "p:Q|McNemar's p|.3f; n:Q|Questions",

@@ -12,7 +12,7 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, whole_percent
+from pages.ui.page.tables import better_or_worse, whole_percent
 
 NAME = "With an ideal pattern"
 HELP = (
@@ -68,16 +68,15 @@ def in_short(frame: pd.DataFrame) -> str:
             where = f"{TEXTS} ({group['n_scored'].iloc[0]:,} tokens)"
         known = group[group["share"].notna()].sort_values("share", ascending=False)
         nats = float(group["effect_nats"].iloc[0])
-        effect = number(nats, sign=True)
+        effect = f"{better_or_worse(nats, 'nats')} without it"
         if known.empty:
-            does = "makes the loss smaller" if group["effect_high"].iloc[0] < 0 else "changes little"
-            said.append(f"{where}: ablating it {does} ({effect} nats), so there is nothing to recover.")
+            said.append(f"{where}: {effect}, so there is nothing to recover.")
             continue
         best = known.iloc[0]
         ends = f"{whole_percent(best['low'])} to {whole_percent(best['high'])}"
-        recovers = f"**{best['pattern'].lower()}** recovers {whole_percent(best['share'])} ({ends})"
+        recovers = f"**{best['pattern'].lower()}** recovers {whole_percent(best['share'])} ({ends}) of that"
         none = "no pattern recovers it: " if best["share"] < 0.5 else ""
-        said.append(f"{where}: {none}{recovers} of {effect} nats.")
+        said.append(f"{where}: {effect}; {none}{recovers}.")
     return " ".join(said)
 
 
@@ -86,7 +85,7 @@ def recovered(frame: pd.DataFrame) -> charts.Picture:
     low, high = ENDS
     shown = frame.assign(
         **{name: frame[name].clip(low, high) for name in ("low", "high")}, at=frame["share"].clip(*ENDS),
-        words=[whole_percent(share) for share in frame["share"]],
+        words=[whole_percent(share) if low < share < high else "" for share in frame["share"]],
     )  # fmt: skip
     ends = pd.DataFrame({"at": [0, 1], "words": ["as without it", "all it needs"]})
     return charts.picture(_recovered(tuple(frame["where"].unique())), rows=shown, ends=ends)

@@ -5,16 +5,14 @@ from typing import Any
 import streamlit as st
 
 from engine.studies.one_head import READ
-from pages.ui.figures.induction_scores import ABOUT, TITLES
+from pages.ui.figures.induction_scores import MEANINGS
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import number
 
 PROBE, TEXT = "Pattern on random tokens", "Pattern in a text"
-FIGURE_HELP = "Prefix matching and copying make an induction head. " + " ".join(
-    f"*{title}*: {ABOUT[score][0].lower()}{ABOUT[score][1:]}" for score, title in TITLES.items()
-)
+FIGURE_HELP = "Prefix matching and copying make an induction head. " + MEANINGS
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
     "four times over, the first of the ten that the prefix-matching score is measured on: an induction head looks from "
@@ -55,7 +53,9 @@ def _draw_probe(known: Known, sheet: Sheet) -> None:
         n, period = len(found.probe.pieces), found.probe.period
         offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
         words = f"Prefix matching {number(found.score('prefix_matching'))} of its attention."
-        sheet.draw(PROBE, charts.pattern_map(tables.probe_cells(found.probe), n, offsets), "head probe", words)
+        sheet.draw(
+            PROBE, charts.pattern_map(tables.probe_cells(found.probe), n, offsets), "head probe", words, width="content"
+        )
         st.caption("Strong along the dotted lines: it looks at what followed an earlier copy.")
 
 
@@ -65,5 +65,5 @@ def _draw_text(known: Known, sheet: Sheet) -> None:
     if READ in known.found.texts:
         seen = known.found.texts[READ]
         drawn = charts.pattern_map(tables.text_cells(seen), len(seen.token_ids), (1,))
-        sheet.draw(TEXT, drawn, "head text", tables.rests_in_words(seen))
+        sheet.draw(TEXT, drawn, "head text", tables.rests_in_words(seen), width="content")
         st.caption("Dotted: the token just before. Left edge: the first token, where idle heads look.")

@@ -4,18 +4,19 @@ import streamlit as st
 
 from engine.heads.induction import VARIANTS
 from engine.studies.one_head import CRITERIA
-from pages.ui.figures.induction_scores import TITLES
+from pages.ui.figures.induction_scores import MEANINGS, TITLES
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import number
 
 STRIP, PLACES = "Scores among all heads", "Rank by criterion"
-STRIP_HELP = "Each tick is a head, the dot is this one; every row has its own scale. On the right: its value and rank."
+STRIP_HELP = "Each tick is a head, the dot this one; each row has its own scale. Right: value and rank. " + MEANINGS
 PLACES_HELP = (
-    "Each criterion orders all heads by the task's train questions; 1 is the most important. `I_h`: Bansal et al.'s "
-    "gradient score. `gate`: |dLoss/dgate|, Michel et al. `Ablation oracle`: accuracy lost without the head."
+    "Each criterion orders all heads by the task's train questions. Importance: |z · gradient|, Bansal et al. Taylor: "
+    "|dLoss/dgate|, Michel et al. Wanda: |weight| times its input. The download has two more."
 )
+WHY = "Only the first row measures what is lost. Gradients estimate it; size ignores the task."
 SHORT_OF = {"bansal": "Bansal's variant"}
 
 
@@ -48,6 +49,8 @@ def _draw_importance(known: Known, sheet: Sheet) -> None:
         return
     places = tables.place_rows(known.found)
     sheet.add(PLACES, places)
-    if len(places):
-        sheet.draw(PLACES, charts.places(places), "head places", tables.places_in_words(places))
+    shown = tables.shown_places(places)
+    if len(shown):
+        sheet.draw(PLACES, charts.places(shown), "head places", tables.places_in_words(shown))
+        st.caption(WHY)
     draw_missing(known, *CRITERIA)

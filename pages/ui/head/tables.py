@@ -16,7 +16,7 @@ from engine.texts.incontext import MeanOverTexts
 from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.figures.induction_scores import ABOUT, TITLES
-from pages.ui.page.tables import magnitude, number, p_in_words, whole_percent
+from pages.ui.page.tables import better_or_worse, magnitude, number, p_in_words, whole_percent
 
 CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
@@ -103,6 +103,11 @@ def effect_rows(found: Portrait) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+# on screen, by what a criterion asks; the first is what the others estimate
+ASKS = {"Oracle": "Accuracy lost (oracle)", "Importance": "Gradient (importance)", "Taylor": "Gradient (Taylor)",
+        "Wanda": "Size (Wanda)", "Activation": "Size (activation)", "Weight": "Size (weight)"}  # fmt: skip
+
+
 def place_rows(found: Portrait) -> pd.DataFrame:
     """Returns one row for each criterion and task: score and rank, 1 = the most important of all heads."""
     rows = [
@@ -111,6 +116,13 @@ def place_rows(found: Portrait) -> pd.DataFrame:
         for each in found.places
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["criterion", "task", "score", "rank", "heads"])
+
+
+def shown_places(places: pd.DataFrame) -> pd.DataFrame:
+    """Returns those of `place_rows` that are drawn, in the order of ASKS."""
+    shown = places[places["criterion"].isin(ASKS)]
+    shown = shown.sort_values("criterion", key=lambda names: names.map([*ASKS].index), kind="stable")
+    return shown.assign(criterion=shown["criterion"].map(ASKS))
 
 
 def feeder_rows(found: Portrait) -> pd.DataFrame:
@@ -200,11 +212,12 @@ def facts(found: Portrait) -> list[str]:
     """Returns the strongest result of each other part as a line, as far as they are known."""
     words = list[str]()
     for row in effect_rows(found).to_dict("records"):
-        clear = p_in_words(row["p"]) if row["p"] < 0.05 else "no clear change"
-        points = number(row["points"], 1, sign=True)
-        words.append(f"without it **{points} points** on {row['task']}, {clear}")
+        clear = p_in_words(row["p"]) if row["p"] < 0.05 else "may be chance"
+        words.append(f"without it **{_points(row['points'])}** on {row['task']} ({clear})")
     if found.context is not None:
-        words.append(f"without it **{_nats(found.context[1])}** in-context score, {_direction(found.context[1])}")
+        change = found.context[1]
+        clear = " (may be chance)" if change.low <= 0 <= change.high else ""
+        words.append(f"without it **{better_or_worse(change.value, 'nats')}** in-context score{clear}")
     fed = feeder_rows(found)
     return [*words, feeders_in_words(fed, 1).rstrip(".")] if len(fed) else words
 
@@ -212,17 +225,14 @@ def facts(found: Portrait) -> list[str]:
 def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
     """Describes the in-context score, and its change without the head."""
     score, change = found
-    low, high = number(change.low, sign=True), number(change.high, sign=True)
-    words = f"“{LOG_BOOKS.name}”: **{_nats(change)}** ({low} to {high}, {change.n} texts), {_direction(change)}"
-    return f"{words}. The full model's is {number(score.value, sign=True)}; lower is better."
+    low, high, full = (number(value, sign=True) for value in (change.low, change.high, score.value))
+    words = f"“{LOG_BOOKS.name}”: {full} with it, {number(score.value + change.value, sign=True)} without"
+    ends = f"95% interval of the change {low} to {high}, {change.n} texts"
+    return f"{words}: **{better_or_worse(change.value, 'nats')}** ({ends}). Lower is better."
 
 
-def _nats(change: MeanOverTexts) -> str:
-    return f"{number(change.value, sign=True)} nats"
-
-
-def _direction(change: MeanOverTexts) -> str:
-    return "worse" if change.low > 0 else "better" if change.high < 0 else "no clear change"
+def _points(points: float) -> str:
+    return better_or_worse(points, "points", 1, less_is_better=False)
 
 
 def scores_in_words(found: Portrait) -> str:
@@ -258,13 +268,13 @@ def rests_in_words(seen: HeadInText) -> str:
 
 
 def effects_in_words(frame: pd.DataFrame) -> str:
-    """Returns the loss on each task, such as "demo_walk, 5 shots: 94% with it, 88% without (0 gained,
-    6 lost of 100, p = 0.031)."."""
+    """Returns the loss on each task, such as "demo_walk, 5 shots: 94% with it, 88% without: **6.0 points worse** (0
+    gained, 6 lost of 100, p = 0.031)."."""
     lines = []
     for row in frame.to_dict("records"):
         counts = f"{row['gained']} gained, {row['lost']} lost of {row['n']}, {p_in_words(row['p'])}"
         both = f"{whole_percent(row['acc'])} with it, {whole_percent(row['acc_without'])} without"
-        lines.append(f"{row['task']}: {both} ({counts})")
+        lines.append(f"{row['task']}: {both}: **{_points(row['points'])}** ({counts})")
     return "; ".join(lines) + "."
 
 
@@ -284,6 +294,6 @@ def losses_in_words(frame: pd.DataFrame) -> str:
     mean = float(frame["change"].mean())
     worst = frame.nlargest(3, "change")
     named = ", ".join(
-        f"{_quote_token(row['token'])} {number(row['change'], sign=True)}" for row in worst.to_dict("records")
+        f"{_quote_token(row['token'])} {better_or_worse(row['change'], 'nats')}" for row in worst.to_dict("records")
     )
-    return f"Without the head the text costs {number(mean, sign=True)} nats a token; most: {named}."
+    return f"Without the head, a token is **{better_or_worse(mean, 'nats')}** on average; most: {named}."

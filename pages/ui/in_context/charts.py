@@ -16,7 +16,7 @@ TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving abl
 TITLES |= {"before_and_after": "Before-and-after vector"}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 STEP_NATS = 4  # steps of the loss axis, so that it rarely changes while a slider moves
-HEIGHT_PX = 340
+HEIGHT_PX, ROW_PX = 340, 22
 N_NAMED = 6
 BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
 ZERO = pd.DataFrame({"at": [0.0]})
@@ -65,7 +65,7 @@ def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Pi
 
 @charts.kept
 def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bool) -> charts.Template:
-    row_px = charts.row_height(n_layers)
+    row_px = min(ROW_PX, charts.row_height(n_layers))
     interval = [f"{column} low:Q|95% interval from|+.3f", f"{column} high:Q|to|+.3f"] if with_interval else []
     base = charts.head_grid(f"{column}:Q|{TITLES[column]} (nats)|+.3f", *interval, "n:Q|Texts")
     legend = alt.Legend(format="+.2~f", tickCount=3, gradientLength=max(60, row_px * n_layers))
@@ -85,7 +85,7 @@ def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
 
 @charts.kept
 def _attribution_scatter(n_layers: int) -> charts.Template:
-    title = "Score without it, minus score (nats)"
+    title = "Change (nats), + is worse"
     x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False))
     tooltip = charts.tips(f"name:N|Head; prefix_matching:Q|Prefix matching|.3f; value:Q|{title}|+.3f")
     base = charts.named_chart("heads").encode(x=x, tooltip=tooltip)
@@ -97,7 +97,7 @@ def _attribution_scatter(n_layers: int) -> charts.Template:
         base.mark_point(filled=True, size=90, opacity=0.9).encode(y=y, color=layer),
         charts.written(base.transform_filter("datum.named"), 11, align="left", dx=7, dy=-5).encode(y=y, text="name:N"),
     ]
-    return charts.template(HEIGHT_PX, *layers)
+    return charts.template(8 * ROW_PX + charts.AXIS_PX, *layers)
 
 
 def _at_zero() -> alt.Chart:

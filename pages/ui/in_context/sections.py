@@ -11,18 +11,9 @@ import streamlit as st
 from engine.heads.ablation import FILLS, KINDS
 from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
-from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
-from pages.ui.controls.controls import (
-    Levels,
-    choose_level,
-    choose_ranking,
-    one_of,
-    settings_menu,
-    settings_popover,
-    type_mask,
-    with_own,
-)
+from pages.ui.controls.controls import Levels, choose_level, choose_ranking, one_of, settings_menu, type_mask, with_own
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
@@ -78,13 +69,19 @@ AROUND_HELP = (
 KIND_HELP = (
     "`full`: the head gives nothing (z = 0) and everything after it is computed again, as in pruning. "
     "`pattern-preserving`: the same, but every attention pattern stays as it was, so later heads look where they "
-    "looked and only find something else there. For the table and the two charts next to it."
+    "looked and only find something else there. For the sentence, the map, the chart, and the table."
 )
-CHANCE = "That may be chance."
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
-COLORS = "Orange: it learns less in context without the head. Blue: more. Cross: pruned now."
+COLORS = "Orange: the score is worse without the head. Blue: better. Cross: pruned now. "
 OTHERS = "Other measures of these heads"
+WHICH_HELP = (
+    "Each head of the full model is ablated alone, and the score measured again on the same texts: score without the "
+    "head minus score with it, in nats; above 0 is worse. Clearly: the 95% interval is above 0, and the change at "
+    "least a tenth of the largest. Full: all that follows is computed again. Pattern-preserving: later heads look "
+    "where they looked. Before-and-after vector: how much leaving out the head alone changes losses as this pruning "
+    "does (orange), or the opposite (blue)."
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +91,8 @@ class Controls:
     source: Source | None
     around: int
     levels: Levels
+    kind: str  # of ablation that is shown in detail
+    fill: str  # output of an ablated head
     badge_at: DeltaGenerator  # container of the badge with the pruned heads
 
     @property
@@ -110,6 +109,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     pruning_at = st.container(key="wraps pruning")
     for key, value in first_choices({*st.query_params}, {str(key) for key in st.session_state}, is_demo).items():
         write(key, value)
+        st.query_params[key] = str(value)  # an address with some of them alone would mean the defaults of the others
     unseen_field("First view", SEEN, one_among(["seen"]))
     _read_older_address()
     kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
@@ -117,20 +117,24 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
     heads_at, order_at = pruning_at.columns([8, 3], gap="medium", vertical_alignment="bottom")
     task_at, more_at = text_at.container(), settings_menu(more_at, "incontext")
-    levels: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
-    heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels.items())
+    places: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
+    heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in places.items())
     typed = type_mask("incontext", more_at)
     ranking = choose_ranking("incontext", order_at)
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
     n_texts = number_field(more_at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
     around = one_of(more_at, "Score from", SCORED_FROM, "incontext_around", AROUND_HELP, default=AROUND)
+    fills, kinds = ({each: each for each in names} for names in (FILLS, KINDS))
+    fill = one_of(more_at, "An ablated head gives", fills, "incontext_fill", FILL_HELP, default="zero")
+    detail = one_of(more_at, "Ablation in detail", kinds, "incontext_kind", KIND_HELP, default="full")
     source = Source("task", name, n_texts=int(n_texts))
     if kind == "text":
         text = choose_text("incontext", text_at, default=TEXT, long=True)
         of = "passage" if text is not None and text.passage else "text"
         source = Source(of, text.name, "" if text.passage else text.text, int(n_texts)) if text is not None else None
-    return Controls(source, around, Levels(TaskSpec(name, SHOTS), ranking, heads, ffns, typed), st.container())
+    levels = Levels(TaskSpec(name, SHOTS), ranking, heads, ffns, typed)
+    return Controls(source, around, levels, detail, fill, st.container())
 
 
 def _choose_task(where: DeltaGenerator, kind: str, data_dir: str | None, missing: set[str]) -> str:
@@ -156,26 +160,15 @@ def _read_older_address() -> None:
 
 
 def figures(found: LossesSoFar, around: int) -> None:
-    """Draws the score of both models and its change as large figures, each with its meaning."""
-    title_at = st.container(horizontal=True, vertical_alignment="center")
-    title_at.subheader("In-context score", help=SCORE_HELP, width="content")
-    ends = f"the {LATE}th token minus loss" if not around else f"the {LATE}th token (± {around}) minus loss"
-    title_at.caption(f"Loss at {ends} at the {EARLY}th. **Lower is better.**")
-    full_at, pruned_at, change_at = st.columns(3, gap="medium")
-    nothing = found.mask is not None and found.mask.is_full
-    _score_figure(full_at, "full model", found.full, around)
-    if nothing:
-        pruned_at.metric("Pruned model, nats", "–")
-        pruned_at.markdown("Nothing is pruned: move a slider, or name heads in the field.")
+    """Draws the score of both models as large figures, each with its meaning."""
+    st.markdown("**In-context score**: lower is better", help=SCORE_HELP)
+    _score_figure("full model", found.full, around)
+    if found.mask is not None and found.mask.is_full:
+        st.metric("Pruned model, nats", "–")
+        st.markdown("Nothing is pruned: move the slider.")
         return
-    _score_figure(pruned_at, "pruned model", found.pruned, around)
     before, after = found.in_both
-    if not before:
-        change_at.metric("Change, nats", "–")
-        return
-    change = icl_change(before, after, around)
-    change_at.metric("Change, nats", number(change.value, sign=True))
-    change_at.markdown(f"{verdict(change.low, change.high)}  \n{tables.interval_in_words(change)}")
+    _score_figure("pruned model", found.pruned, around, icl_change(before, after, around) if before else None)
 
 
 def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
@@ -188,7 +181,7 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     before, after = found.in_both
     if before and found.mask is not None and not found.mask.is_full:
         change = icl_change(before, after, around)
-        says.append(f"Change: **{number(change.value, sign=True)}** nats, {tables.interval_in_words(change)}")
+        says.append(f"Change: {tables.change_in_words(change)}, {tables.interval_in_words(change)}")
     return says
 
 
@@ -211,86 +204,74 @@ def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame) -> str:
     return words + (tables.random_in_words(sets, n_heads) if by_induction and not n_ffns else "")
 
 
-def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) -> None:
+def _score_figure(who: str, losses: Losses, around: int, change: MeanOverTexts | None = None) -> None:
+    label = f"{who.capitalize()}, nats"
     if not losses:
-        where.metric(f"{who.capitalize()}, nats", "–")
-        where.markdown("Not measured yet.")
+        st.metric(label, "–")
+        st.markdown("Not measured yet.")
         return
     score = icl_score(losses, around)
-    where.metric(f"{who.capitalize()}, nats", number(score.value, sign=True))
-    lines = [tables.score_in_words(score), tables.interval_in_words(score)]
+    gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
+    means = tables.score_in_words(score) if change is None else tables.change_in_words(change)
+    st.metric(label, number(score.value, sign=True), means, **gray)
+    lines = [tables.interval_in_words(change or score)]
     if not around and score.high - score.low > NOISY_NATS:
         lines.append(":small[Single tokens are noisy: choose ± 10 tokens, or more texts.]")
-    where.markdown("  \n".join(lines))
+    st.markdown("  \n".join(lines))
 
 
-def verdict(low: float, high: float) -> str:
-    """Returns the verdict that the interval of a change allows."""
-    if low > 0:
-        return "**It learns less in context.**"
-    if high < 0:
-        return "**It learns more in context.**"
-    return CHANCE
+def loss_curve(found: LossesSoFar, around: int, sheet: Sheet) -> None:
+    """Draws loss by index."""
+    curve = tables.curves(_by_series(found))
+    ends = f"{LATE}th token (± {around})" if around else f"{LATE}th token"
+    st.markdown(f"**Loss by token index**: the score is that at the {ends} minus {EARLY}th", help=CURVE_HELP)
+    sheet.draw("Loss by index", charts.loss_curve(curve), "incontext_curve", tables.curve_in_words(curve))
+    sheet.tables["Loss by index"] = tables.curves(_by_series(found), None).drop(columns=["first", "last"])
 
 
-def curves(found: LossesSoFar, sheet: Sheet) -> None:
-    """Draws loss by index and its slope."""
-    losses: dict[str, Losses] = {tables.FULL: found.full}
-    if found.mask is not None and not found.mask.is_full:
-        losses[tables.PRUNED] = found.pruned
-    curve, slope = tables.curves(losses), tables.slopes(losses)
-    curve_at, slope_at = st.container(key="wraps curves").columns([7, 5], gap="large")
-    with curve_at:
-        st.subheader("Loss by token index", help=CURVE_HELP)
-        sheet.draw("Loss by index", charts.loss_curve(curve), "incontext_curve", tables.curve_in_words(curve))
-    with slope_at:
-        st.subheader("How fast it falls", help=SLOPE_HELP)
-        sheet.draw("Slope", charts.slope_chart(slope), "incontext_slope", tables.slope_in_words(slope))
-    every = tables.curves(losses, None).drop(columns=["first", "last"])
-    sheet.tables |= {"Loss by index": every, "Slope": slope}
+def loss_slope(found: LossesSoFar, sheet: Sheet) -> None:
+    """Draws the slope of the loss."""
+    sheet.tables["Slope"] = slope = tables.slopes(_by_series(found))
+    st.markdown("**Below 0, the loss still falls**: later tokens are easier.", help=SLOPE_HELP)
+    sheet.draw("Slope", charts.slope_chart(slope), "incontext_slope", tables.slope_in_words(slope))
 
 
-def choose_ablation(where: DeltaGenerator) -> tuple[str, str]:
-    """Draws the choice of ablation; returns (kind, output of an ablated head)."""
-    at = settings_popover(where, "What is put in place of an ablated head, and the kind shown in detail.")
-    fills, kinds = ({each: each for each in names} for names in (FILLS, KINDS))
-    fill = one_of(at, "An ablated head gives", fills, "incontext_fill", FILL_HELP, default="zero")
-    return one_of(at, "Ablation in detail", kinds, "incontext_kind", KIND_HELP, default="full"), fill
+def _by_series(found: LossesSoFar) -> dict[str, Losses]:
+    is_pruned = found.mask is not None and not found.mask.is_full
+    return {tables.FULL: found.full} | ({tables.PRUNED: found.pruned} if is_pruned else {})
 
 
 def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> None:
-    """Draws the maps, the table of the heads that matter most and the scatter."""
+    """Draws the map of the heads and the scatter; folded, the table of those that matter most and the other maps."""
     sheet.tables["Heads"] = frame
     n = frame["n"].iloc[0]
-    st.markdown(tables.heads_in_words(frame) + ("" if n == n_texts else f" So far {n} of {n_texts} texts."))
-    st.caption(COLORS)
+    so_far = "" if n == n_texts else f" So far {n} of {n_texts} texts."
+    st.markdown(tables.heads_in_words(frame) + so_far, help=WHICH_HELP)
     map_at, scatter_at = st.columns([5, 7], gap="large")
     with map_at:
-        _draw_map(frame, kind, sheet)
+        _draw_map(frame, kind, sheet, ": orange is worse without it")
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
         with scatter_at:
-            st.markdown("**Are they induction heads?**")
+            st.markdown("**Are they induction heads?** Those are on the right.", help=words)
             sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
-            st.caption(words)
     else:
         scatter_at.caption("Open the Induction screen once to add each head's prefix matching here.")
-    _top_table(frame, kind)
     with st.expander(OTHERS):
+        _top_table(frame, kind)
         others = [column for column in MAPS if column in frame and column != kind]
         for column, at in zip(others, st.columns(2, gap="large"), strict=False):
             with at:
                 _draw_map(frame, column, sheet)
 
 
-def _draw_map(frame: pd.DataFrame, column: str, sheet: Sheet) -> None:
+def _draw_map(frame: pd.DataFrame, column: str, sheet: Sheet, about: str = "") -> None:
     """Draws one measure of all heads; both ablations have one scale."""
     reach = float(np.nanmax(np.abs(frame[[*KINDS] if column in KINDS else [column]].to_numpy()))) or 1.0
     title, words = charts.TITLES[column], tables.map_in_words(frame, column)
-    st.markdown(f"**{title}**")
+    st.markdown(f"**{title}**{about}", help=COLORS + words)
     drawn = charts.attribution_map(frame, column, reach)
     sheet.draw(title, drawn, f"incontext_map {column}", f"{title}. {words}")
-    st.caption(words)
 
 
 def _top_table(frame: pd.DataFrame, kind: str) -> None:
@@ -301,7 +282,7 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
     right = partial(st.column_config.TextColumn, alignment="right")
     titles: dict[str, Any] = {
         "name": "Head",
-        kind: right("Change, nats", help=f"Score without the head minus score with it, {kind} ablation."),
+        kind: right("Change, nats (+ is worse)", help=f"Score without the head minus score with it, {kind} ablation."),
         "interval": right("95% interval", help="Student's, over texts."),
         "prefix_matching": right("Prefix matching", help="0 to 1."),
     }

@@ -1,6 +1,6 @@
 """In-context learning as tables and sentences: the data of the charts and files of the In context screen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from engine.shapes import ModelShape
 from engine.statistics import over_texts
 from engine.texts.incontext import CURVE_BINS, ByIndex, MeanOverTexts, loss_by_index, scores, slope
 from pages.ui.in_context.setting import LossesSoFar
-from pages.ui.page.tables import number, p_in_words, to_csv
+from pages.ui.page.tables import better_or_worse, number, p_in_words, to_csv
 
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
@@ -79,7 +79,7 @@ def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverT
     lower = "Lower is better"
     if pruned is None or change is None:
         said = f"In-context score **{_signed(full.value)}** nats ({interval_in_words(full)}). {lower}"
-        return f"{score_in_words(full).rstrip('.')}: {said[0].lower()}{said[1:]}."
+        return f"**{score_in_words(full).capitalize()}**: {said[0].lower()}{said[1:]}."
     it, verb = ("it", "carries") if n == 1 else ("them", "carry")
     if not full.high < 0:
         leads = "**There is no clear in-context learning to lose here**"
@@ -91,7 +91,7 @@ def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverT
     else:
         leads = f"**It is not clear that {what} {verb} in-context learning here**"
     moves = f"without {it}, the in-context score goes from {_signed(full.value)} to {_signed(pruned.value)} nats"
-    return f"{leads}: {moves} (change **{_signed(change.value)}**, {interval_in_words(change)}). {lower}."
+    return f"{leads}: {moves} (**{better_or_worse(change.value, 'nats')}**, {interval_in_words(change)}). {lower}."
 
 
 def random_in_words(together: pd.DataFrame, n: int) -> str:
@@ -106,8 +106,13 @@ def random_in_words(together: pd.DataFrame, n: int) -> str:
 def score_in_words(found: MeanOverTexts) -> str:
     """Returns what a score means."""
     if found.low <= 0 <= found.high:
-        return "**No clear difference** of later and early tokens."
-    return f"Later tokens are predicted **{'better' if found.value < 0 else 'worse'}**."
+        return "late tokens: no clear difference"
+    return f"late tokens are predicted {'better' if found.value < 0 else 'worse'}"
+
+
+def change_in_words(change: MeanOverTexts) -> str:
+    """Returns a change of the score, such as "2.90 nats worse", and whether it may be chance."""
+    return better_or_worse(change.value, "nats") + (", may be chance" if change.low <= 0 <= change.high else "")
 
 
 def heads_in_words(frame: pd.DataFrame) -> str:
@@ -116,19 +121,29 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     is_clear = (frame[f"{full} low"] > 0) & (frame[full] >= CLEAR_SHARE * frame[full].max())
     clear = frame[is_clear].sort_values(full, ascending=False)
     if clear.empty:
-        return "Ablated alone, no head clearly raises the score: others do the same, or more texts are needed."
+        return "Without any one head, the score is not clearly worse: others do the same, or more texts are needed."
     first = clear.head(3)
-    named = ", ".join(f"{name} {_signed(value)}" for name, value in zip(first["name"], first[full], strict=True))
-    words = f"**{len(clear)} of {len(frame):,} heads** alone clearly raise the score, which is worse: {named} nats."
-    if "prefix_matching" in clear:
-        matching = clear["name"][clear["prefix_matching"] >= INDUCTION_FROM].tolist()
-        words += f" Prefix-matching ones among them: {', '.join(matching) or 'none'}."
-    indirect = first[first[kept] < first[full] / 2]
-    if len(indirect):
-        left = " and ".join(_signed(value) for value in indirect[kept])
-        names, verb = " and ".join(indirect["name"]), "acts" if len(indirect) == 1 else "act"
-        words += f" {names} {verb} through where later heads look ({left} if those look as before)."
-    return words
+    named = ", ".join(f"{number(value)} ({name})" for name, value in zip(first["name"], first[full], strict=True))
+    heads = "one head alone" if len(clear) == 1 else f"any one of {len(clear)} heads"
+    words = f"**Without {heads}, the score is clearly worse**: by {named} nats."
+    if "prefix_matching" not in first:
+        return words
+    others = first[first["prefix_matching"] < INDUCTION_FROM]
+    if others.empty:
+        return f"{words} {'They match' if len(first) > 1 else 'It matches'} prefixes, as induction heads do."
+    names, matching = (_listed(each) for each in (others["name"], others["prefix_matching"].map(number)))
+    is_one = len(others) == 1
+    words += f" **{names} {'is not an induction head' if is_one else 'are not induction heads'}**"
+    words += f" (prefix matching {matching})"
+    if (others[kept] < others[full] / 2).all():
+        left = _listed(others[kept].map(_signed))
+        words += f": {'it matters' if is_one else 'they matter'} for where later heads look (with that kept: {left})"
+    return f"{words}."
+
+
+def _listed(each: Iterable[str]) -> str:
+    *most, last = each
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _signed(value: float) -> str:
@@ -151,7 +166,7 @@ def slope_in_words(frame: pd.DataFrame) -> str:
     for series, rows in frame.groupby("series", sort=False):
         last = rows.iloc[-1]
         lines.append(f"{series}: {number(last['mean'])} nats for each factor of e around token {last['index']:.0f}")
-    return "How fast loss falls. " + "; ".join(lines) + "."
+    return "Slope of the loss. " + "; ".join(lines) + "."
 
 
 def map_in_words(frame: pd.DataFrame, column: str) -> str:

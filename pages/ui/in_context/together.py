@@ -39,7 +39,6 @@ def _in_nats(value: float, signed: bool) -> str:
 def draw(x: InContextControls, around: int, sheet: Sheet) -> pd.DataFrame:
     """Draws the section; returns its rows, as far as measured."""
     since_s = time.monotonic()
-    st.subheader("Ablating the top heads together", help=head_sets.HELP)
     if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
         return pd.DataFrame()
@@ -57,7 +56,7 @@ def draw(x: InContextControls, around: int, sheet: Sheet) -> pd.DataFrame:
             shown = head_sets.by_size(frame, column)
             words = head_sets.in_words(shown, partial(_in_nats, signed=column == "score"))
             drawn = head_sets.chart(shown, title, ".2~f")
-            at.markdown(f"**{TITLES[column]}**  \n{words}")
+            at.markdown(f"**{TITLES[column]}**  \n{words}", help=head_sets.HELP)
             sheet.draw(TITLES[column], drawn, f"incontext_together {column}", words, at)
 
     head_sets.draw_sets(x.target.shape, work, ABOUT, draw_known, since_s)

@@ -29,7 +29,6 @@ def unseen_field(label: str, key: str, right: Right) -> str:
     """Returns the address's value of something that a component shows, kept in a hidden field: "" for none. Reports of
     the component are written into it by `widget_writes.write`."""
     put_right(key, label, right)
-    hold(key)
     with st.container(key=f"hidden {key}"):
         return st.text_input(label, key=key, bind="query-params") or ""
 
@@ -82,7 +81,9 @@ def nearest(text: str, ends: tuple[int, int]) -> str | None:
 
 
 def put_right(key: str, label: str, right: Right) -> None:
-    """Normalizes the query parameter of a control, and notes the change; to be called before the control is drawn."""
+    """Normalizes the query parameter of a control, and notes the change; to be called before the control is drawn. Also
+    holds what the app has written into the control."""
+    hold(key)
     said = rewrite_param(key, lambda values: right(values[-1]) if values[-1] else None)
     text = said[-1] if said else ""
     if text and (corrected := right(text)) != text:

@@ -77,6 +77,15 @@ def is_back_or_forward() -> bool:
     return run is not None and run.is_history_navigation
 
 
+def is_reported(key: str) -> bool:
+    """Returns whether the browser has told this run the value of the widget `key`, which is not drawn in it yet."""
+    run = get_script_run_ctx(suppress_warning=True)
+    if run is None:
+        return False
+    state = run.session_state._state
+    return state._key_id_mapper.get_id_from_key(key, "") in state._new_widget_state.states
+
+
 def page_with_script(script: str) -> str:
     """Returns the page that Streamlit serves at every address, with a script that runs before its own."""
     page = (Path(get_static_dir()) / "index.html").read_text(encoding="utf-8")

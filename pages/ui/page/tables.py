@@ -32,6 +32,14 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
+def better_or_worse(change: float, unit: str, digits: int = 2, less_is_better: bool = True) -> str:
+    """Returns a change without a sign, such as "0.78 nats worse"."""
+    size = number(abs(change), digits)
+    if not float(size):
+        return f"no change in {unit}"
+    return f"{size} {unit} {'worse' if (change > 0) == less_is_better else 'better'}"
+
+
 def percent(share: float, digits: int = 1) -> str:
     """Returns a share such as "41.2%"; a dash if undefined."""
     return f"{number(100 * share, digits)}%" if share == share else "–"

@@ -3,6 +3,9 @@
 A browser that has not drawn such a value yet still reports the previous one with its next request, a timer's run
 among them, and Streamlit takes that for the user's. For a moment such a report is recognized by the previous value;
 not after the browser's back and forward, which bring such a value back.
+
+The messages of a run are lost if the next run begins before they are sent, as on a busy machine. The browser then draws
+the widget with its default and reports that. So a value is sent again by each run until the browser has reported it.
 """
 
 import time
@@ -11,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui.page.streamlit_internals import is_back_or_forward
+from pages.ui.page.streamlit_internals import is_back_or_forward, is_reported
 
 HELD_S = 2.0
 
@@ -28,21 +31,18 @@ class Written:
 def write(key: str, value: Any, held_s: float = HELD_S) -> None:
     """Sets a widget before it is drawn in this run, and holds the value for a moment."""
     state, until_s = st.session_state, time.monotonic() + held_s
-    last = _last(key)
-    before = (*(last.before if last else ()), state.get(key))
+    last = state.get(f"{key} written")
+    before = (*(last.before if last and time.monotonic() < last.until_s else ()), state.get(key))
     state[f"{key} written"] = Written(until_s, value, tuple(each for each in before if each != value))
     state[key] = value
 
 
 def hold(key: str) -> None:
-    """Restores a held value; to be called before a widget is drawn that may have been written."""
-    last, state = _last(key), st.session_state
+    """Restores a held value, or sends it again; to be called before a widget is drawn that may have been written."""
+    last, state = st.session_state.get(f"{key} written"), st.session_state
     if is_back_or_forward():
         state.pop(f"{key} written", None)
-    elif last is not None and key in state and state[key] != last.value and state[key] in last.before:
-        state[key] = last.value
-
-
-def _last(key: str) -> Written | None:
-    last = st.session_state.get(f"{key} written")
-    return last if last is not None and time.monotonic() < last.until_s else None
+    elif last is not None and key in state:
+        is_unsent = state[key] == last.value and not is_reported(key)
+        if is_unsent or (time.monotonic() < last.until_s and state[key] in last.before):
+            state[key] = last.value

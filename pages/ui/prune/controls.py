@@ -32,7 +32,7 @@ from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, plain
-from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.widget_writes import write
 from pages.ui.prune.tables import MOST_NAMED
 
 AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
@@ -115,7 +115,6 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
 def choose_axis(where: DeltaGenerator) -> Axis:
     """Draws the choice of what the slider prunes."""
     rename_choice(AXIS_KEY, {LEVELS[axis]: name for axis, name in AXIS_NAMES.items()})
-    hold(AXIS_KEY)
     return one_of(where, "What to prune", AXIS_NAMES, AXIS_KEY, None, width="content")
 
 
