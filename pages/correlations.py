@@ -105,19 +105,21 @@ names = tables.names_in_order(of_tasks, ordered)
 if method == "as_published":
     st.warning(tables.PUBLISHED, icon=":material/history_edu:")
 noun = "FFN" if what == "ffns" else "Head"
-said = tables.takeaway(of_tasks, method, n, noun) if names else tables.few_in_words(of_counts, method)
+said = ONE_TASK.format(shots_in_words(shown))
+if names:
+    said = tables.takeaway(of_tasks, method, n, noun)
+elif not of_counts.empty:
+    said = f"{tables.few_in_words(of_counts, method)} {said}"
 finding_at.markdown(said)
 sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
 sheet.says += draw_line(what, target, replace(setting, aggregate=how), found.scores)
-tasks_at, pair_at = st.columns(2, gap="large") if len(names) <= BESIDE else (st.container(), st.container())
+tasks_at, pair_at = st.columns(2, gap="large") if 0 < len(names) <= BESIDE else (st.container(), st.container())
 measure = sections.measure_of(method, pairs)
 pair = ("", "")
 if len(found.scores) > 1:
     pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
 if names:
     sections.draw_tasks(tasks_at, sections.TaskPairs(of_tasks, names, measure, shown, n), pair, sheet)
-else:
-    tasks_at.caption(ONE_TASK.format(shots_in_words(shown)))
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:

@@ -179,6 +179,12 @@ def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, mon
     assert "Not measured yet: demo_lookup, 0 shots." in said(at) and scatter_of(at) is None
 
 
+def test_one_task_alone_says_what_a_matrix_needs(measured):
+    at = measured(correlations_tasks="demo_copy")
+    assert "A matrix needs the scores of two tasks at 0 shots" in said(at) and "0 tasks" not in said(at)
+    assert not frames_of(at) and not at.exception
+
+
 def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, stored_scores):
     at = measured()
     at.segmented_control(key="correlations_method").set_value("as_published")
