@@ -1,6 +1,7 @@
 """The Correlations screen: how much the importance rankings of tasks and shot counts agree."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,30 +30,26 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
+from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, OLDER, PAPERS, draw_line
+from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.tables import written
 from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
-TITLES = {"heads": "Heads by gradient", "heads-one-divisor": "Heads by one divisor", "gate": "Heads by gate",
+TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads as published", "gate": "Heads by gate",
           "ffns": "FFNs", "heads-oracle": "Heads by oracle"}  # fmt: skip
-METHODS = {"srcc": "Spearman", "as_published": "as published"}
+METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "as published"}
 ORDERS = {"similarity": "by similarity", "name": "by name"}
-BESIDE = 9  # labels: up to this many, two matrices fit side by side
-WHAT_HELP = (
-    "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions, the last layer divided by the answer's tokens "
-    "alone. One divisor: the same, all layers divided by all positions. "
-    "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned."
+BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
+WHAT_HELP = f"{GRADIENTS_HELP} Oracle and FFNs: accuracy lost when just that one is pruned."
+METHOD_HELP = (
+    "Spearman: rank correlation of the scores. Top-30% overlap: of the most important 30% of one ranking, the share "
+    "that is among those of the other. As published: what llm-interpret prints, for comparison only."
 )
-METHOD_HELP = "Spearman: rank correlation of the scores. As published: what llm-interpret prints, for comparison only."
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
-SCALES = {"own": "fit data", "whole": "−1 to 1"}
-SCALE_HELP = (
-    "Fit data: colors run from the lowest to the highest value of two tasks in each matrix, or as far below 0 as above "
-    "it if one is negative. Values beyond have the last color. −1 to 1: the whole range, in every matrix."
-)
-SETTINGS_HELP = "Coefficient, mean of the aggregate, order of the tasks, and color range."
+SETTINGS_HELP = "Coefficient, mean of the aggregate, and order of the tasks."
 SHOWS = "You will see how far these tasks need the same heads: a matrix, and any two head by head."
 ONE_TASK = "A matrix needs the scores of two tasks at {}: choose another task, or measure it."
 
@@ -67,6 +64,7 @@ setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
+rename_choice("correlations_what", {f"Heads by {OLDER.lower()}": TITLES[EVEN]})
 what = one_of(row, "Importance", TITLES, "correlations_what", WHAT_HELP)
 shown = sections.choose_count(row, counts)
 more_at = settings_popover(row, SETTINGS_HELP)
@@ -74,13 +72,12 @@ method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_H
 named = {each: f"mean {words}" for each, words in MEANS.items()}
 how = one_of(more_at, "Aggregate", named, "correlations_mean", f"Over the tasks at one shot count. {MEAN_HELP}")
 ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
-scale = one_of(more_at, "Color range", SCALES, "correlations_scale", SCALE_HELP)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup)
 work = importance_work(setting, target, tasks, what, "correlations", TITLES[what])
 found = so_far(work)
-if found.n_known < len(tasks) and what == "heads":
+if found.n_known < len(tasks) and what == EVEN:
     start_first_view(setup, tasks, [work])
 line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
 request = Correlate(
@@ -99,35 +96,34 @@ if not found.scores:
 
 live(work.watched(), line, since_s)
 show_failed(found.failed)
-places = [st.container() for _ in range(4)]
 found = tables.in_order(found, tasks)
 pairs, scores = compared(tables.digest(found), how, found), tables.rankings(found, how)
 rows, n = tables.csv_rows(pairs), scores[tables.RANDOM].size
 of_tasks, of_counts = (pairs[pairs["kind"].eq(kind)] for kind in ("tasks", "shots"))
 of_tasks = of_tasks[of_tasks["shots_a"].eq(shown)]
 names = tables.names_in_order(of_tasks, ordered)
-if method != "srcc":
-    places[0].warning(tables.PUBLISHED, icon=":material/history_edu:")
+if method == "as_published":
+    st.warning(tables.PUBLISHED, icon=":material/history_edu:")
 noun = "FFN" if what == "ffns" else "Head"
-said = tables.takeaway(of_tasks, method, n, noun) if names else tables.few_in_words(of_counts, method)
+said = ONE_TASK.format(shots_in_words(shown))
+if names:
+    said = tables.takeaway(of_tasks, method, n, noun)
+elif not of_counts.empty:
+    said = f"{tables.few_in_words(of_counts, method)} {said}"
 finding_at.markdown(said)
-tasks_at, pair_at, overlap_at, counts_at = places
-if len(names) <= BESIDE:
-    tasks_at, overlap_at = tasks_at.columns(2, gap="large")
 sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
+sheet.says += draw_line(what, target, replace(setting, aggregate=how), found.scores)
+tasks_at, pair_at = st.columns(2, gap="large") if 0 < len(names) <= BESIDE else (st.container(), st.container())
+measure = sections.measure_of(method, pairs)
 pair = ("", "")
 if len(found.scores) > 1:
     pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
 if names:
-    shown_tasks = sections.TaskPairs(of_tasks, names, method, shown, n, scale == "own")
-    sections.draw_tasks(tasks_at, overlap_at, shown_tasks, pair, sheet)
-else:
-    tasks_at.caption(ONE_TASK.format(shots_in_words(shown)))
+    sections.draw_tasks(tasks_at, sections.TaskPairs(of_tasks, names, measure, shown, n), pair, sheet)
 if not of_counts.empty:
-    sections.draw_counts(counts_at, of_counts, pair, method, scale == "own", sheet)
-with counts_at:
-    if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
-        words = "Every two rankings with SRCC, interval, p and overlap"
-        shown = written(rows, **tables.FORMATS)
-        table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
+    sections.draw_counts(of_counts, pair, measure, sheet)
+if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
+    words = "Every two rankings with SRCC, interval, p and overlap"
+    shown = written(rows, **tables.FORMATS)
+    table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 closing(origin, sheet)

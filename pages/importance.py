@@ -31,21 +31,19 @@ from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task,
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import by_weights, sections
+from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, OLDER, PAPERS
 from pages.ui.importance.second_model import FirstImportance
 from pages.ui.importance.second_model import draw as draw_second
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.runtime import require_frame
 from pages.ui.page.work import live
 
 require_frame("pages/importance.py")
-SHORT = {"heads": "Gradient", "heads-one-divisor": "One divisor", "gate": "Gate", ORACLE: "Oracle"}
-WHAT_HELP = (
-    "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions, the last layer divided by the answer's tokens "
-    "alone. One divisor: the same, all layers divided by all positions. Gate: mean |dLoss/dgate|, Michel et al. "
-    "Oracle: accuracy lost when just that head is pruned."
-)
+SHORT = {EVEN: "Gradient", PAPERS: "As published", "gate": "Gate", ORACLE: "Oracle"}
+WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned."
 SETTINGS_HELP = "The mean over tasks, and the task of the comparison with the oracle."
 FRONT_HELP = "Its gradients are compared with the oracle at the bottom of the page."
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
@@ -55,6 +53,7 @@ FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns
 setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("importance", st.container(), setup)
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
+rename_choice("importance_what", {OLDER: SHORT[EVEN]})
 what = one_of(row, "Head score", SHORT, "importance_what", WHAT_HELP)
 more_at = settings_popover(row, SETTINGS_HELP)
 how = one_of(more_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
@@ -71,7 +70,7 @@ works = {
 }
 found = {kind: so_far(works[kind]) if kind in works else Survey() for kind in KINDS}
 missing = [work for kind, work in works.items() if found[kind].n_known < len(tasks)]
-if what == "heads":
+if what == EVEN:
     start_first_view(setup, tasks, missing)
 
 
@@ -100,6 +99,8 @@ if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 of_heads = by_weights.draw(target, sheet) if weights else sections.draw_heads(shown, sheet)
 says = [*of_heads, *sections.draw_ffns(found["ffns"].scores, sheet)]
+if shown.scores:
+    sections.draw_best(shown)
 finding_at.markdown(" ".join(says))
 sheet.says[:0] = says
 

@@ -16,12 +16,12 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     ranked = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')
 
     def in_words():  # under the choice of two rankings
-        beside = page.get_by_test_id("stColumn").filter(has=keyed(page, "correlations_b")).last
+        beside = page.get_by_test_id("stColumn").filter(has=keyed(page, "correlations_b")).first
         words = beside.get_by_test_id("stMarkdown").last.inner_text()
         assert re.search("95% interval .* they share", words)
         return words
 
-    def choose(first, second):  # the first matrix is of SRCC; its numbers lie on top of the cells
+    def choose(first, second):  # the numbers lie on top of the cells
         click_in_chart(page, page.locator(f'[aria-label*="Rankings: {first} and {second};"]').last)
 
     for first, second in (("demo_pet, 0 shots", "random"), ("aggregate, 0 shots", "demo_label, 0 shots")):

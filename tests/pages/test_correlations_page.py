@@ -20,7 +20,6 @@ from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number, written
 from tests.pages.conftest import (
-    charts_of,
     frames_of,
     labels,
     number_after,
@@ -59,7 +58,7 @@ def stored_scores(tiny_opt):
         for task in grid(NAMES, (0, 1, 5)):
             requests = get_requests(replace(task, split="train"), None, session.store)
             questions = select(requests, RANKING_QUESTIONS, "stratified")
-            scores = importance(target, questions, "heads").stored(session)
+            scores = importance(target, questions, "heads-one-divisor").stored(session)
             if scores is not None:
                 found[task.name, task.shots] = scores.scores
         return found
@@ -97,7 +96,9 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
         assert cell["value"] == pytest.approx(rho), (a, b)
         assert cell["number"] == number(rho)
         assert cell["value"] == cells[b, a]["value"]
-    for (a, b), cell in matrix_of(at, 1).items():
+    at.segmented_control(key="correlations_method").set_value("overlap")
+    settled(at)
+    for (a, b), cell in matrix_of(at).items():
         assert cell["value"] == pytest.approx(top_overlap(scores[a], scores[b])), (a, b)
     assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))
     assert same_on_the_command_line(at, capsys, out=tmp_path / "pairs.csv")["cached"]
@@ -110,10 +111,7 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
 
 
 def test_a_new_session_shows_what_is_stored_at_once_and_measures_only_the_rest(measured, open_screen, monkeypatch):
-    first = charts_of(measured())[0]
-    whole = charts_of(open_screen(correlations_scale="−1 to 1"))[0]
-    ends = [drawn["layer"][0]["encoding"]["color"]["scale"]["domain"][1] for drawn in (first, whole)]
-    assert ends[0] <= ends[1] == 1, "the switch of the colors is in the address"
+    measured()
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
     assert "2 of 3 measured" in said(at)
@@ -138,9 +136,8 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     assert shown["rank_b"].tolist() == (8 - random_order(8)).tolist()
     rho = spearmanr(scores, random_order(8)).statistic
     assert f"SRCC **{number(rho)}**" in said(at)
-    for place in (0, 1):
-        ringed = {pair for pair, cell in matrix_of(at, place).items() if cell["selected"]}
-        assert ringed == {("demo_lookup", "random"), ("random", "demo_lookup")}
+    ringed = {pair for pair, cell in matrix_of(at).items() if cell["selected"]}
+    assert ringed == {("demo_lookup", "random"), ("random", "demo_lookup")}
 
 
 def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
@@ -150,7 +147,7 @@ def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
     for row in both.to_dict("records"):
         a, b = (scores[row["at"], int(row[side])].ravel() for side in ("a", "b"))
         assert row["value"] == pytest.approx(spearmanr(a, b).statistic)
-    mean = matrix_of(at, 2)
+    mean = matrix_of(at, 1)
     for a, b in ((0, 1), (1, 5), (0, 5)):
         rho = [spearmanr(scores[name, a].ravel(), scores[name, b].ravel()).statistic for name in NAMES[:2]]
         assert mean[str(a), str(b)]["value"] == pytest.approx(np.mean(rho))
@@ -180,6 +177,12 @@ def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, mon
     at.selectbox(key="correlations_b").set_value("demo_lookup, 0 shots")
     settled(at)
     assert "Not measured yet: demo_lookup, 0 shots." in said(at) and scatter_of(at) is None
+
+
+def test_one_task_alone_says_what_a_matrix_needs(measured):
+    at = measured(correlations_tasks="demo_copy")
+    assert "A matrix needs the scores of two tasks at 0 shots" in said(at) and "0 tasks" not in said(at)
+    assert not frames_of(at) and not at.exception
 
 
 def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, stored_scores):
@@ -345,24 +348,18 @@ def test_scales_do_not_move_with_the_data():
     assert domains == [[-1, 1], [-1, 1], [0, 1]]
 
 
-def test_colours_are_scaled_to_what_is_there_or_the_whole_way():
+def test_colours_start_at_zero_unless_two_tasks_disagree():
     cells, whole = tables.cells(of_tasks(many(3)), "srcc"), charts.MEASURES["srcc"]
 
     def domain(cells, measure):
-        found = json.loads(next(iter(scales(charts.matrix(cells, ["task_00", "task_01"], (), measure)))))
-        assert found["clamp"] is True, "what is beyond has the last colour"
-        return found["domain"]
+        return json.loads(next(iter(scales(charts.matrix(cells, ["task_00", "task_01"], (), measure)))))["domain"]
 
-    between = cells["first"].ne(cells["second"]) & ~cells["a"].eq("random") & ~cells["b"].eq("random")
-    all_high = cells.assign(value=cells["value"].where(~between, np.linspace(0.62, 0.93, len(cells))))
-    low, high = domain(all_high, whole.within(all_high))
-    assert low == 0.6 and high in (0.9, 1.0) and low <= all_high.loc[between, "value"].min()
-    one_below = all_high.assign(value=all_high["value"].mask(between & (all_high.index == between.idxmax()), -0.34))
-    assert domain(one_below, whole.within(one_below)) in ([-1, 1], [-0.9, 0.9])
-    weak = cells.assign(value=cells["value"].where(~between, np.linspace(-0.34, 0.21, len(cells))))
-    assert domain(weak, whole.within(weak)) == [-0.4, 0.4], "the same way up and down, so that grey is none"
-    assert domain(weak, whole) == [-1, 1] and charts.MEASURES["overlap"].within(weak.assign(value=1.0)).high == 1.0
-    assert whole.within(cells.assign(value=np.nan)) == whole
+    tasks = ~cells["first"].eq("random") & ~cells["second"].eq("random")
+    agree = cells.assign(value=cells["value"].where(~tasks, 0.9).where(tasks, -0.2))
+    assert domain(agree, whole.within(agree)) == [0, 1], "a random ranking below 0 has the color of 0"
+    one_below = agree.assign(value=agree["value"].mask(cells.index == tasks.idxmax(), -0.3))
+    assert domain(one_below, whole.within(one_below)) == [-1, 1]
+    assert whole.within(cells.assign(value=np.nan)).signed is False
 
 
 def test_a_minus_in_the_table_is_a_minus():
@@ -386,7 +383,7 @@ def test_the_download_holds_every_pair():
     assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap", "as_published"} == set(table)
 
 
-def test_colours_are_full_and_legends_say_the_layers_and_two_decimals():
+def test_colours_are_full_and_legends_say_the_layers():
     cells = pd.DataFrame([{"at": "x", "a": "p", "b": "q", "first": "p", "second": "q", "value": 0.9, "number": "0.90"}])
     rect = charts.matrix(cells, ["p", "q"], [], charts.MEASURES["srcc"]).spec["layer"][0]
     legend = (
@@ -394,7 +391,7 @@ def test_colours_are_full_and_legends_say_the_layers_and_two_decimals():
         if "legend" not in rect["encoding"]["color"]
         else rect["encoding"]["color"]
     )
-    assert legend["legend"]["format"] == ".2f" and not {"opacity", "fillOpacity"} & rect["mark"].keys()
+    assert legend["legend"]["format"] == ".1~f" and not {"opacity", "fillOpacity"} & rect["mark"].keys()
     for n_layers in (8, 64):
         scores = np.arange(2.0 * n_layers).reshape(n_layers, 2)
         points = charts.rank_scatter(tables.rank_rows(scores, scores), "a", "b", "Head").spec["layer"][-1]

@@ -53,8 +53,8 @@ def measure(at, *kinds):
 
 
 def drawn_tables(at):
-    """The frames of the three large charts, by name: maps, mean, ffns."""
-    return dict(zip(("maps", "mean", "ffns"), frames_of(at), strict=False))
+    """The frames of the two large charts, by name: maps, ffns."""
+    return dict(zip(("maps", "ffns"), frames_of(at), strict=False))
 
 
 def by_engine(tiny_opt, store, name, what):
@@ -77,7 +77,7 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
         assert not [label for label in labels(page) if label.startswith("Measure")]
         found = drawn_tables(page)
         for place, name in enumerate(NAMES):
-            expected = by_engine(tiny_opt, store, name, "heads").scores
+            expected = by_engine(tiny_opt, store, name, "heads-one-divisor").scores
             cells = found["maps"]["heads"].query("map == @place")
             assert found["maps"]["maps"]["task"].tolist()[place] == name
             np.testing.assert_allclose(cells["score"].to_numpy().reshape(2, 4), expected, rtol=1e-5)
@@ -86,7 +86,12 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
         assert found["ffns"]["ffns"]["score"].min() < -0.05, "removal helps this model, and the sign is kept"
         both = found["maps"]["heads"]["score"].to_numpy().reshape(2, 2, 4)
         shares = sum(one / sum(abs(value) for value in one.ravel()) for one in both) / 2
-        np.testing.assert_allclose(found["mean"]["heads"]["score"].to_numpy().reshape(2, 4), shares, rtol=1e-6)
+        best = page.dataframe[0].value
+        layer, head = np.unravel_index(np.argsort(-shares, axis=None), shares.shape)
+        assert best["name"].tolist() == [f"L{of}H{at}" for of, at in zip(layer, head, strict=True)]
+        every = found["maps"]["heads"].set_index(["map", "layer", "head"])["rank"]
+        for place, name in enumerate(NAMES):
+            assert best[f"{name}, 0 shots"].tolist() == [every[place, *of] for of in zip(layer, head, strict=True)]
     for place, name in enumerate(NAMES):
         front = open_screen(importance_front=f"{name}, 0 shots")
         assert same_on_the_command_line(front, capsys, out=tmp_path / "heads.csv")["cached"]
@@ -100,7 +105,7 @@ def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, st
     at = open_screen(**front)
     press(at, "Compare with the oracle")
     three = {what: by_engine(tiny_opt, store, "demo_copy", what).scores for what in drawn.TITLES}
-    rho = spearmanr(three["heads"].ravel(), three["heads-oracle"].ravel()).statistic
+    rho = spearmanr(three["heads-one-divisor"].ravel(), three["heads-oracle"].ravel()).statistic
     assert f"SRCC **{number(rho, sign=True)}**" in said(at)
     points = frames_of(at)[-1]["heads"]
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
@@ -209,10 +214,14 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     assert cells.query("task == 'task1'")["number"].tolist() == ["0", "+12.5"]
     assert cells.query("task == 'mean'")["points"].tolist() == [12.5, pytest.approx(5.46875)]
     colour, *_ = encodings(chart, "color")
-    assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb"}, "the same on both sides of 0"
+    assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, (
+        "the same on both sides of 0"
+    )
     words = tables.ffns_in_words(rows)
     assert words == "Removing an FFN can help: without F1, task0, 0 shots gains 1.6 points."
-    assert tables.top_ffn_in_words(rows) == "The most important FFN is **F0**: 12 points are lost without it."
+    assert (
+        tables.top_ffn_in_words(rows) == "The most important FFN is **F0**: without it, 12 points of accuracy are lost."
+    )
     assert "never helps (0 of 1)" in tables.ffns_in_words(tables.ffn_rows(scores([0.25, 0.0], what="ffns")))
 
 
@@ -254,7 +263,7 @@ def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
 def test_takeaway_names_the_head_and_the_share():
     found = scores([[6.0, 1.0], [2.0, 1.0]])
     words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1, "scores")
-    assert words == "**L0H0** is the most important head. The top 30% of heads hold **60%** of the total."
+    assert words == "**L0H0** is the most important head. The top 30% of heads hold **60%** of the total importance."
     both = scores([[6.0, 1.0], [2.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]])
     words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2, "scores")
     assert words.startswith("**L0H0** is the most important head: in the top 30% in 1 of 2 maps.")
@@ -266,13 +275,23 @@ def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
     prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
     found, setting = {TaskSpec("a", 5): one}, StudySettings(LoadSpec("demo"))
     said = divisors.in_words(found, setting)
-    assert said == "Gradient weights the last layer 10x, as published: 2 of the top 3 heads are in it (One divisor: 0)."
+    assert said == "As published, the last layer is weighted 10x: 2 of the top 3 heads are in it (Gradient: 0)."
     matching = divisors.prefix_in_words(found, setting, prefix)
-    assert matching == "Of the top 3 heads, 1 are among the 3 of highest prefix matching (one divisor: 3)."
+    assert matching == "Of the top 3 heads, 1 are among the 3 of highest prefix matching (Gradient: 3)."
     other = {task: scores.with_other_divisor() for task, scores in found.items()}
     assert other[TaskSpec("a", 5)].scores[1].tolist() == pytest.approx([0.8, 0.7, 0.2, 0.1, 0.01])
     assert divisors.in_words(other, setting) == said, "whichever is shown"
     assert divisors.prefix_in_words(other, setting, prefix) == matching
+
+
+def test_the_papers_score_is_one_click_away_and_says_how_it_weights_the_last_layer(open_screen):
+    at = measure(open_screen(), "heads")
+    assert "As published" not in said(at) and "--score heads-one-divisor" in at.code[0].value
+    at.segmented_control(key="importance_what").set_value("heads")
+    settled(at)
+    assert "As published, the last layer is weighted" in said(at) and not at.exception
+    older = open_screen(importance_what="One divisor")
+    assert older.session_state["importance_what"] == "heads-one-divisor" and "left out" not in said(older)
 
 
 def test_nothing_is_named_where_nothing_stands_out():

@@ -184,7 +184,7 @@ def all_measured(at):
     return at
 
 
-def scores_of(model, what="heads"):
+def scores_of(model, what="heads-one-divisor"):
     """Importance of both tasks, by the engine."""
     setting = StudySettings(LoadSpec(str(model), "fp32"), None, None, first_views.JUDGES, RANKING_QUESTIONS)
     tasks = grid(["demo_lookup", "demo_copy"], [0])

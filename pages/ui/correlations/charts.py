@@ -4,11 +4,9 @@ scales.
 A clicked cell is the selection `pair`.
 """
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -17,16 +15,17 @@ from engine.importance.rankings import n_top
 from engine.studies.surveys import RANDOM
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, UNDEFINED
-from pages.ui.page.tables import RANK_TITLE, number
+from pages.ui.page.tables import RANK_TITLE
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (
-    (22, 40, 300),
+    (22, 52, 400),
     70,
 )  # a row of the matrix at least, at most, and all rows of a small one; slanted names
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
+SCATTER_PX = 380  # so that it ends above the fold of a small window
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
 COUNTED = "n:Q|Tasks; lowest:N|Lowest; highest:N|Highest"
@@ -35,26 +34,16 @@ TOOLTIP = "srcc:N|SRCC; interval:N|95% interval; p:N|p (random relabelling); sha
 
 @dataclass(frozen=True)
 class Measure:
-    """Format of the cells of a matrix: `signed` from -1 to 1, or a share. Colors go from `low` to `high`; values beyond
-    have the last one."""
+    """Format of the cells of a matrix: colors from -1 to 1 if `signed`, else from 0 to 1."""
 
     column: str
     title: str
     signed: bool = True
-    low: float = 0.0
-    high: float = 1.0
 
     def within(self, cells: pd.DataFrame) -> "Measure":
-        """Returns the same with colors scaled to the data, in tenths: to the values off the diagonal, without those of
-        a random ranking. If all are positive, one ramp runs from the lowest to the highest."""
-        here = cells["first"].ne(cells["second"]) & cells["first"].ne(RANDOM) & cells["second"].ne(RANDOM)
-        values = cells.loc[here, "value"].dropna()
-        if values.empty:
-            return self
-        low, high = math.floor(10 * values.min() + 1e-9) / 10, math.ceil(10 * values.max() - 1e-9) / 10
-        if low < 0:
-            return replace(self, high=max(-low, high))
-        return replace(self, signed=False, low=min(low, 0.9), high=max(high, min(low, 0.9) + 0.1))
+        """Returns the same with colors from 0 if no two rankings, but for a random one, disagree."""
+        here = cells["first"].ne(RANDOM) & cells["second"].ne(RANDOM)
+        return replace(self, signed=self.signed and bool((cells.loc[here, "value"] < 0).any()))
 
 
 MEASURES = {
@@ -143,7 +132,7 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     size = 70 if n <= 500 else 12
     points = charts.named_chart("ranks").mark_point(filled=True, size=size, opacity=1, stroke=GREY, strokeWidth=0.7)
     n_layers = int(ranks["layer"].max()) + 1
-    colour = charts.by_layer(n_layers)
+    colour = charts.by_layer(n_layers, orient="top", direction="horizontal", titleOrient="left", symbolStrokeWidth=0)
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
     edge = n_top(n) + 0.5
@@ -154,21 +143,17 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     dash = alt.StrokeDash("line:N", scale=dashes, legend=None)
     rules = rules.encode(strokeDash=dash, tooltip=charts.tips("line:N|Line"), x2="x2:Q", y2="y2:Q")
     rules = rules.encode(x=alt.X("x:Q", scale=scale), y=alt.Y("y:Q", scale=scale))
-    return charts.picture(charts.template(340, rules, points), lines=lines, ranks=ranks)
+    top = charts.written(charts.named_chart("lines"), 11, align="left", baseline="top", dx=4)
+    top = top.transform_filter("datum.line == 'top 30%' && datum.y == 0").encode(x="x:Q", y="y2:Q", text="line:N")
+    return charts.picture(charts.template(SCATTER_PX, rules, top, points), lines=lines, ranks=ranks)
 
 
 def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:
     """Returns colored cells, their numbers, and the ring around the selected one; an undefined value has no color."""
-    low = -measure.high if measure.signed else measure.low
-    ticks = [low, (low + measure.high) / 2, measure.high]
-    beyond = f"datum.value < {ticks[1]} ? '{'≤ ' if low > -1 and low else ''}' + datum.label"
-    beyond += f" : datum.value > {ticks[1]} ? '{'≥ ' if measure.high < 1 else ''}' + datum.label : datum.label"
-    bar: dict[str, Any] = {"gradientLength": 130, "values": ticks, "labelExpr": beyond, "offset": 4}
-    legend = alt.Legend(orient="top", direction="horizontal", titleOrient="left", format=".2f", **bar)
-    ramp = alt.Scale(domain=[measure.low, measure.high], clamp=True)
-    scale = charts.around_zero(measure.high, clamp=True) if measure.signed else ramp
-    title = f"Colors from {number(low)} to {number(measure.high)}"
-    colour = alt.Color("value:Q", title=title, scale=scale, legend=legend if click else None)
+    ticks = [-1, 0, 1] if measure.signed else [0, 0.5, 1]
+    legend = alt.Legend(orient="top", direction="horizontal", format=".1~f", gradientLength=200, values=ticks, offset=4)
+    scale = charts.around_zero(1) if measure.signed else alt.Scale(domain=[0, 1], clamp=True)
+    colour = alt.Color("value:Q", title=None, scale=scale, legend=legend if click else None)
     cursor = "pointer" if click else "default"
     rect = base.mark_rect(**charts.CELL, cursor=cursor, invalid="show")
     # the test for undefined values first: Vega-Lite adds its own, which paints them as 0, after it

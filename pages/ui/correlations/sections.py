@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings import n_top
 from engine.studies.surveys import shots_in_words
 from pages.ui.correlations import charts, tables
 from pages.ui.figures.charts import Picture
@@ -23,8 +22,11 @@ TASKS_HELP = (
     "The aggregate is over these tasks, so each agrees with it in part because it is in it. Random: one random order. "
     "A dash: undefined."
 )
-OVERLAP_HELP = "Of the most important 30% of one ranking, the share that is among those of the other. By chance {:.2f}."
-SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "overlap", "counts"), "correlations_turns"
+PAIR_HELP = (
+    "Click a cell of the matrix, or choose two here. On the diagonal, both rank a {} alike. Left of one dashed line "
+    "are the top 30% of the first ranking, under the other line those of the second."
+)
+SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
 
 
 def choice(key: str, options: Sequence[Any], draw: "partial[Any]", **more: Any) -> Any:
@@ -55,17 +57,17 @@ def draw_pair(
 ) -> tuple[str, str]:
     """Draws the choice of two rankings and their scatter; returns their labels."""
     title = f"Compare two rankings (one dot per {tables.NOUNS[noun]})"
-    at.subheader(title, help="Click a cell of any matrix, or choose them here.")
-    sides_at, scatter_at = at.columns([5, 7], gap="large")
+    at.subheader(title, help=PAIR_HELP.format(tables.NOUNS[noun]))
+    first_at, second_at = at.columns(2)
     more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and shots."}
-    first = choice(SIDES[0], labels, partial(sides_at.selectbox, "Ranking"), **more)
-    second = choice(SIDES[1], [*labels[1:], labels[0]], partial(sides_at.selectbox, "and ranking"), **more)
+    first = choice(SIDES[0], labels, partial(first_at.selectbox, "Ranking"), **more)
+    second = choice(SIDES[1], [*labels[1:], labels[0]], partial(second_at.selectbox, "and ranking"), **more)
     if missing := [side for side in (first, second) if side not in scores]:
-        sides_at.caption(f"Not measured yet: {'; '.join(missing)}.")
+        at.caption(f"Not measured yet: {'; '.join(missing)}.")
         return first, second
-    sides_at.markdown(said := tables.pair_in_words(pairs, scores, first, second))
+    at.markdown(said := tables.pair_in_words(pairs, scores, first, second))
     scatter = charts.rank_scatter(tables.rank_rows(scores[first], scores[second]), first, second, noun)
-    sheet.draw("Two rankings", scatter, "correlations_pair", f"{first}; {second}. {said}", scatter_at)
+    sheet.draw("Two rankings", scatter, "correlations_pair", f"{first}; {second}. {said}", at)
     return first, second
 
 
@@ -75,35 +77,26 @@ class TaskPairs:
 
     rows: pd.DataFrame  # one row per pair
     names: Sequence[str]  # of the tasks, in order
-    method: str  # of the correlation
+    measure: charts.Measure  # of their agreement
     shots: int  # the shot count
     n: int  # components in each ranking
-    own_scale: bool  # colors are scaled to the data
 
 
-def draw_tasks(
-    tasks_at: DeltaGenerator, overlap_at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], sheet: Sheet
-) -> None:
-    """Draws the matrices of tasks: the coefficient and the overlap."""
-    tasks_at.subheader(tables.label(charts.MEASURES[of.method].title, of.shots), help=TASKS_HELP)
-    overlap_at.subheader(tables.label("Top-30% overlap", of.shots), help=OVERLAP_HELP.format(n_top(of.n) / of.n))
-    for view, at, column in (("tasks", tasks_at, of.method), ("overlap", overlap_at, "overlap")):
-        cells = tables.cells(of.rows, column)
-        drawn = charts.matrix(cells, of.names, pair, scaled(charts.MEASURES[column], cells, of.own_scale))
-        _clickable(view, at, drawn, tables.takeaway(of.rows, column, of.n))
-        sheet.pictures[view.capitalize()] = drawn
+def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], sheet: Sheet) -> None:
+    """Draws the matrix of tasks."""
+    at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
+    drawn = charts.matrix(tables.cells(of.rows, of.measure.column), of.names, pair, of.measure)
+    _clickable("tasks", at, drawn, tables.takeaway(of.rows, of.measure.column, of.n))
+    sheet.pictures["Tasks"] = drawn
 
 
-def draw_counts(
-    at: DeltaGenerator, of_counts: pd.DataFrame, pair: tuple[str, str], method: str, own_scale: bool, sheet: Sheet
-) -> None:
+def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:
     """Draws the matrices of shot counts: their mean over tasks, and each task's."""
-    cross = tables.count_cells(of_counts, method)
+    cross = tables.count_cells(of_counts, measure.column)
     sides = [str(count) for count in sorted({*cross["shots_a"], *cross["shots_b"]})]
-    measure = scaled(charts.MEASURES[method], cross, own_scale)
-    at.subheader("Across shot counts", help="A task's rankings with different numbers of examples in the prompt.")
-    at.markdown(says := tables.few_in_words(of_counts, method))
-    mean_at, each_at = at.columns([3, 8], gap="medium")
+    st.subheader("Across shot counts", help="A task's rankings with different numbers of examples in the prompt.")
+    st.markdown(says := tables.few_in_words(of_counts, measure.column))
+    mean_at, each_at = st.columns([3, 8], gap="medium")
     mean = charts.mean_matrix(tables.mean_cells(cross), sides, measure)
     sheet.draw("Mean of tasks", mean, "correlations_counts", says, mean_at)
     each = charts.small_matrices(cross, sorted(set(cross["at"])), sides, pair, measure)
@@ -111,9 +104,9 @@ def draw_counts(
     sheet.pictures["Shot counts"] = each
 
 
-def scaled(measure: charts.Measure, cells: pd.DataFrame, own_scale: bool) -> charts.Measure:
-    """Returns the measure with colors scaled to the data, or over the full range."""
-    return measure.within(cells) if own_scale else measure
+def measure_of(method: str, pairs: pd.DataFrame) -> charts.Measure:
+    """Returns the measure of all matrices, with one range of colors."""
+    return charts.MEASURES[method].within(tables.cells(pairs, method))
 
 
 def _chosen_outside(view: str | None = None) -> None:

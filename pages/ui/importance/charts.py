@@ -15,7 +15,7 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY
 from pages.ui.page.tables import RANK_TITLE, number
 
-TITLES = {"heads": "Gradient", "heads-one-divisor": "Gradient, one divisor", "gate": "Gate gradient",
+TITLES = {"heads": "Gradient as published", "heads-one-divisor": "Gradient", "gate": "Gate gradient",
           "heads-oracle": "Accuracy lost without it"}  # fmt: skip
 ACROSS = 6  # maps side by side
 WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths follow the window
@@ -93,8 +93,9 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str, in_shares: bool = False
 
 
 def ffn_map(rows: pd.DataFrame) -> charts.Picture:
-    """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with the mean on top: the same colors on both
-    sides of 0, the number in each cell, or in small cells a minus sign if removal helps."""
+    """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with the mean on top, and the number in each
+    cell, or in small cells a minus sign if removal helps. Colors are the same on both sides of 0, by the square root:
+    one FFN may cost far more than all others."""
     mean = rows.groupby("layer", as_index=False)["score"].mean()
     mean = mean.assign(task="mean", row="mean of all", name=[f"F{layer}" for layer in mean["layer"]])
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
@@ -113,9 +114,10 @@ def ffn_map(rows: pd.DataFrame) -> charts.Picture:
         y=alt.Y("row:N", title="Task", sort=None, axis=every_task),
         tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{lost}|+.1f", RANK),
     )
+    ticks = [-reach, -reach / 4, 0, reach / 4, reach]
     title = f"{lost} (negative: its removal helps)"
     colour = alt.Color(
-        "points:Q", title=title, scale=charts.around_zero(reach), legend=_legend("+.0f", [-reach, 0, reach])
+        "points:Q", title=title, scale=charts.around_zero(reach, type="sqrt"), legend=_legend("+.3~r", ticks)
     )
     rect = base.mark_rect(**charts.CELL).encode(color=colour)
     numbered = charts.on_cells(base, 10, "points", "number:N")
@@ -188,5 +190,6 @@ def _legend(format: str, ticks: Sequence[float]) -> alt.Legend:
         "titleOrient": "left",
         "titleLimit": 500,
         "offset": 4,
+        "labelExpr": "datum.label == '+0' ? '0' : datum.label",
     }
     return alt.Legend(gradientLength=200, gradientThickness=12, values=list(ticks), format=format, **look)

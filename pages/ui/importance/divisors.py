@@ -1,5 +1,4 @@
-"""The effect of the paper's divisor of the last layer on the most important heads, against one divisor for all
-layers."""
+"""The gradient score's divisors: one for all layers, and the paper's, which gives the last layer more weight."""
 
 from collections.abc import Mapping
 
@@ -15,17 +14,21 @@ from engine.studies.surveys import StudySettings, together
 from pages.ui.page.runtime import session
 
 PAPERS, EVEN = "heads", "heads-one-divisor"
-
-
+OLDER = "One divisor"  # the label of EVEN in older addresses
+GRADIENTS_HELP = (
+    "Gradient: |z · dLoss/dz| summed over positions, all layers divided by all positions. As published: Bansal et "
+    "al.'s, the last layer divided by the answer's tokens alone, which the order “importance” of Prune goes by. "
+    "Gate: mean |dLoss/dgate|, Michel et al."
+)
 HELP = (
     "Bansal et al. divide the last layer's scores by the number of answer tokens, those of all other layers by all "
-    "positions. The head score “One divisor” divides all layers by all positions."
+    "positions. “Gradient” divides all layers by all positions."
 )
 
 
 def draw_line(what: str, target: Target, setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> list[str]:
-    """Draws and returns the line, if the head score `what` has such a divisor; prefix matching is only read."""
-    if what not in (PAPERS, EVEN):
+    """Draws and returns the line, if the head score `what` has the paper's; prefix matching is only read."""
+    if what != PAPERS:
         return []
     found = induction(target).stored(session())
     said = in_words(scores, setting)
@@ -43,8 +46,8 @@ def in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings) -> str:
         what: int((np.argsort(-mean, axis=None, kind="stable")[:n] >= n_before).sum()) for what, mean in means.items()
     }
     times = np.mean([each.last_layer_times for each in scores.values()])
-    said = f"Gradient weights the last layer {times:.0f}x, as published: {last[PAPERS]} of the top {n} heads are in it"
-    return f"{said} (One divisor: {last[EVEN]})."
+    said = f"As published, the last layer is weighted {times:.0f}x: {last[PAPERS]} of the top {n} heads are in it"
+    return f"{said} (Gradient: {last[EVEN]})."
 
 
 def prefix_in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings, prefix: np.ndarray) -> str:
@@ -55,7 +58,7 @@ def prefix_in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings, p
     shared = {what: round(n * top_overlap(mean, prefix)) for what, mean in means.items()}
     return (
         f"Of the top {n} heads, {shared[PAPERS]} are among the {n} of highest prefix matching "
-        f"(one divisor: {shared[EVEN]})."
+        f"(Gradient: {shared[EVEN]})."
     )
 
 

@@ -1,10 +1,11 @@
-"""The sections of the Importance screen: heads by task with their mean, FFNs by task, gradients and the oracle."""
+"""The sections of the Importance screen: heads by task, the most important, FFNs by task, gradients and the oracle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from engine.importance.importance import Scores
@@ -18,14 +19,14 @@ from pages.ui.controls.many_tasks import MEAN_HELP, MEANS, importance_work, so_f
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
-from pages.ui.importance.divisors import draw_line
+from pages.ui.importance.divisors import EVEN, draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.tables import for_file, magnitude, share
 from pages.ui.page.work import Work, cost_in_words, live
 
-COMPARED = ("heads", "gate", ORACLE)
+COMPARED = (EVEN, "gate", ORACLE)
 TOO_MANY = f"{{:,}} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
 MAPS_HELP = "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row."
 FFNS_HELP = f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points."
@@ -46,36 +47,42 @@ class HeadMaps:
     front: TaskSpec  # the highlighted task
     what: str  # the head score
 
+    def mean(self) -> pd.DataFrame:
+        """Returns one row per head, by the mean over tasks."""
+        return tables.aggregate_rows(self.scores, together(self.setting, self.scores))
+
 
 def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
-    """Draws a map of each task, their mean and the most important heads; returns the finding, [] without scores."""
+    """Draws a map of each task; returns the finding, [] without scores."""
     if not of.scores:
         return []
     n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
-    rows = tables.head_rows(of.scores)
-    mean = tables.aggregate_rows(of.scores, together(of.setting, of.scores))
+    rows, mean = tables.head_rows(of.scores), of.mean()
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
     words = tables.heads_in_words(mean, n_maps, how)
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=MAPS_HELP)
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown = tables.shown_maps(list(of.scores), of.front, n_heads)
     if len(shown) < n_maps:
-        help = f"Of {n_heads:,} heads each, from the highlighted task on. The mean and the downloads hold all."
+        help = f"Of {n_heads:,} heads each, from the highlighted task on. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
     sheet.draw("Heads by task", charts.score_maps(rows, charts.TITLES[of.what]), "importance_maps", words)
-    map_at, top_at = st.columns([7, 5], gap="large")
-    title = f"Mean {MEANS[how]}"
-    map_at.subheader(title, help=f"Over all {n_maps} maps, as one ranking for all tasks. {MEAN_HELP}")
-    drawn = charts.aggregate_map(mean, title, n_maps, how == "shares")
-    sheet.draw("Mean of heads", drawn, "importance_mean_map", words, map_at)
-    top_at.subheader("Most important heads", help="Rank 1 is the most important: pruning removes it last.")
-    write = share if how == "shares" else magnitude
-    titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": "Mean", "kept": f"In top 30% of {n_maps}"}
-    best = mean.sort_values("rank").head(tables.SHOWN)
-    draw_table(best, titles, words, top_at, {"score": write}, height="content")
-    open_heads(best["name"].tolist()[:MOST], top_at)
     return [words]
+
+
+def draw_best(of: HeadMaps) -> None:
+    """Draws the heads that are most important in the mean, with their rank on each task."""
+    n_maps, how = len(of.scores), of.setting.aggregate
+    st.subheader("Most important heads", help=f"Rank 1 is the most important. Ranks go by the mean. {MEAN_HELP}")
+    best = tables.best_rows(of.scores, of.mean())
+    ranks = {name: f"Rank in {name}" for name in best.columns if name in map(in_words, of.scores)}
+    titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": f"Mean {MEANS[how]}", **ranks}
+    titles |= {"kept": f"In top 30% of {n_maps}"} if n_maps > 1 else {}
+    write = share if how == "shares" else magnitude
+    words = tables.heads_in_words(of.mean(), n_maps, how)
+    draw_table(best, titles, words, st.container(), {"score": write}, height="content")
+    open_heads(best["name"].tolist()[:MOST], st.container())
 
 
 def draw_ffns(scores: Mapping[TaskSpec, Scores], sheet: Sheet) -> list[str]:
@@ -108,7 +115,7 @@ def draw_oracle(setting: StudySettings, target: Target, front: TaskSpec, sheet: 
     both = {by: found.scores for by, found in known.items() if found is not None}
     rows, agreed = tables.scatter_rows(both), agreement(both)
     sheet.tables["Gradient and oracle"] = rows
-    for by, at in zip(("heads", "gate"), st.columns(2, gap="large"), strict=True):
+    for by, at in zip((EVEN, "gate"), st.columns(2, gap="large"), strict=True):
         name = f"{charts.TITLES[by]} and oracle"
         at.markdown(words := tables.agreement_in_words(agreed, by, ORACLE))
         drawn = charts.agreement_scatter(rows, by)

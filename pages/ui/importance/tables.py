@@ -15,6 +15,7 @@ from engine.studies.surveys import in_words
 from pages.ui.page.tables import number, p_in_words, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
+MOST_RANKS = 6  # tasks with a column of ranks
 SHOWN = 10  # rows of a table of the most important heads
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
 
@@ -39,6 +40,14 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
     for found in scores.values():
         kept[order(found.scores, found.tie_break)[-n_top(len(rows)) :]] += 1
     return rows.assign(kept=kept)
+
+
+def best_rows(scores: Mapping[TaskSpec, Scores], mean: pd.DataFrame) -> pd.DataFrame:
+    """Returns the SHOWN first of `mean` (`aggregate_rows`), and their rank on each task in a column of its name, if
+    there is room."""
+    named = scores.items() if len(scores) <= MOST_RANKS else ()
+    ranks = {in_words(task): _ranked(found.scores, found.tie_break)["rank"] for task, found in named}
+    return mean.assign(**ranks).sort_values("rank").head(SHOWN)
 
 
 def weight_rows(found: Scores) -> pd.DataFrame:
@@ -80,7 +89,7 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     if n_maps > 1:
         words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how != "ranks" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
-        words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total"
+        words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total importance"
     return words + "."
 
 
@@ -94,7 +103,8 @@ def top_ffn_in_words(rows: pd.DataFrame) -> str:
     mean = rows.groupby("name", sort=False)["score"].mean()
     if mean.max() <= 0:
         return "No FFN costs accuracy when it is removed alone."
-    return f"The most important FFN is **{mean.idxmax()}**: {100 * mean.max():.0f} points are lost without it."
+    points = f"{100 * mean.max():.0f} points of accuracy are lost"
+    return f"The most important FFN is **{mean.idxmax()}**: without it, {points}."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:

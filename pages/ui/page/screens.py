@@ -45,8 +45,8 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "importance",
             "Importance",
             "insights",
-            "Which attention heads and FFNs the model needs, task by task. The least important are pruned first.",
-            "compare the maps of two tasks, and see which heads each of them needs.",
+            "Which attention heads and FFNs (feed-forward networks) the model needs, task by task.",
+            "click “As published”. The paper's score gives the last layer more weight, and other heads lead.",
             compares=True,
         ),
         Screen(
