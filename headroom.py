@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-SOON_S = 0.5  # the server takes connections a moment after it says that it starts
+SOON_S = 0.02  # between two looks at whether the server takes connections, a moment after it says that it starts
+N_LOOKS = 250
 
 
 def main() -> int:
@@ -81,14 +82,35 @@ def settings(arguments: Sequence[str] = ()) -> dict[str, Any]:
 async def in_the_browser(app: Any) -> AsyncIterator[None]:
     """While the app is served (as a context): it is shown in the browser, where there is a screen."""
     import threading
-    import webbrowser
 
     import streamlit as st
 
+    threading.Thread(target=_import_screens, daemon=True).start()
     if not st.get_option("server.headless"):
-        address = f"http://{st.get_option('server.address')}:{st.get_option('server.port')}"
-        threading.Timer(SOON_S, webbrowser.open, [address]).start()
+        where = str(st.get_option("server.address")), int(st.get_option("server.port"))
+        threading.Thread(target=_open_browser, args=where, daemon=True).start()
     yield
+
+
+def _import_screens() -> None:
+    """Imports what the first screen is drawn with, while the browser fetches its scripts."""
+    from pages.ui.controls import sidebar  # noqa: F401
+    from pages.ui.downloads import footer  # noqa: F401
+    from pages.ui.prune import parts  # noqa: F401
+
+
+def _open_browser(address: str, port: int) -> None:
+    """Shows the app in the browser as soon as the server takes connections."""
+    import socket
+    import time
+    import webbrowser
+    from contextlib import suppress
+
+    for _ in range(N_LOOKS):
+        with suppress(OSError), socket.create_connection((address, port)):
+            break
+        time.sleep(SOON_S)
+    webbrowser.open(f"http://{address}:{port}")
 
 
 def _flat(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -103,17 +103,19 @@ def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Tensor:
     return logits if cap is None else torch.tanh(logits / cap) * cap
 
 
-def log_probabilities(
-    loaded: Loaded, hidden: Tensor, targets: Tensor, is_capped: bool = True
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yields (which, logits (n, V) in fp32, log p of the targets (n,)) for a few positions at a time, so that the
-    logits of a whole text are never in memory. `hidden` (n, d_model): the unembedding's input; `is_capped` as in
-    `logits_of`."""
-    import torch
-
+def some_logits(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Iterator[tuple[slice, Tensor]]:
+    """Yields (which, logits (n, V) in fp32) for a few positions at a time, so that the logits of a whole text are never
+    in memory. `hidden` (n, d_model): the unembedding's input; `is_capped` as in `logits_of`."""
     for start in range(0, len(hidden), READ_POSITIONS):
         which = slice(start, start + READ_POSITIONS)
-        logits = logits_of(loaded, hidden[which], is_capped).float()
+        yield which, logits_of(loaded, hidden[which], is_capped).float()
+
+
+def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yields what `some_logits` does, each with log p of the targets (n,)."""
+    import torch
+
+    for which, logits in some_logits(loaded, hidden):
         chosen = logits.gather(1, targets[which, None])[:, 0]
         yield which, logits, chosen - torch.logsumexp(logits, -1)
 

@@ -4,15 +4,20 @@ tests/engine/test_library_internals.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sys
+import threading
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import cache as once
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 KNOWN_TORCH = "2.13."  # the version in which bf16 and int8 products were timed by processor
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def exact_product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
@@ -39,21 +44,55 @@ def has_exact_product() -> bool:
         return False
 
 
+class _Compiler(ModuleType):
+    """Stands for torch's compiler: each of its decorators gives the function back. Modules in its folder can be
+    imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _unchanged
+
+
+def _unchanged(function: Any = None, *args: Any, **options: Any) -> Any:
+    return function if callable(function) else _unchanged
+
+
+def _refused(*args: Any, **options: Any) -> Any:
+    raise RuntimeError("nothing is compiled here")
+
+
 @contextmanager
-def compile_refused() -> Iterator[None]:
-    """Context in which torch.compile raises RuntimeError. A library that compiles functions while it is imported has
-    torch import its whole compiler, a second of work; one that expects a failure then keeps the plain functions."""
+def compiler_left_out() -> Iterator[None]:
+    """Context in which torch.compile raises RuntimeError, and the compiler's decorators do nothing. Libraries decorate
+    and compile functions while they are imported, for which torch would import its whole compiler: over a second of
+    work."""
     import torch
 
-    def refused(*args: Any, **options: Any) -> Any:
-        raise RuntimeError("nothing is compiled here")
+    compiler = _Compiler("torch._dynamo")
+    compiler.__path__ = [os.path.join(torch.__path__[0], "_dynamo")]
+    with _ONE_AT_A_TIME, replaced(torch.__dict__, compile=_refused):
+        if compiler.__name__ in sys.modules:
+            yield
+            return
+        with (
+            replaced(torch.__dict__, _dynamo=compiler, _disable_dynamo=_unchanged),
+            replaced(sys.modules, **{compiler.__name__: compiler}),
+        ):
+            yield
 
-    before = torch.compile
+
+@contextmanager
+def replaced(names: MutableMapping[str, Any], **others: Any) -> Iterator[None]:
+    """Context in which these names of a module, or of another mapping, have other values."""
+    before = {name: names[name] for name in others if name in names}
     try:
-        torch.compile = refused  # type: ignore[assignment]
+        names.update(others)
         yield
     finally:
-        torch.compile = before
+        for name in others:
+            names.pop(name, None)
+        names.update(before)
 
 
 def replace_class(module: Any, to: type) -> None:

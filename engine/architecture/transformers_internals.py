@@ -7,18 +7,55 @@ The one exception is engine/export/modeling_pruned.py, which is copied next to e
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache as once
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.architecture.family import model_fields
-from engine.architecture.torch_internals import replace_class
+from engine.architecture.torch_internals import compiler_left_out, replace_class, replaced
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@once
+def import_models() -> None:
+    """Imports what all classes of models need. They import torch's compiler, its distributed tensors and scipy with it,
+    which nothing here uses: left out, as that would be two thirds of the work. The folder of models is read once, not
+    twice."""
+    import transformers
+    from transformers.utils import import_utils
+
+    structure = import_utils.define_import_structure
+
+    def known(path: Any, prefix: str | None = None) -> Any:
+        is_models = os.path.dirname(path) == os.path.join(transformers.__path__[0], "models")
+        return modules_of_models() if is_models else structure(path, prefix)
+
+    absent = dict.fromkeys(("is_scipy_available", "is_torch_distributed_available"), lambda: False)
+    with (
+        compiler_left_out(),
+        replaced(import_utils.__dict__, define_import_structure=known, **absent),
+        replaced(transformers.utils.__dict__, **absent),
+    ):
+        import transformers.generation.utils
+        import transformers.modeling_layers  # noqa: F401
+
+
+def modules_of_models() -> Any:
+    """The modules in transformers' folder of models, each with its public names, by what they need; transformers has
+    read them when it is imported, and lists them with a prefix."""
+    import transformers
+    from transformers.utils.import_utils import define_import_structure
+
+    listed = define_import_structure(Path(transformers.__path__[0]) / "models", prefix="models")
+    return {needs: {name[7:]: names for name, names in each.items() if name.startswith("models.")}
+            for needs, each in listed.items()}  # fmt: skip
 
 
 @contextmanager
@@ -138,6 +175,15 @@ def causal_lm_class(config: Any) -> Any:
     return transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
+def empty_model(model_class: Any, config: Any) -> Any:
+    """A model of this class on torch's meta device, whose weights have shapes only: none is initialized."""
+    import torch
+    from transformers.initialization import no_init_weights
+
+    with torch.device("meta"), no_init_weights():
+        return model_class(copy.deepcopy(config))
+
+
 def tied_weights(model: Any) -> Mapping[str, str]:
     """Names of parameters that are one and the same, either of which a checkpoint may hold."""
     return model.all_tied_weights_keys
@@ -151,10 +197,14 @@ def load_tensors(
 
     `begin` gets the model before the first tensor is read; nothing public gives a model while it is being loaded.
     """
+    import torch
+
     built = model_class if begin is None else _beginning(model_class, begin)
-    model, report = built.from_pretrained(
-        None, state_dict=tensors, output_loading_info=True, ignore_mismatched_sizes=True, **options
-    )
+    # torch would import sympy to initialize an embedding that has no memory yet
+    with replaced(torch.nn.init.__dict__, normal_=lambda weight, **options: weight):
+        model, report = built.from_pretrained(
+            None, state_dict=tensors, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
     if begin is not None:
         replace_class(model, model_class)
     return model, report

@@ -2,14 +2,13 @@
 of the right shape. Checked before a value is read, since transformers fills missing tensors with random numbers.
 """
 
-import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engine.architecture.layer_tensors import place_of
 from engine.architecture.model_config import UNEMBEDDINGS
-from engine.architecture.transformers_internals import tied_weights
+from engine.architecture.transformers_internals import empty_model, tied_weights
 from engine.errors import HeadroomError
 
 AGAIN = "download or copy the folder again"
@@ -31,11 +30,8 @@ def refuse_unless_whole(model: str, stored: Mapping[str, Any], model_class: Any,
 
     `stored` has a `shape` and a `dtype` (torch's name) for each name.
     """
-    import torch
-
     refuse_other_layers(model, stored, config.num_hidden_layers)
-    with torch.device("meta"):
-        skeleton = model_class(copy.deepcopy(config))
+    skeleton = empty_model(model_class, config)
     due = {name: tuple(value.shape) for name, value in skeleton.state_dict().items()}
     places = {name: _place(name, skeleton.base_model_prefix, due) for name in stored}
     given = {place: name for name, place in places.items() if place}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.accuracy.scoring import hidden_of, log_probabilities
+from engine.accuracy.scoring import hidden_of, some_logits
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
@@ -48,7 +48,8 @@ class Pass:
     for_ffn: by layer, (T - 1, d_model) the reader of the FFN's output
     for_embedded: (T - 1, d_model) the reader of the embeddings
     constant: (T - 1,) what the norms' biases add
-    logit: (T - 1,) the zero-meaned logit
+    hidden: (T - 1, d_model) the unembedding's input
+    following: (T - 1,) the next tokens
     scale: by norm, (T - 1, 1) what it divided by
     """
 
@@ -59,7 +60,8 @@ class Pass:
     for_ffn: dict[int, Tensor]
     for_embedded: Tensor
     constant: Tensor
-    logit: Tensor
+    hidden: Tensor
+    following: Tensor
     scale: Mapping[Any, Tensor]
 
 
@@ -100,9 +102,6 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
                 hooks.enter_context(norm.register_forward_pre_hook(keep_scale(norm)))
         with visited(loaded, visit):
             hidden = hidden_of(loaded, tokens[None])[0, :-1]
-    parts = [right - logits.mean(-1) for logits, right in
-             ((logits, logits.gather(1, tokens[1:][which, None])[:, 0])
-              for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:], is_capped=False))]  # fmt: skip
     reader, constant = unembedding(loaded, tokens[1:], final_norm=False, zero_mean=True), hidden.new_zeros(()).float()
     if (bias := getattr(model.get_output_embeddings(), "bias", None)) is not None:
         constant = bias[tokens[1:]].float() - bias.float().mean()
@@ -126,7 +125,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         branch = branches[layer]
         of_branch = reader if branch is None else folded(loaded, branch, reader) / scale[branch].to(reader.device)
         for_attention[layer] = of_branch
-    return Pass(z, ffn, embedded[0], for_attention, for_ffn, reader, constant, torch.cat(parts), scale)
+    return Pass(z, ffn, embedded[0], for_attention, for_ffn, reader, constant, hidden, tokens[1:], scale)
 
 
 def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
@@ -142,7 +141,11 @@ def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
         ffns.append((ran.ffn[layer][:-1].to(read.device) * ran.for_ffn[layer]).sum(-1))
         rest = rest + read @ output_bias(loaded, layer).to(read.device)
     direct = (ran.embedded[:-1] * ran.for_embedded).sum(-1)
-    found = {"heads": torch.stack(heads), "ffns": torch.stack(ffns), "direct": direct, "rest": rest, "logit": ran.logit}
+    found = {"heads": torch.stack(heads), "ffns": torch.stack(ffns), "direct": direct, "rest": rest}
+    found["logit"] = torch.cat([
+        logits.gather(1, ran.following[which, None])[:, 0] - logits.mean(-1)
+        for which, logits in some_logits(loaded, ran.hidden, is_capped=False)
+    ])  # fmt: skip
     return {name: array.cpu().numpy() for name, array in found.items()}
 
 

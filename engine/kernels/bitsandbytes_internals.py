@@ -12,7 +12,7 @@ import sys
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.torch_internals import compile_refused
+from engine.architecture.torch_internals import compiler_left_out
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ def bitsandbytes() -> Any:
         return module
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.ERROR)
-    with compile_refused():
+    with compiler_left_out():
         import bitsandbytes as module
     return module
 

@@ -12,7 +12,14 @@ from typing import Any
 from cache import Store
 from engine.architecture.families.definition import Family, Scales
 from engine.architecture.family import family_of
-from engine.architecture.transformers_internals import adapt_attention, causal_lm_class, load_tensors, model_config
+from engine.architecture.torch_internals import compiler_left_out
+from engine.architecture.transformers_internals import (
+    adapt_attention,
+    causal_lm_class,
+    import_models,
+    load_tensors,
+    model_config,
+)
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_tensors
 from engine.checkpoints.identity import PRECISIONS, Identity, identify_folder
@@ -154,7 +161,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     where = "" if placing.is_whole else f", {placing.in_words()}"
     progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}{where}")
     try:
-        with offload_to_disk(folder, is_needed=bool(placing.on_disk)) as aside, freed_at_once():
+        with offload_to_disk(folder, is_needed=bool(placing.on_disk)) as aside, freed_at_once(), compiler_left_out():
             model, tokenizer = _load_model(spec, identity, placing, aside)
     except HeadroomError:
         raise
@@ -174,6 +181,7 @@ def _set_up_libraries(identity: Identity) -> None:
     """Imports transformers and makes it quiet; registers the project's own architecture if the model is of it."""
     import transformers
 
+    import_models()
     if not family_of(identity.config).is_stock:
         from engine.architecture.modeling_headroom import register
 

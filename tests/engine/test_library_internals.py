@@ -11,6 +11,7 @@ import pickle
 import platform
 import random
 import re
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -78,13 +79,21 @@ def integer_product(tmp_path, monkeypatch):
     assert torch_internals.has_exact_product()
 
 
-@uses("torch", "compile")
-def replaced_compile(tmp_path, monkeypatch):
-    """torch.compile is looked up in the module at each call, so that it can be replaced for a while."""
-    before = torch.compile
-    with torch_internals.compile_refused(), pytest.raises(RuntimeError, match="nothing is compiled"):
-        torch.compile(lambda: None)
-    assert torch.compile is before
+@uses("torch", "compile and _dynamo")
+def replaced_compiler(tmp_path, monkeypatch):
+    """torch looks up torch.compile and its compiler at each call, so that they can be replaced for a while: decorators
+    then give the function back. Modules in the compiler's folder are imported without it."""
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    before, wrapper = torch.compile, torch._disable_dynamo
+    with torch_internals.compiler_left_out():
+        with pytest.raises(RuntimeError, match="nothing is compiled"):
+            torch.compile(len)
+        assert torch.compiler.disable(len) is torch.compiler.allow_in_graph(len) is len
+        assert torch._dynamo.disable(recursive=False)(len) is torch._disable_dynamo(len) is len
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+        assert TransformGetItemToIndex and before is not torch.compile
+    assert (torch.compile, torch._disable_dynamo) == (before, wrapper) and "torch._dynamo" not in sys.modules
 
 
 @uses("torch", "__class__")
@@ -253,6 +262,19 @@ def positions_of_llama(tmp_path, monkeypatch):
 def class_of_a_config(tmp_path, monkeypatch):
     """MODEL_FOR_CAUSAL_LM_MAPPING has the class of language models for each class of configs."""
     assert transformers_internals.causal_lm_class(transformers.OPTConfig()) is transformers.OPTForCausalLM
+
+
+@uses("transformers", "utils.import_utils.define_import_structure")
+def folder_of_models(tmp_path, monkeypatch):
+    """transformers lists the modules of its folder of models twice alike, once with a prefix; what it is told is not
+    there when it is imported is not looked for later."""
+    from transformers.utils import import_utils
+
+    folder = file_of("transformers", "models")
+    plain = import_utils.define_import_structure(str(folder / "__init__.py"))
+    assert transformers_internals.modules_of_models() == plain
+    transformers_internals.import_models()
+    assert import_utils.is_scipy_available() and "DTensor" not in vars(sys.modules["transformers.core_model_loading"])
 
 
 @uses("transformers", "all_tied_weights_keys")
