@@ -214,7 +214,7 @@ def _score_figure(who: str, losses: Losses, around: int, change: MeanOverTexts |
     gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
     means = tables.score_in_words(score) if change is None else tables.change_in_words(change)
     st.metric(label, number(score.value, sign=True), means, **gray)
-    lines = [tables.interval_in_words(change or score)]
+    lines = [tables.interval_in_words(score) if change is None else f"Change: {tables.interval_in_words(change)}"]
     if not around and score.high - score.low > NOISY_NATS:
         lines.append(":small[Single tokens are noisy: choose ± 10 tokens, or more texts.]")
     st.markdown("  \n".join(lines))
