@@ -265,9 +265,10 @@ def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
 
     full, pruned = score("loss_full_nats"), score("loss_masked_nats")
     found.same("score of the full model", seen["figures"][0], full, 0.0055)
-    if len(seen["figures"]) == 3:
+    if seen["figures"][1] != "–":
         found.same("score of the pruned model", seen["figures"][1], pruned, 0.0055)
-        found.same("change of the score", seen["figures"][2], pruned - full, 0.0055)
+        size, worse = re.search(r"(?:([\d.]+) nats (worse|better)|no change)", seen["changes"][1]).groups()
+        found.same("change of the score", f"{'' if worse == 'worse' else '-'}{size or 0}", pruned - full, 0.0055)
     else:
         found.same("nothing is pruned", full, pruned)
 

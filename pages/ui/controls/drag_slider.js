@@ -88,7 +88,8 @@ function letGo(view) {
   clearTimeout(view.report)
   clearTimeout(view.rest)
   Object.assign(view, { report: null, rest: null, moving: false })
-  if (!view.reported && +view.input.value === view.data.value) return // back at its value, and never reported
+  const isHeard = view.number === view.data.seen // else an earlier release, of another value, is still under way
+  if (!view.reported && isHeard && +view.input.value === view.data.value) return // back at its value, never reported
   view.reported = false
   tellRelease(view, { percent: +view.input.value, moving: false })
 }
