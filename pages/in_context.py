@@ -112,8 +112,8 @@ if not presenting():  # a slide shows one screen, and these sections are below i
     with together_at:
         sets = together.draw(x, controls.around, sheet)
     with slope_at:
-        if so_far().full:
-            sections.loss_slope(so_far(), sheet)
+        if (known := so_far()).full:
+            sections.loss_slope(known, sheet)
 if len(so_far().full) == len(texts):
     finding_at.markdown(sections.finding(so_far(), controls, sets))
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)

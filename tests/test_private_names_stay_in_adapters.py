@@ -48,7 +48,7 @@ LIBRARIES = {
     ),
     "torch": Library(
         ("engine/architecture/torch_internals.py",),
-        (r"\btorch\._", r"\b_int_mm$", r"\.__class__$"),
+        (r"\btorch\._", r"\b_int_mm$", r"\btorch\.compile$", r"\.__class__$"),
         {"engine/checkpoints/tensor_index.py": "compares names that pickles in checkpoints hold, imports none"},
     ),
     "accelerate": Library(
@@ -189,7 +189,12 @@ MADE_UP = {
     "streamlit": ["from streamlit.runtime import Runtime", "import streamlit.delta_generator", 'x = "[data-testid=a]"'],
     "transformers": ["from transformers.masking_utils import eager_mask", "a.config._attn_implementation = 'eager'"],
     "bitsandbytes": ["def f():\n    import bitsandbytes as b", "layer.weight.CB", "make(data, SCB=scales)"],
-    "torch": ["import torch\ntorch._int_mm(a, b)", "torch._dynamo = None", "module.__class__ = Other"],
+    "torch": [
+        "import torch\ntorch._int_mm(a, b)",
+        "torch.compile = None",
+        "torch._dynamo = None",
+        "module.__class__ = Other",
+    ],
     "accelerate": ["from accelerate.hooks import ModelHook", "module._hf_hook"],
     "huggingface_hub": ['folder / "blobs"', "f'models--{name}'", "from huggingface_hub.constants import HF_HUB_CACHE"],
     "lm_eval": ["from lm_eval.tasks._yaml_loader import load_yaml", "manager.task_index[name]"],

@@ -59,7 +59,7 @@ def _unchanged(function: Any = None, *args: Any, **options: Any) -> Any:
 
 
 def _refused(*args: Any, **options: Any) -> Any:
-    raise RuntimeError("nothing is compiled here")
+    raise RuntimeError("nothing is compiled here: this stands for torch.compile")
 
 
 @contextmanager

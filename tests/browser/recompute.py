@@ -190,7 +190,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
         points, accuracy = re.search(r"([+−]?[\d.]+) points .* ([\d.]+)%", change).groups()
         found.same("change", points, 100 * (gained - lost) / len(pairs), 0.051)
     found.same("accuracy of the full model", accuracy, f"{100 * before['acc']:.1f}")
-    if said := re.search(r"Gained ([\d,]+), lost ([\d,]+) \((p [<=] [\d.]+)", text):  # if Details are open
+    if said := re.search(r"Gained ([\d,]+), lost ([\d,]+) \((p [<=] [\d.]+)", text):  # where it is shown
         p_words = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         found.same("gained, lost, p", said.groups(), (str(gained), str(lost), p_words))
     if "Too few questions" not in text:

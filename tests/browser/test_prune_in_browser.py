@@ -134,7 +134,7 @@ def test_few_controls_and_question_marks_are_in_sight(page, address):
     await_mark(page, "perplexity", "measured")
     keyed(page, "example look").wait_for()
     controls, helps = page.evaluate(CONTROLS)
-    assert 8 <= controls <= 13 and helps <= 8  # 12 and Details
+    assert 8 <= controls <= 12 and helps <= 8
 
 
 def test_typing_part_of_a_name_finds_the_task(page, address):

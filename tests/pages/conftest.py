@@ -23,6 +23,7 @@ from pages.ui.controls import many_tasks
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
 from pages.ui.page.streamlit_internals import is_connected, session_id
+from pages.ui.prune.figure import HELP
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import while_measured
 
@@ -197,8 +198,10 @@ def figure(at):
 
 
 def under_figure(at):
-    """What stands under the large figure, behind the badge of what is pruned, and in its details."""
-    return "  \n".join([each.value for each in at.main.markdown if "badge[" not in each.value][:2])
+    """What stands under the large figure, after the badge of the pruned parts, and in its help, without what is always
+    in that."""
+    below = next(each for each in at.main.markdown if "badge[" not in each.value)
+    return f"{below.value}  \n{below.help.removesuffix(HELP)}"
 
 
 def same_on_the_command_line(at, capsys, number=0, out=None):

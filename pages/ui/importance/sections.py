@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import pandas as pd
@@ -47,8 +47,9 @@ class HeadMaps:
     front: TaskSpec  # the highlighted task
     what: str  # the head score
 
+    @cached_property
     def mean(self) -> pd.DataFrame:
-        """Returns one row per head, by the mean over tasks."""
+        """One row per head, by the mean over tasks."""
         return tables.aggregate_rows(self.scores, together(self.setting, self.scores))
 
 
@@ -57,7 +58,7 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
     if not of.scores:
         return []
     n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
-    rows, mean = tables.head_rows(of.scores), of.mean()
+    rows, mean = tables.head_rows(of.scores), of.mean
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
     words = tables.heads_in_words(mean, n_maps, how)
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=MAPS_HELP)
@@ -75,12 +76,12 @@ def draw_best(of: HeadMaps) -> None:
     """Draws the heads that are most important in the mean, with their rank on each task."""
     n_maps, how = len(of.scores), of.setting.aggregate
     st.subheader("Most important heads", help=f"Rank 1 is the most important. Ranks go by the mean. {MEAN_HELP}")
-    best = tables.best_rows(of.scores, of.mean())
+    best = tables.best_rows(of.scores, of.mean)
     ranks = {name: f"Rank in {name}" for name in best.columns if name in map(in_words, of.scores)}
     titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": f"Mean {MEANS[how]}", **ranks}
     titles |= {"kept": f"In top 30% of {n_maps}"} if n_maps > 1 else {}
     write = share if how == "shares" else magnitude
-    words = tables.heads_in_words(of.mean(), n_maps, how)
+    words = tables.heads_in_words(of.mean, n_maps, how)
     draw_table(best, titles, words, st.container(), {"score": write}, height="content")
     open_heads(best["name"].tolist()[:MOST], st.container())
 

@@ -60,9 +60,8 @@ def accuracy_figure(
     # losses are orange and gains blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
     _draw_number(title, value, delta, few, delta_color=colour, delta_arrow=arrow)
-    st.markdown("  \n".join(line if few else f":small[{line}]" for line in lines), help=HELP)  # the first is long
-    if details:
-        st.popover("Details", type="tertiary").markdown("  \n".join(details))
+    help = "  \n".join([*details, "", HELP] if details else [HELP])
+    st.markdown("  \n".join(line if few else f":small[{line}]" for line in lines), help=help)  # the first is long
 
 
 def estimate_figure(title: str, line: EstimateLine, permille: int, pruned_in_words: str, total: int) -> str:
