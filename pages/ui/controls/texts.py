@@ -118,10 +118,11 @@ def _link(prefix: str, name: str, own: Chosen | None) -> None:
 def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None:
     """Draws the controls that paste or load a text, and remember or forget it."""
     pasted, loaded, kept_name = f"{key}_pasted", f"{key}_loaded", f"{key}_name"
-    st.text_area("Paste a text", key=pasted, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
-    about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted, key), "icon": ":material/check:"}
-    help = "Measures it. Ctrl+Enter in the field does not: it only ends the typing."
-    st.button("Use the pasted text", help=help, **about)
+    with st.form(f"{key}_form", border=False):  # of a form, Ctrl+Enter in the field is the button
+        st.text_area("Paste a text", key=pasted, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
+        about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted, key), "icon": ":material/check:"}
+        help = "Measures it. Ctrl+Enter in the field does the same."
+        st.form_submit_button("Use the pasted text", help=help, **about)
     about = {"on_change": _guarded, "args": (_use_loaded, key), "help": f"UTF-8, at most 1 MB. {PRIVATE}"}
     st.file_uploader("Or load a text file", "txt", key=loaded, max_upload_size=1, **about)
     if own and own.name == name:

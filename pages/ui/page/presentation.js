@@ -20,6 +20,8 @@ export default function ({ data, parentElement }) {
     for (const part of [parts.back, parts.next, parts.place]) part.hidden = !data.presenting || !data.views.length
     parts.leave.hidden = !data.presenting
     parts.place.textContent = at() < 0 ? `${data.views.length} views` : `${at() + 1} of ${data.views.length}: ${data.views[at()].name}`
+    parts.back.disabled = at() === 0
+    parts.next.disabled = at() === data.views.length - 1
     parts.look.textContent = isDark() ? "Light" : "Dark"
   }
   const go = to => {
@@ -101,7 +103,7 @@ async function copy(button, link) {
     return prompt("This screen's link:", link)
   }
   const words = button.textContent
-  button.textContent = "Copied"
+  button.textContent = /^(localhost|127\.)/.test(location.hostname) ? "Copied (local)" : "Copied"
   setTimeout(() => { button.textContent = words }, 1500)
 }
 

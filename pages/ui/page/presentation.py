@@ -17,10 +17,11 @@ from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
 PRESENT_HELP = "Shows the saved views as slides, or else this screen. Arrow keys step; Escape ends."
+COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
 HTML = f"""
 <div class="stage">
   <button class="start" type="button" title="{PRESENT_HELP}">Present</button>
-  <button class="copy" type="button" title="Copies the address of this screen with all its controls.">Copy link</button>
+  <button class="copy" type="button" title="{COPY_HELP}">Copy link</button>
   <button class="back" type="button" aria-label="The view before">‹</button>
   <span class="place" role="status"></span>
   <button class="next" type="button" aria-label="The next view">›</button>
