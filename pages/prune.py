@@ -21,13 +21,14 @@ from pages.ui.prune.panels import costs, criteria, exports, perplexity
 from pages.ui.prune.panels.questions import draw_questions
 from pages.ui.prune.provisional import draw_order_in_use
 from pages.ui.prune.screen import PruneScreen
-from pages.ui.prune.stories import set_controls
+from pages.ui.prune.stories import close_when_left, set_controls
 from pages.ui.prune.tables import answers_csv
 
 require_frame("pages/prune.py")
 setup = chosen()
 set_controls(setup)
 head_map.apply_edits()
+close_when_left(setup)
 with errors_shown():
     controls = choose_controls(setup.data_dir, setup.spec.is_demo)
 screen = PruneScreen(setup, controls, postponed=dragging.nothing_drawn_yet())

@@ -183,3 +183,14 @@ def rows_of(at):
     wanted = [*points(tasks, TENTHS, [0]), *random_points(tasks, RANDOM_LEVELS, [0])]
     target = session().target(setting.spec)
     return sweep(target, setting, wanted, ["demo_copy"]).so_far(session()).rows
+
+
+def test_a_story_closes_when_its_heads_or_its_task_are_left(open_app):
+    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
+    at = choose(open_app(**embedded, prune_limit="16", prune_idle="false"), "heads")
+    assert "Expect:" in said(settled(at)), "it stays while nothing is changed"
+    settled(at.text_input(key="prune_mask").set_value("L0H0").run())
+    assert "Expect:" not in said(at) and at.session_state["prune_story"] is None
+    choose(at, "control")
+    settled(at.selectbox(key="prune_task").set_value("demo_copy").run())
+    assert "Expect:" not in said(at)

@@ -37,6 +37,7 @@ STORIES = {
 }
 OLDER = {"No examples needed": STORIES["control"]}  # labels in older addresses
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
+OPENED = "prune story opened"  # what the open story is about
 SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
                   "prune_order")  # fmt: skip
 FAR = "prune story far"  # its level is set once it is known
@@ -106,6 +107,7 @@ def set_controls(setup: Setup) -> None:
             return  # they are being measured; the page runs again afterwards
         heads = found.heads
     state[TO_SET] = False
+    state.pop(OPENED, None)
     if cast is not None:
         task = cast.control if story == "control" else cast.main
         state[MAIN] = cast.main.name
@@ -116,6 +118,20 @@ def set_controls(setup: Setup) -> None:
         state[FAR] = True
     mask = draw(target.shape, heads, 0) if story == "others" else without(target.shape, heads)
     set_pruned("prune", mask.text())
+
+
+def close_when_left(setup: Setup) -> None:
+    """Closes the story once the model, the task or the named heads are not those it was opened with: what it says would
+    stand next to the results of something else."""
+    state, named = st.session_state, ("prune_task", "prune_mask")
+    for name in named:
+        hold(name)
+    if state.get(KEY) is None or state.get(TO_SET) or any(name not in state for name in named):
+        return
+    now = setup.spec, *(state[name] for name in named)
+    if state.setdefault(OPENED, now) != now:
+        del state[OPENED]
+        write(KEY, None)
 
 
 def cast_of(setup: Setup) -> Cast | None:
