@@ -24,7 +24,7 @@ from pages.ui.induction.ablation import choose_task, draw_effect, effect_in_word
 from pages.ui.induction.second_model import FirstInduction
 from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
-from pages.ui.induction.tables import corner_in_words, finding, head_scores, in_words
+from pages.ui.induction.tables import corner_in_words, finding, head_scores, in_words, matching_alone_in_words
 from pages.ui.page.address import number_field, rename_choice
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
@@ -85,6 +85,8 @@ with map_at:
     drawn = charts.score_map(frame, score, is_large=True)
     chart_with_heads(f"map {score}", charts.TITLES[score], drawn, in_words(frame, score), sheet)
     st.caption(induction_scores.ABOUT[score])
+    if score == "prefix_matching" and (words := matching_alone_in_words(frame)):
+        st.caption(words)  # why some dark ones have no frame
 with scatter_at:
     st.subheader("Matching × copying", help=SCATTER_HELP)
     drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))

@@ -5,9 +5,10 @@ from typing import Any
 
 import streamlit as st
 
+from engine.importance.rankings import CRITERIA
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
-from pages.ui.controls.controls import choose_level, one_listed, settings_popover
+from pages.ui.controls.controls import choose_level, one_listed, one_of, settings_popover
 from pages.ui.controls.first_views import JUDGES
 from pages.ui.controls.many_tasks import choose_tasks, demo_view, setting_of, show_failed, start_first_view
 from pages.ui.controls.sidebar import chosen, wait_for_model
@@ -17,7 +18,7 @@ from pages.ui.figures.empty import empty_state
 from pages.ui.figures.published import of_tasks
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import MOST, number_field, one_among, put_right, rename_choice
-from pages.ui.page.defaults import AXES
+from pages.ui.page.defaults import AXES, ORDER
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import Work, live
@@ -27,7 +28,7 @@ from pages.ui.sweeps.sections import SHOWS, draw_section, finding
 
 require_frame("pages/sweeps.py")
 HELP = (
-    "Heads, FFNs: each task pruned by its own importance. Heads and FFNs: every pair of levels. Transfer: each task "
+    "Heads, FFNs: each task pruned by its own scores. Heads and FFNs: every pair of levels. Transfer: each task "
     "pruned by each other's ranking. Unseen tasks: pruned by a ranking without them. Rescored after each step: "
     "importance is measured again before each step. Compare criteria: the highlighted task pruned by several rankings, "
     "and at random."
@@ -36,6 +37,8 @@ FRONT_HELP = "Drawn darker among the curves. “Rescored after each step” and 
 JUDGES_HELP = "Of each task's validation split. More of them, narrower intervals."
 SETTINGS_HELP = "Questions per task."
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
+ORDERS = {ORDER: CRITERIA[ORDER].label, "own": "As published"}
+ORDER_HELP = "The scores of each task: as the paper's, with one divisor for all layers, or as published."
 NAMES = {**SECTIONS, criteria.SECTION: criteria.TITLE}
 STARTS = {"heads": False, "transfer": True}  # measured without a click on the demo model: whether in a few seconds
 OLDER = {"Both": SECTIONS["both"], "Scored anew": SECTIONS["rescored"]}  # in addresses
@@ -51,6 +54,7 @@ names = list(dict.fromkeys(task.name for task in tasks))
 front_name = one_listed(row, "Highlighted task", names, "sweeps_front", width=200, help=FRONT_HELP)
 more_at = settings_popover(row, SETTINGS_HELP)
 judges = number_field(more_at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, help=JUDGES_HELP)
+order = one_of(more_at, "Heads and FFNs by", ORDERS, "sweeps_order", ORDER_HELP)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 if section == criteria.SECTION:
     criteria.draw_section(setup, front, int(judges), row)
@@ -63,7 +67,7 @@ if section == "transfer":
 
 target = wait_for_model(setup, prunes=True)
 asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
-requests = requests_of(section, tasks, front, permille, asked)
+requests = requests_of(section, tasks, front, permille, asked, order)
 since_s, points = time.monotonic(), points_of(requests)
 wanted = sweep(target, setting_of(setup, int(judges)), points, pool_of(names))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)

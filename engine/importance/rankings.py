@@ -205,9 +205,14 @@ class Criterion:
 _FORWARD = "one forward pass per train question, shared by activation, wanda and first-token"
 CRITERIA = {
     "importance": Criterion(
-        "Importance", "heads", "ffns",
+        "Importance as published", "heads", "ffns",
         "the paper's: heads by |z · gradient|, summed over positions; FFNs by the accuracy lost without each",
         "one backward pass per train question; for FFNs one forward pass without each",
+    ),
+    "gradient": Criterion(
+        "Gradient", "heads-one-divisor", "ffns",
+        "the paper's score of heads with one divisor for all layers: its own weights the last layer more",
+        "the passes of importance",
     ),
     "weight": Criterion(
         "Weight", "heads-weight", "ffns-weight",

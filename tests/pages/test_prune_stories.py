@@ -13,6 +13,7 @@ from engine.questions.tasks import task_info
 from engine.statistics import paired
 from engine.studies.removal import AccuracyWithout, Removal, found_heads, without
 from engine.studies.statements import break_point, break_points
+from pages.ui.page.defaults import ORDER
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import whole_percent
 from pages.ui.prune import story
@@ -165,7 +166,7 @@ def test_prune_and_sweeps_give_one_answer(open_app):
     assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')}%" in said(at)
     sweeps = {"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "48"}
     again = press(open_app("sweeps", **embedded, **sweeps), "Measure")
-    [point] = break_points([row for row in rows_of(again) if row.point.by == "own"], "heads")
+    [point] = break_points([row for row in rows_of(again) if row.point.by == ORDER], "heads")
     assert not point.reading and point.cliff_points < -20 and point.first_detectable_loss < 1
     for name, value in point.cells().items():
         assert f'data-{name}="{value}"' in mark
@@ -180,7 +181,7 @@ def rows_of(at):
     from engine.studies.sweeps import points, sweep
 
     tasks, setting = [TaskSpec("demo_copy", 0)], StudySettings(LoadSpec("demo", "int8"), None, None, 48, 64)
-    wanted = [*points(tasks, TENTHS, [0]), *random_points(tasks, RANDOM_LEVELS, [0])]
+    wanted = [*points(tasks, TENTHS, [0], ORDER), *random_points(tasks, RANDOM_LEVELS, [0])]
     target = session().target(setting.spec)
     return sweep(target, setting, wanted, ["demo_copy"]).so_far(session()).rows
 

@@ -29,6 +29,7 @@ from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.controls import many_tasks
 from pages.ui.figures.charts import to_svg
 from pages.ui.page import runtime, work
+from pages.ui.page.defaults import ORDER
 from pages.ui.page.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
 from tests.pages.conftest import (
@@ -85,7 +86,7 @@ def test_curves_are_measured_once_and_found_again_by_the_program_too(open_screen
     measure(at)
     curves = drawn(at)["curves"]
     setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
-    wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0])
+    wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0], ORDER)
     session = Session(runtime.store())
     rows = final(sweep(session.target(setting.spec), setting, wanted, ()).run(session)).rows
     for each in rows:
@@ -130,7 +131,7 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert is_measured(at)
     curves = drawn(at)["curves"]
     mine = {(row.point.task.name, row.point.heads_permille / 1000): row.acc for row in last[-1].value.rows
-            if row.point.by == "own"}  # fmt: skip
+            if row.point.by == ORDER}  # fmt: skip
     shown = curves[curves["line"].isin([task.name for task in tasks])]
     assert dict(zip(zip(shown["line"], shown["level"], strict=True), shown["acc"], strict=True)) == mine
 
@@ -152,6 +153,8 @@ def test_the_commands_measure_what_the_section_plans(section):
         assert request_of(parser().parse_args(argv(request))) == request and request.limit == 16
         assert request.order != "aggregate" or request.sources() == pool
     assert set(plans.points_of(requests)) == set(points_of_section(section, tasks, front, 250))
+    as_published = plans.points_of(plans.requests_of("heads", tasks, front, 250, {}, "own"))
+    assert {*points(tasks, TENTHS, [0])} < {*as_published}
 
 
 def points_of_section(section, tasks, front, permille):
@@ -160,9 +163,9 @@ def points_of_section(section, tasks, front, permille):
     heads, ffns = (TENTHS, [0]), ([0], TENTHS)
     few_heads, few_ffns = (RANDOM_LEVELS, [0]), ([0], RANDOM_LEVELS)
     return {
-        "heads": [*points(tasks, *heads), *random_points(tasks, *few_heads)],
-        "ffns": [*points(tasks, *ffns), *random_points(tasks, *few_ffns)],
-        "both": points(tasks, TENTHS, TENTHS),
+        "heads": [*points(tasks, *heads, ORDER), *random_points(tasks, *few_heads)],
+        "ffns": [*points(tasks, *ffns, ORDER), *random_points(tasks, *few_ffns)],
+        "both": points(tasks, TENTHS, TENTHS, ORDER),
         "transfer": [*points(here, [permille], [0]), *transfer_points(here, permille)],
         "outside": [*points(outside, *heads), *points(outside, *heads, "aggregate")],
         "rescored": [*points([front], *heads), *random_points([front], *few_heads),
@@ -335,7 +338,7 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
     steps = list(comparison(session.target(setting.spec), setting, comparing).run(session))
     assert steps[-1].cached, "the page has measured all of it"
     found, lines = steps[-1].value, compared(at)
-    for curve, name in zip(found.curves, ("Importance", "Wanda"), strict=False):
+    for curve, name in zip(found.curves, ("Importance as published", "Wanda"), strict=False):
         assert list(lines[name].values()) == curve.acc.tolist()
     random = np.mean([curve.acc for curve in found.random], axis=0)
     np.testing.assert_allclose(list(lines["random"].values()), random)

@@ -15,7 +15,7 @@ from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from pages.ui.controls.drag_slider import SliderState, drag_slider, hand
 from pages.ui.page.address import current_value, flag, one_among, put_right
-from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
+from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold
 
@@ -135,7 +135,7 @@ def with_own(options: Sequence[str], key: str) -> list[str]:
     return [*options, own] if own and own not in options else list(options)
 
 
-def choose_ranking(prefix: str, where: DeltaGenerator, first: str = OF_ONE_TASK[0]) -> str:
+def choose_ranking(prefix: str, where: DeltaGenerator, first: str = ORDER) -> str:
     """Draws the choice of a pruning order, `first` by default."""
     look: dict[str, Any] = {"index": OF_ONE_TASK.index(first), "help": RANKING_HELP}
     return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_order", **look)

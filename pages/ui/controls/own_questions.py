@@ -34,11 +34,12 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: 
     """Draws the fields; a file named or uploaded there becomes the task of the box `task_key`, and `used` is called."""
     key = _key(prefix)
     path, file = f"{key}_path", f"{key}_file"
-    help = f"One JSON object a line: `{FORMAT}`. {HELP}"
-    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": help, "on_change": _use_path}
+    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path}
     where.text_input("Your own questions: path of a file", key=path, args=(prefix, path, task_key, used), **about)
     about = {"on_change": _use_file, "args": (prefix, file, task_key, used), "max_upload_size": MOST_MB}
-    where.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, help=help, **about)
+    where.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, help=HELP, **about)
+    where.caption("One line for each question, such as")
+    where.code(FORMAT, "json", wrap_lines=True)
     if line := st.session_state.pop(_fault(prefix), None):
         with where:
             show_error(line)

@@ -71,6 +71,14 @@ def corner_in_words(frame: pd.DataFrame) -> str:
     return f"Induction heads ({RULE}): {', '.join(frame.loc[frame['in_corner'], 'name']) or 'none'}."
 
 
+def matching_alone_in_words(frame: pd.DataFrame) -> str:
+    """Names the heads that match prefixes but are not induction heads, as they copy no more than chance; "" if there
+    are none."""
+    names = frame.loc[frame["prefix_matching"].ge(INDUCTION_FROM) & ~frame["in_corner"], "name"].tolist()
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"Matching, but copying no more than chance: {', '.join(names[:MOST_NAMED])}{more}." if names else ""
+
+
 def finding(frame: pd.DataFrame) -> str:
     """Describes how many heads are induction heads, in Markdown."""
     names = frame.loc[frame["in_corner"], "name"].tolist()

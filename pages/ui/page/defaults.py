@@ -22,6 +22,7 @@ LEVEL_HELP = AXIS_HELP | {
 SHOT_COUNTS = (0, 1, 5)  # examples in the prompt
 SHOTS = 5  # the default, and the count of screens without a control
 RANKING_QUESTIONS = 64  # train questions of a ranking: in int8 on a CPU their gradients take half a second each
+ORDER = "gradient"  # the pruning order: as the paper's, without the weight that its divisor gives the last layer
 SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
 BUDGET_S = 10.0  # budget of background work; HEADROOM_IDLE_SECONDS sets another
 

@@ -75,6 +75,7 @@ def draw_levels(screen: PruneScreen) -> None:
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             compared_at, second_at = st.container(), st.container(key="prune_perplexity_line")
+            example_at = st.container(key="prune_example")  # hidden on a slide
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the slider is drawn while the rest is waited for
@@ -86,6 +87,8 @@ def draw_levels(screen: PruneScreen) -> None:
         draw_second(screen, shown)
     with compared_at:
         draw_second_model(screen, shown)
+    with example_at:
+        draw_example_question(screen, shown)
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
@@ -96,8 +99,6 @@ def draw_levels(screen: PruneScreen) -> None:
         with st.container(key="follows_hand_curve"):
             draw = partial(draw_curve, shown, axis, screen.sheet)
             live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
-        with st.container(key="prune_example"):  # hidden on a slide
-            draw_example_question(screen, shown)
     with st.container(key="follows_hand_map"):
         draw_components(shown, screen.sheet)
 
@@ -247,7 +248,5 @@ def draw_importance(shown: PruneResult) -> None:
     """Draws the job that scores unscored components; under a provisional order, the figure offers that."""
     work, known = importance_work(shown.x), shown.known
     if not work.line() and shown.provisional is None and (known.heads is None or known.ffns is None):
-        help = "Heads by gradient, FFNs by leaving each out once."
-        if (criterion := CRITERIA[shown.x.criterion]) is not CRITERIA["importance"]:
-            help = f"It takes {criterion.cost}."
-        work.offer(f"Measure {criterion.label.lower()}", "insights", help)
+        criterion = CRITERIA[shown.x.criterion]
+        work.offer(f"Measure {criterion.label.lower()}", "insights", f"It takes {criterion.cost}.")

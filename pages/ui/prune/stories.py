@@ -21,7 +21,7 @@ from pages.ui.controls.carried import set_pruned
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.sidebar import Setup, wait_for_model
 from pages.ui.page.address import one_among, put_right, rename_choice
-from pages.ui.page.defaults import RANKING_QUESTIONS, SHOTS
+from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SHOTS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session, store
 from pages.ui.page.widget_writes import hold, write
@@ -114,7 +114,7 @@ def set_controls(setup: Setup) -> None:
         write("prune_task", task.name)
         write("prune_shots", task.shots)
     if story == "far":
-        write("prune_order", "importance")
+        write("prune_order", ORDER)
         state[FAR] = True
     mask = draw(target.shape, heads, 0) if story == "others" else without(target.shape, heads)
     set_pruned("prune", mask.text())
@@ -174,7 +174,7 @@ def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
 def far_work(x: Experiment) -> Work[Far]:
     """Returns the work that measures how far heads can be pruned."""
     nothing = parse_edits("", x.shape)
-    ranking = Ranking("importance", n_questions=RANKING_QUESTIONS)
+    ranking = Ranking(ORDER, n_questions=RANKING_QUESTIONS)
     of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), width=0, limit=min(x.limit, N_ASKED))
     return Work(
         "story", "How far", how_far(of), 1, True, partial(_story_seconds, of.at("heads", 1000), len(LEVELS_PERMILLE))

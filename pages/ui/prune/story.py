@@ -12,6 +12,7 @@ from engine.studies.removal import N_DRAWS, Removal, draw, without
 from engine.studies.surveys import in_words as task_in_words
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.break_points import cliff_in_words, power_in_words
+from pages.ui.induction.tables import RULE
 from pages.ui.page.marks import mark
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, number, percents, whole_percent
@@ -72,7 +73,7 @@ def in_words(found: Removal, shape: ModelShape) -> str:
     """Describes the heads, whether the story holds, and the heads hit by a bad draw."""
     if not found.heads:
         return NONE
-    said = [f"Induction heads: {without(shape, found.heads).text()} (prefix matching at least half the best one's)."]
+    said = [f"Induction heads: {without(shape, found.heads).text()} ({RULE})."]
     if found.removed is not None:
         said.append(f"On the first {found.removed.change.n:,} questions.")
     if found.removed is not None and len(found.draws) == N_DRAWS:

@@ -39,7 +39,7 @@ def finding(section: str, rows: Sequence[SweepRow], permille: int) -> str:
     if not rows:
         return ""
     if section in ("heads", "ffns"):
-        own, random = (_of_order(rows, order) for order in ("own", "random"))
+        own, random = _by_score(rows), _of_order(rows, "random")
         frame = tables.curves(own, random, section)
         return tables.curves_finding(frame, tables.break_table(break_points(own, section)), NOUNS[section])
     if section == "both":
@@ -68,7 +68,7 @@ def draw_section(
 
 
 def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Known, sheet: Sheet) -> None:
-    own, random = (_of_order(rows, order) for order in ("own", "random"))
+    own, random = _by_score(rows), _of_order(rows, "random")
     frame = tables.curves(own, random, axis, front.name)
     each = tables.by_shots(frame)
     widths = [2] * (len(each) - 1) + [3]  # lines are named in the last chart
@@ -114,6 +114,10 @@ def _transfer_frame(rows: Sequence[SweepRow]) -> pd.DataFrame:
     return tables.transfer([row for row in rows if row.point.by != "own"], _of_order(rows, "own"))
 
 
+def _by_score(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    return [row for row in rows if row.point.by != "random"]
+
+
 def _of_order(rows: Sequence[SweepRow], order: str) -> list[SweepRow]:
     return [row for row in rows if row.point.by == order]
 
@@ -129,7 +133,7 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
 
 
 CURVES_HELP = (
-    "Each task pruned by its own importance. The band: three random rankings, each a mean of tasks. Dotted: the "
+    "Each task pruned by its own scores (Settings). The band: three random rankings, each a mean of tasks. Dotted: the "
     "highlighted task by guessing."
 )
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
