@@ -22,6 +22,7 @@ LEVELS = [
     level / 10 for level in range(11)
 ]  # the axis extends a little further, to make room for the names of the lines
 STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
+GAP = 0.2  # between two measured levels, above which no line claims what is in between
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
 NONE = pd.DataFrame(columns=["level", "estimated", "low", "high", "trusted"])
 Pair = tuple[pd.DataFrame, pd.DataFrame]
@@ -45,7 +46,8 @@ def accuracy_curve(
     models = _models(pd.concat([points, now])) if "model" in points else ()
     if not models:
         points, now = points.assign(series="measured"), now.assign(series="now")
-    points = points.assign(shape=points["series"])
+    points = points.assign(shape=points["series"]).sort_values(["series", "level"])
+    points["run"] = points.groupby("series")["level"].diff().gt(GAP).cumsum()
     along, hand = (frame.assign(series="estimate", line="estimate") for frame in dashed)
     return charts.picture(_curve(x_title, models), points=points, now=now, lines=named, estimates=along, hand=hand)
 
@@ -83,7 +85,7 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
         *_lines(y, colour),
         estimated.mark_area(opacity=0.15).encode(y=y_low, y2="high:Q"),
         estimated.mark_line(strokeWidth=1.5, opacity=0.8).encode(y=y_estimated, strokeDash=DASHES),
-        measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y),
+        measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y, detail="run:N"),
         measured.mark_rule(strokeWidth=1.5).encode(y=y_low, y2="high:Q"),
         measured.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
         here.mark_rule(strokeWidth=2.5).encode(y=y_low, y2="high:Q"),

@@ -142,10 +142,12 @@ def draw_result(shown: PruneResult) -> None:
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
+    title = shown.title
     if shown.order_words:
+        title += f", {shown.order_words.lower()}"
         first, *rest = pruned.split("  \n")
         pruned = "  \n".join([f"{first}, provisional order", *rest])
-    accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
+    accuracy_figure(title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
     if (work := accuracy_work(x, shown.mask)).now() is not None:
