@@ -206,7 +206,7 @@ def test_importance_of_all_tasks_brings_their_lines_whichever_screen_measured_it
     only_tasks("demo_outfit", "demo_copy")
     at = open_screen(induction_shots="0", prune_task="demo_outfit", **unfolded("left"))
     assert "0 of 2 tasks" in said(at)
-    press(go_to(at, "prune"), "Measure importance")
+    press(go_to(at, "prune"), "Measure head and FFN scores")
     assert "1 of 2 tasks" in said(go_to(at, "induction"))
     press(at, "Measure all")
     assert "2 of 2 tasks" in said(at)

@@ -3,6 +3,7 @@
 import pytest
 
 from pages.ui.page import runtime as frame
+from pages.ui.page.defaults import ORDER
 from pages.ui.prune import provisional
 from tests.pages.conftest import button, figure, same_on_the_command_line, settled, slide, under_figure
 
@@ -14,7 +15,7 @@ def started(open_app, monkeypatch):
     """An app whose order of choice is forecast to take 46 minutes, and the slots of all work that it starts."""
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     real = provisional.order_seconds
-    by_name = {"importance": LONG_S}
+    by_name = {ORDER: LONG_S}
     monkeypatch.setattr(
         provisional, "order_seconds", lambda x: by_name.get(x.pruning.ranking.name, 0.0) or min(real(x), 5.0)
     )
@@ -45,14 +46,14 @@ def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_
     assert provisional_figure[0] == f"{100 * result['acc']:.1f}%"
     assert "provisional order" in under_figure(at)
 
-    button(at, "Measure importance order, about 46 min here").click()
+    button(at, f"Measure {ORDER} order, about 46 min here").click()
     settled(at)
     assert slots.count(provisional.CHOICE) == 1 and frame.jobs().snapshot(provisional.CHOICE).state == "done"
     assert "provisional" in under_figure(at) and figure(at) == provisional_figure, "until it is asked for"
-    button(at, "Use importance order").click()
+    button(at, f"Use {ORDER} order").click()
     settled(at)
-    assert "provisional" not in under_figure(at) and "--order" not in at.code[0].value.replace("--order-questions", "")
-    assert not [label for label in labels(at) if "importance order" in label]
+    assert "provisional" not in under_figure(at) and f"--order {ORDER}" in at.code[0].value
+    assert not [label for label in labels(at) if f"{ORDER} order" in label]
 
 
 def test_what_is_faster_is_offered_with_its_time(started):

@@ -20,6 +20,7 @@ from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.page import runtime as frame
+from pages.ui.page.defaults import ORDER
 from pages.ui.prune import experiment
 from tests.pages.conftest import (
     WAIT_S,
@@ -201,8 +202,8 @@ def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_app()
     assert "; " not in at.main.caption[-1].value
-    press(at, "Measure importance")
-    assert "Measure importance" not in labels(at)
+    press(at, "Measure head and FFN scores")
+    assert "Measure head and FFN scores" not in labels(at)
     assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
 
 
@@ -523,7 +524,7 @@ def test_nonsense_in_the_address_is_put_right(open_app):
     nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_order": "best"}
     at = open_app(**nonsense, prune_layers="50", prune_layers_by="magic")
     assert level(at, "prune_heads") == 100, "the nearest that is allowed"
-    assert at.selectbox(key="prune_order").value == "importance"
+    assert at.selectbox(key="prune_order").value == ORDER
     assert at.selectbox(key="prune_layers_by").value == "influence" and "magic" in at.warning[0].value
     assert "--shots 5" in at.code[0].value
 

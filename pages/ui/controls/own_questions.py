@@ -38,8 +38,7 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: 
     where.text_input("Your own questions: path of a file", key=path, args=(prefix, path, task_key, used), **about)
     about = {"on_change": _use_file, "args": (prefix, file, task_key, used), "max_upload_size": MOST_MB}
     where.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, help=HELP, **about)
-    where.caption("One line for each question, such as")
-    where.code(FORMAT, "json", wrap_lines=True)
+    where.caption(f"A line for each question, such as `{FORMAT}`")
     if line := st.session_state.pop(_fault(prefix), None):
         with where:
             show_error(line)

@@ -251,4 +251,4 @@ def draw_importance(shown: PruneResult) -> None:
     work, known = importance_work(shown.x), shown.known
     if not work.line() and shown.provisional is None and (known.heads is None or known.ffns is None):
         criterion = CRITERIA[shown.x.criterion]
-        work.offer(f"Measure {criterion.label.lower()}", "insights", f"It takes {criterion.cost}.")
+        work.offer("Measure head and FFN scores", "insights", f"{criterion.label}: {criterion.cost}.")
