@@ -133,7 +133,7 @@ def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, 
 
 
 def test_an_unknown_ranking_is_named(tasks):
-    refused_by(UsageError, "'magic' is unknown; choose one of own, weight", lambda: Point(tasks[0], 0, 0, "magic"))
+    refused_by(UsageError, "'magic' is unknown; choose one of own, gradient", lambda: Point(tasks[0], 0, 0, "magic"))
 
 
 def test_a_row_of_a_table_has_every_number_under_a_plain_name(setting, tasks, session):
