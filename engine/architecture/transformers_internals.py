@@ -109,12 +109,12 @@ def takes_mean(norm: Any) -> bool:
     return isinstance(norm, torch.nn.LayerNorm) or type(norm).__name__ == "CohereLayerNorm"
 
 
-def adapt_attention(modules: Iterable[Any]) -> None:
+def adapt_attention(modules: Iterable[Any], config: Any) -> None:
     """Has these attention modules of a model, which compute by themselves (`Family.is_adapted`), look up by name what
     they attend by, as in all other models; under the name `eager` they compute what they always have."""
     for number, module in enumerate(modules):
-        module.layer_idx = number  # GPT-Neo calls it otherwise
-        replace_class(module, _adapted(type(module)))
+        module.layer_idx, module.config = number, config  # GPT-Neo calls one otherwise, BLOOM has not the other
+        replace_class(module, (_adapted if hasattr(module, "_attn") else _adapted_alibi)(type(module)))
 
 
 @once
@@ -135,6 +135,32 @@ def _adapted(attention: Any) -> Any:
             given = self, query, key, value, attention_mask
             z, pattern = choose(self.config)(*given, scaling=scaling, sliding_window=window)
             return z.transpose(1, 2), pattern
+
+    return Adapted
+
+
+@once
+def _adapted_alibi(attention: Any) -> Any:
+    """The same of BLOOM's, which adds the stream to what it gives. An attention function gets its mask with the biases
+    by distance in it; without a mask it adds them itself, `slopes` (H,) times the position of a key."""
+    from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
+
+    choose = attention_chooser()
+
+    class Adapted(attention):
+        def forward(self, hidden_states: Tensor, residual: Tensor, alibi: Tensor, attention_mask: Any,
+                    layer_past: Any = None, **options: Any) -> tuple[Tensor, Any]:  # fmt: skip
+            if self.config._attn_implementation == "eager":
+                return super().forward(hidden_states, residual, alibi, attention_mask, layer_past, **options)
+            query, key, value = self._reshape(self.query_key_value(hidden_states))
+            if layer_past is not None:
+                key, value = layer_past.update(key, value, self.layer_idx)
+            if attention_mask is not None:
+                attention_mask = attention_mask + alibi.unflatten(0, (-1, self.num_heads))
+            slopes = _get_alibi_slopes(self.num_heads, query.device)
+            given = self, query, key, value, attention_mask
+            z, pattern = choose(self.config)(*given, scaling=self.inv_norm_factor, slopes=slopes)
+            return self.dense(z.flatten(2)) + residual, pattern
 
     return Adapted
 

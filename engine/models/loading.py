@@ -228,7 +228,7 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
         )
     refuse_unless_loaded(spec.model, report)
     if family.is_adapted:
-        adapt_attention(family.attention_modules(model))
+        adapt_attention(family.attention_modules(model), model.config)
     if quantised is not None:
         quantised.set_aside_before(identity.shape.n_layers)
     if aside is not None:
