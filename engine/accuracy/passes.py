@@ -266,7 +266,7 @@ def _attention(
             k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)
                     for before, each in zip(prefix.layers[module.layer_idx], (k, v), strict=True))  # fmt: skip
         mask = group.mask if group.windowed is None or not options.get("sliding_window") else group.windowed
-        mask = None if mask is None else mask.to(query.device)
+        mask = None if mask is None else mask.to(q)
         if mask is None and (is_capped or slopes is not None):
             hidden = torch.full((q.shape[2], q.shape[2]), torch.finfo(q.dtype).min, dtype=q.dtype, device=q.device)
             mask = hidden.triu(1)

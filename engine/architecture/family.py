@@ -16,9 +16,8 @@ LONG_ROPE = ("longrope", "su")  # names of the rotation whose angles depend on h
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # fields of mixtures of experts
 
 
-ALIBI = "adds a number for each distance to scores of attention (ALiBi), which Headroom does not read"
 FALCON = "has attention that differs by model, with ALiBi in some, which Headroom does not read"
-NOT_READ = {"mpt": ALIBI, "falcon": FALCON}
+NOT_READ = {"falcon": FALCON}
 
 
 def family_of(config: Mapping[str, Any]) -> Family:

@@ -114,7 +114,8 @@ def adapt_attention(modules: Iterable[Any], config: Any) -> None:
     they attend by, as in all other models; under the name `eager` they compute what they always have."""
     for number, module in enumerate(modules):
         module.layer_idx, module.config = number, config  # GPT-Neo calls one otherwise, BLOOM has not the other
-        replace_class(module, (_adapted if hasattr(module, "_attn") else _adapted_alibi)(type(module)))
+        adapted = {"_attn": _adapted, "_reshape": _adapted_bloom, "Wqkv": _adapted_mpt}
+        replace_class(module, next(how for name, how in adapted.items() if hasattr(module, name))(type(module)))
 
 
 @once
@@ -140,7 +141,7 @@ def _adapted(attention: Any) -> Any:
 
 
 @once
-def _adapted_alibi(attention: Any) -> Any:
+def _adapted_bloom(attention: Any) -> Any:
     """The same of BLOOM's, which adds the stream to what it gives. An attention function gets its mask with the biases
     by distance in it; without a mask it adds them itself, `slopes` (H,) times the position of a key."""
     from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
@@ -161,6 +162,41 @@ def _adapted_alibi(attention: Any) -> Any:
             given = self, query, key, value, attention_mask
             z, pattern = choose(self.config)(*given, scaling=self.inv_norm_factor, slopes=slopes)
             return self.dense(z.flatten(2)) + residual, pattern
+
+    return Adapted
+
+
+@once
+def _adapted_mpt(attention: Any) -> Any:
+    """The same of MPT's, which adds its biases in fp32."""
+    import torch
+    from transformers.models.mpt import modeling_mpt
+
+    choose, names = attention_chooser(), modeling_mpt.__dict__
+    make_mask = names["create_causal_mask"]
+
+    def a_mask(**options: Any) -> Tensor:  # the model takes one for granted
+        found = make_mask(**options)
+        return torch.zeros(1, dtype=torch.bool) if found is None else found
+
+    names["create_causal_mask"] = a_mask
+
+    class Adapted(attention):
+        def forward(self, hidden_states: Tensor, position_bias: Tensor, past_key_values: Any = None,
+                    attention_mask: Any = None, **options: Any) -> tuple[Tensor, Any]:  # fmt: skip
+            if self.config._attn_implementation == "eager":
+                return super().forward(hidden_states, position_bias, past_key_values, attention_mask, **options)
+            qkv = self.Wqkv(hidden_states)
+            if self.clip_qkv:
+                qkv = qkv.clamp(min=-self.clip_qkv, max=self.clip_qkv)
+            query, *rest = (each.unflatten(2, (self.n_heads, -1)).transpose(1, 2) for each in qkv.chunk(3, dim=2))
+            key, value = rest if past_key_values is None else past_key_values.update(*rest, self.layer_idx)
+            hidden = attention_mask.to(query.device)
+            biases = position_bias[..., -key.shape[2] :].masked_fill(hidden, torch.finfo(torch.float32).min)
+            given = self, query.float(), key.float(), value.float(), biases
+            slopes = -position_bias[:, 0, -2]
+            z, pattern = choose(self.config)(*given, scaling=self.softmax_scale, slopes=slopes)
+            return self.out_proj(z.flatten(2).to(hidden_states.dtype)), pattern
 
     return Adapted
 

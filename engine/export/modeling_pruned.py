@@ -16,7 +16,8 @@ from torch import nn
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
-ALIBI = "pruned_bloom"  # whose attention reads biases by distance, and adds the residual stream
+BLOOM = "pruned_bloom"  # whose attention adds the residual stream
+ALIBI = {BLOOM: "alibi", "pruned_mpt": "position_bias"}  # biases by distance: (rows * heads, 1, keys), or without rows
 
 
 class NoFFN(nn.Module):
@@ -50,8 +51,8 @@ class NoAttention(NoFFN):
 
 def _alibi_of(kept, n_heads, attention, args, kwargs):
     """Makes the remaining heads read their own biases by distance, of those of all heads."""
-    biases = kwargs["alibi"].unflatten(0, (-1, n_heads))[:, kept].flatten(0, 1)
-    return args, {**kwargs, "alibi": biases}
+    name = next(name for name in ALIBI.values() if name in kwargs)
+    return args, {**kwargs, name: kwargs[name].unflatten(0, (-1, n_heads))[:, kept].flatten(0, 1)}
 
 
 def _read_by_head(reads, attention, args, kwargs):
@@ -93,7 +94,7 @@ class Pruned:
             has_bias = getattr(attention, self.OUT).bias is not None
             types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
             counts_in = number if number in (0, types.index(types[number])) else None
-            layer.set_submodule(self.ATTENTION, NoAttention(width, has_bias, counts_in, config.model_type == ALIBI))
+            layer.set_submodule(self.ATTENTION, NoAttention(width, has_bias, counts_in, config.model_type == BLOOM))
             if norms_before and self.NORMS[0]:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:
@@ -105,7 +106,7 @@ class Pruned:
             if shared > 1 and reads != [n // groups for n in range(len(kept))]:
                 attention.register_forward_pre_hook(partial(_read_by_head, reads), with_kwargs=True)
                 groups = 1
-            if config.model_type == ALIBI:
+            if config.model_type in ALIBI:
                 attention.register_forward_pre_hook(
                     partial(_alibi_of, kept, config.num_attention_heads), with_kwargs=True
                 )
@@ -117,6 +118,7 @@ class Pruned:
             counts = {
                 "num_heads": len(kept),
                 "num_attention_heads": len(kept),
+                "n_heads": len(kept),
                 "split_size": len(kept) * d_head,
                 "num_key_value_groups": groups,
             }

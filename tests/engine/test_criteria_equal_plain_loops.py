@@ -122,6 +122,11 @@ class Plain:
         (*weights,), out, writes, _ = self.gpt_neox(layer, layer.self_attention)
         return weights, out, writes, writes  # behind it the stream is added
 
+    def mpt(self, layer):
+        at, mlp = layer.attn, layer.ffn
+        return (at.Wqkv.weight.T[:, 64:], at.out_proj.weight.T, [mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
+            at.out_proj, mlp.down_proj, mlp.down_proj  # fmt: skip
+
     def gpt_neox(self, layer, at=None):
         at, mlp = at or layer.attention, layer.mlp
         values = at.query_key_value.weight.T.reshape(32, 4, 3, 8)[:, :, 2].reshape(32, 32)

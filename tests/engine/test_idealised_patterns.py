@@ -159,7 +159,9 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
         return output
 
     def everywhere(module, args, given):
-        return args, given | ({"alibi": torch.zeros_like(given["alibi"])} if "alibi" in given else {})
+        return args, given | (
+            {each: torch.zeros_like(given[each]) for each in ("alibi", "position_bias") if each in given}
+        )
 
     hook = getattr(attention, model.family.qkv[0]).register_forward_hook(silenced)
     with torch.no_grad(), attention.register_forward_pre_hook(everywhere, with_kwargs=True):
