@@ -46,13 +46,14 @@ class Prefix:
 class _Group:
     """Rows of one padded attention. `padded` (B, T): each token's position in the pass, arbitrary for padding; `real`
     (n,): which of the B * T are tokens, in the pass's order, None without padding; `mask` (B, 1, T, n_prefix + T);
-    `windowed`: the same of layers with a window, None if no row is longer."""
+    `windowed`: the same of layers with a window, None if no row is longer; `keys` (B, n_prefix + T): where they are."""
 
     start: int
     padded: Tensor
     real: Tensor | None
     mask: Tensor | None
     windowed: Tensor | None
+    keys: Tensor
 
 
 @dataclass(frozen=True)
@@ -206,11 +207,19 @@ def _mask(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int, window: i
     hidden = ~(earlier & visible)[:, None]
     hidden = torch.cat([torch.zeros(*hidden.shape[:3], n_prefix, dtype=torch.bool), hidden], dim=-1)
     if window is not None:
-        here = torch.tensor([[*row.positions, *[0] * (length - len(row.positions))] for row in rows])
-        there = torch.cat([torch.arange(n_prefix).expand(len(rows), -1), here], dim=-1)
-        hidden |= (here[:, :, None] - there[:, None, :] >= window)[:, None]
+        there = _key_positions(rows, n_prefix)
+        hidden |= (there[:, n_prefix:, None] - there[:, None, :] >= window)[:, None]
     # finfo.min and not -inf: a row that sees nothing would be nan
     return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min).to(device)
+
+
+def _key_positions(rows: Sequence[Row], n_prefix: int) -> Tensor:
+    """Returns (B, n_prefix + T): the position in its text of each key of rows padded right."""
+    import torch
+
+    length = max(len(row.tokens) for row in rows)
+    here = torch.tensor([[*row.positions, *[0] * (length - len(row.positions))] for row in rows])
+    return torch.cat([torch.arange(n_prefix).expand(len(rows), -1), here], dim=-1)
 
 
 def _grouped(loaded: Loaded, groups: Sequence[Sequence[Row]], dtype: Any, n_prefix: int) -> Iterator[_Group]:
@@ -226,7 +235,8 @@ def _grouped(loaded: Loaded, groups: Sequence[Sequence[Row]], dtype: Any, n_pref
         real = None if bool(is_real.all()) else is_real.flatten().nonzero()[:, 0].to(device)
         window = _window_within(loaded, rows)
         windowed = None if window is None else _mask(rows, dtype, device, n_prefix, window)
-        yield _Group(start, padded.to(device), real, _mask(rows, dtype, device, n_prefix), windowed)
+        keys = _key_positions(rows, n_prefix).to(device)
+        yield _Group(start, padded.to(device), real, _mask(rows, dtype, device, n_prefix), windowed, keys)
         start += int(lengths.sum())
 
 
@@ -242,10 +252,10 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """Returns ((1, n, H, d_head), None), as transformers expects of an attention function, for `query` (1, H, n,
     d_head), `key` and `value`; group by group, by transformers' function for torch's scaled_dot_product_attention, or
-    its plain one for models that cap scores."""
+    its plain one for models that cap scores. `slopes` (H,): what is added to scores is these times a key's position."""
     import torch
 
-    layout = _layout.get()
+    layout, slopes = _layout.get(), options.pop("slopes", None)
     is_capped, prefix, found = options.get("softcap") is not None, layout.prefix, []
     attend = capped_attention() if is_capped else sdpa_attention()
     for group in layout.groups:
@@ -256,10 +266,12 @@ def _attention(
             k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)
                     for before, each in zip(prefix.layers[module.layer_idx], (k, v), strict=True))  # fmt: skip
         mask = group.mask if group.windowed is None or not options.get("sliding_window") else group.windowed
-        mask = None if mask is None else mask.to(query.device)
-        if mask is None and is_capped:
+        mask = None if mask is None else mask.to(q)
+        if mask is None and (is_capped or slopes is not None):
             hidden = torch.full((q.shape[2], q.shape[2]), torch.finfo(q.dtype).min, dtype=q.dtype, device=q.device)
             mask = hidden.triu(1)
+        if mask is not None and slopes is not None:  # ALiBi, rounded as transformers does
+            mask = mask + (slopes[:, None, None] * group.keys.to(slopes.device)[:, None, None]).to(mask.dtype)
         z = attend(module, q, k, v, mask, **options)[0].flatten(0, 1)  # (B * T, H, d_head)
         found.append(z if group.real is None else z.index_select(0, group.real.to(z.device)))
     return (found[0] if len(found) == 1 else torch.cat(found))[None].to(query.dtype), None

@@ -16,9 +16,8 @@ LONG_ROPE = ("longrope", "su")  # names of the rotation whose angles depend on h
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # fields of mixtures of experts
 
 
-ALIBI = "adds a number for each distance to scores of attention (ALiBi), which Headroom does not read"
 FALCON = "has attention that differs by model, with ALiBi in some, which Headroom does not read"
-NOT_READ = {"bloom": ALIBI, "mpt": ALIBI, "falcon": FALCON}
+NOT_READ = {"falcon": FALCON}
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
@@ -109,9 +108,11 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     except InvalidFile as error:
         raise HeadroomError(f"{error}; repair the folder") from error
 
+    used = COMMON | family.fields
+
     def first(usual: str, default: int | None = None) -> int:
         for name in (usual, family.own_name(usual)):
-            if (value := config.get(name)) is not None:
+            if name in used and (value := config.get(name)) is not None:
                 return _positive(name, value)
         default = family.defaults.get(usual, default)
         if default is None:

@@ -114,7 +114,9 @@ class ModelConfig:
         projection = width * d if width != d else 0
         ends_in_norm = config.get("do_layer_norm_before") is not False or not family.norms_behind
         return Parts(
-            embeddings=Part(tokens + positions + projection, projection, d if projection else 0),
+            embeddings=Part(
+                tokens + positions + projection + norm * bool(family.embedding_norm), projection, d if projection else 0
+            ),
             layer=Part(matrices + rest, matrices, qkv + inner + 2 * d),
             end=Part(projection + norm * ends_in_norm, projection, width if projection else 0),
             head=Part((0 if is_tied(config) else tokens) + shape.n_vocab * family.has_unembedding_bias),

@@ -109,12 +109,13 @@ def takes_mean(norm: Any) -> bool:
     return isinstance(norm, torch.nn.LayerNorm) or type(norm).__name__ == "CohereLayerNorm"
 
 
-def adapt_attention(modules: Iterable[Any]) -> None:
+def adapt_attention(modules: Iterable[Any], config: Any) -> None:
     """Has these attention modules of a model, which compute by themselves (`Family.is_adapted`), look up by name what
     they attend by, as in all other models; under the name `eager` they compute what they always have."""
     for number, module in enumerate(modules):
-        module.layer_idx = number  # GPT-Neo calls it otherwise
-        replace_class(module, _adapted(type(module)))
+        module.layer_idx, module.config = number, config  # GPT-Neo calls one otherwise, BLOOM has not the other
+        adapted = {"_attn": _adapted, "_reshape": _adapted_bloom, "Wqkv": _adapted_mpt}
+        replace_class(module, next(how for name, how in adapted.items() if hasattr(module, name))(type(module)))
 
 
 @once
@@ -135,6 +136,67 @@ def _adapted(attention: Any) -> Any:
             given = self, query, key, value, attention_mask
             z, pattern = choose(self.config)(*given, scaling=scaling, sliding_window=window)
             return z.transpose(1, 2), pattern
+
+    return Adapted
+
+
+@once
+def _adapted_bloom(attention: Any) -> Any:
+    """The same of BLOOM's, which adds the stream to what it gives. An attention function gets its mask with the biases
+    by distance in it; without a mask it adds them itself, `slopes` (H,) times the position of a key."""
+    from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
+
+    choose = attention_chooser()
+
+    class Adapted(attention):
+        def forward(self, hidden_states: Tensor, residual: Tensor, alibi: Tensor, attention_mask: Any,
+                    layer_past: Any = None, **options: Any) -> tuple[Tensor, Any]:  # fmt: skip
+            if self.config._attn_implementation == "eager":
+                return super().forward(hidden_states, residual, alibi, attention_mask, layer_past, **options)
+            query, key, value = self._reshape(self.query_key_value(hidden_states))
+            if layer_past is not None:
+                key, value = layer_past.update(key, value, self.layer_idx)
+            if attention_mask is not None:
+                attention_mask = attention_mask + alibi.unflatten(0, (-1, self.num_heads))
+            slopes = _get_alibi_slopes(self.num_heads, query.device)
+            given = self, query, key, value, attention_mask
+            z, pattern = choose(self.config)(*given, scaling=self.inv_norm_factor, slopes=slopes)
+            return self.dense(z.flatten(2)) + residual, pattern
+
+    return Adapted
+
+
+@once
+def _adapted_mpt(attention: Any) -> Any:
+    """The same of MPT's, which adds its biases in fp32."""
+    import torch
+    from transformers.models.mpt import modeling_mpt
+
+    choose, names = attention_chooser(), modeling_mpt.__dict__
+    make_mask = names["create_causal_mask"]
+
+    def a_mask(**options: Any) -> Tensor:  # the model takes one for granted
+        found = make_mask(**options)
+        return torch.zeros(1, dtype=torch.bool) if found is None else found
+
+    names["create_causal_mask"] = a_mask
+
+    class Adapted(attention):
+        def forward(self, hidden_states: Tensor, position_bias: Tensor, past_key_values: Any = None,
+                    attention_mask: Any = None, **options: Any) -> tuple[Tensor, Any]:  # fmt: skip
+            if self.config._attn_implementation == "eager":
+                return super().forward(hidden_states, position_bias, past_key_values, attention_mask, **options)
+            qkv = self.Wqkv(hidden_states)
+            if self.clip_qkv:
+                qkv = qkv.clamp(min=-self.clip_qkv, max=self.clip_qkv)
+            query, *rest = (each.unflatten(2, (self.n_heads, -1)).transpose(1, 2) for each in qkv.chunk(3, dim=2))
+            key, value = rest if past_key_values is None else past_key_values.update(*rest, self.layer_idx)
+            hidden = attention_mask.to(query.device)
+            biases = position_bias[..., -key.shape[2] :].masked_fill(hidden, torch.finfo(torch.float32).min)
+            given = self, query.float(), key.float(), value.float(), biases
+            slopes = -position_bias[:, 0, -2]
+            z, pattern = choose(self.config)(*given, scaling=self.softmax_scale, slopes=slopes)
+            return self.out_proj(z.flatten(2).to(hidden_states.dtype)), pattern
 
     return Adapted
 

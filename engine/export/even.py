@@ -40,7 +40,8 @@ def even(
     _refuse_uneven(identity, mask, kept)
     n_heads = len(kept[stays[0]])
     n_keys = len(key_heads(shape, kept[stays[0]]))
-    begins = re.compile(rf"(.*\.)?{family.position_embedding or family.token_embedding}\.weight")
+    embedding = f"{family.position_embedding or family.token_embedding}.weight"
+    begins = re.compile(rf"(.*\.)?{f'{family.embedding_norm}.bias' if family.embedding_norm else embedding}")
     added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the previous layer, -1 for none
     own = family.own_name("num_hidden_layers")
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
@@ -135,7 +136,7 @@ def _biases(
         before = max((each for each in stays if each < layer), default=-1)
         if before >= 0 and (before, f"{family.ffn_write}.bias") not in by_place:
             raise UsageError(_nowhere(layer, f"the FFN of layer {before} has no output bias"))
-        if before < 0 and not family.position_embedding and is_tied(config):
+        if before < 0 and not (family.position_embedding or family.embedding_norm) and is_tied(config):
             raise UsageError(_nowhere(layer, "no earlier layer stays, and the embedding is read again at the end"))
         if before < 0:
             scales = family.scales(config)

@@ -16,6 +16,9 @@ from torch import nn
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
+BLOOM = "pruned_bloom"  # whose attention adds the residual stream
+ALIBI = {BLOOM: "alibi", "pruned_mpt": "position_bias"}  # biases by distance: (rows * heads, 1, keys), or without rows
+
 
 class NoFFN(nn.Module):
     """A pruned FFN."""
@@ -31,18 +34,25 @@ class NoFFN(nn.Module):
 
 class NoAttention(NoFFN):
     """An attention without heads. In the first layer of each type it caches one zero per token, because transformers
-    counts tokens there; `counts_in` is the number of such a layer, else None."""
+    counts tokens there; `counts_in` is the number of such a layer, else None. BLOOM's attention `adds_residual`."""
 
-    def __init__(self, width, has_bias, counts_in=None):
+    def __init__(self, width, has_bias, counts_in=None, adds_residual=False):
         super().__init__(width, has_bias)
-        self.counts_in = counts_in
+        self.counts_in, self.adds_residual = counts_in, adds_residual
 
     def forward(self, hidden_states, *args, past_key_values=None, layer_past=None, **kwargs):
         cache = past_key_values if past_key_values is not None else layer_past
         if self.counts_in is not None and cache is not None:
             zeros = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
             cache.update(zeros, zeros, self.counts_in)
-        return super().forward(hidden_states), None
+        added = super().forward(hidden_states)
+        return (added + args[0] if self.adds_residual else added), None
+
+
+def _alibi_of(kept, n_heads, attention, args, kwargs):
+    """Makes the remaining heads read their own biases by distance, of those of all heads."""
+    name = next(name for name in ALIBI.values() if name in kwargs)
+    return args, {**kwargs, name: kwargs[name].unflatten(0, (-1, n_heads))[:, kept].flatten(0, 1)}
 
 
 def _read_by_head(reads, attention, args, kwargs):
@@ -84,7 +94,7 @@ class Pruned:
             has_bias = getattr(attention, self.OUT).bias is not None
             types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
             counts_in = number if number in (0, types.index(types[number])) else None
-            layer.set_submodule(self.ATTENTION, NoAttention(width, has_bias, counts_in))
+            layer.set_submodule(self.ATTENTION, NoAttention(width, has_bias, counts_in, config.model_type == BLOOM))
             if norms_before and self.NORMS[0]:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:
@@ -96,6 +106,10 @@ class Pruned:
             if shared > 1 and reads != [n // groups for n in range(len(kept))]:
                 attention.register_forward_pre_hook(partial(_read_by_head, reads), with_kwargs=True)
                 groups = 1
+            if config.model_type in ALIBI:
+                attention.register_forward_pre_hook(
+                    partial(_alibi_of, kept, config.num_attention_heads), with_kwargs=True
+                )
             sizes = [len(kept), len(keys), len(keys)]
             sizes = sizes if len(self.PROJECTIONS) == 3 else [sum(sizes)]
             for name, size in zip(self.PROJECTIONS, sizes, strict=True):
@@ -104,6 +118,7 @@ class Pruned:
             counts = {
                 "num_heads": len(kept),
                 "num_attention_heads": len(kept),
+                "n_heads": len(kept),
                 "split_size": len(kept) * d_head,
                 "num_key_value_groups": groups,
             }
@@ -115,10 +130,10 @@ class Pruned:
                 if hasattr(attention, name):
                     setattr(attention, name, count)
         if "mlp" in gone:
-            has_bias = any(name.endswith("bias") for name, _ in getattr(layer, self.FFN).named_parameters())
-            setattr(layer, self.FFN, NoFFN(width, has_bias))
+            has_bias = any(name.endswith("bias") for name, _ in layer.get_submodule(self.FFN).named_parameters())
+            layer.set_submodule(self.FFN, NoFFN(width, has_bias))
             if self.FFN_BEGINS:
-                setattr(layer, self.FFN_BEGINS, nn.Identity())
+                layer.set_submodule(self.FFN_BEGINS, nn.Identity())
             if norms_before and self.NORMS[1]:
                 setattr(layer, self.NORMS[1], nn.Identity())
 

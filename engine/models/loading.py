@@ -209,6 +209,14 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
         str(identity.folder), config=config, local_files_only=True, trust_remote_code=False
     )
     model_class, family = causal_lm_class(config), family_of(identity.config)
+    quantised: Quantised | None = None
+
+    def begin(model: Any) -> None:
+        if family.is_adapted:  # before accelerate wraps what modules compute
+            adapt_attention(family.attention_modules(model), model.config)
+        if quantised is not None:
+            quantised.begin(model)
+
     with stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors:
         refuse_unless_whole(spec.model, tensors, model_class, config)
         refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
@@ -220,15 +228,13 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
         model, report = load_tensors(
             model_class,
             tensors,
-            begin=quantised and quantised.begin,
+            begin=begin if family.is_adapted or quantised else None,
             config=config,
             attn_implementation=family.attends_by,
             device_map=device_map(placing, model_class, config, family),
             **options,
         )
     refuse_unless_loaded(spec.model, report)
-    if family.is_adapted:
-        adapt_attention(family.attention_modules(model))
     if quantised is not None:
         quantised.set_aside_before(identity.shape.n_layers)
     if aside is not None:

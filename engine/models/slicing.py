@@ -77,12 +77,11 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
             found, read = _attention(loaded, attention, kept, index in loaded.placing.moved, as_exported)
             swaps, reads = swaps + found, reads + ([(attention, read)] if read else [])
         else:
-            path, _, name = family.attention.rpartition(".")
             out = attrgetter(family.attention_out)(layer)
-            swaps.append((attrgetter(path)(layer) if path else layer, name, _silent(out, index)))
+            swaps.append((*_holder(layer, family.attention), _silent(out, index)))
         if not mask.ffns[index]:
-            swaps.append((layer, family.ffn_out, _modules()[1]()))
-            swaps += [(layer, family.ffn_in, torch.nn.Identity())] if family.ffn_in else []
+            swaps.append((*_holder(layer, family.ffn_out), _modules()[1]()))
+            swaps += [(*_holder(layer, family.ffn_in), torch.nn.Identity())] if family.ffn_in else []
     masked = Mask.from_arrays(still, np.ones(len(mask.ffns), bool))
     before = [getattr(parent, name) for parent, name, after in swaps if hasattr(after, "forward")]
     after = [module for _, _, module in swaps if hasattr(module, "forward")]
@@ -103,6 +102,12 @@ def applied(loaded: Loaded, parts: Sliced) -> Iterator[None]:
             ending.callback(setattr, parent, name, getattr(parent, name))
             setattr(parent, name, part)
         yield
+
+
+def _holder(layer: Any, path: str) -> tuple[Any, str]:
+    """The module that holds the one of that path, and its name there."""
+    parent, _, name = path.rpartition(".")
+    return layer.get_submodule(parent), name
 
 
 def _attention(

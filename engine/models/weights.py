@@ -123,6 +123,8 @@ def embedding(loaded: Loaded, token_ids: Tensor | slice = slice(None)) -> Tensor
         token_ids = torch.arange(len(embed.weight))[token_ids]
     with torch.inference_mode():
         rows = embed(token_ids.to(embed.weight.device)).float() * loaded.scales.embedding  # Gemma scales them there
+        if loaded.family.embedding_norm:
+            rows = getattr(loaded.model.base_model, loaded.family.embedding_norm)(rows.to(embed.weight.dtype)).float()
         project_in = loaded.family.projection(loaded.model, "project_in")
         return rows if project_in is None else rows @ project_in.weight.float().T
 

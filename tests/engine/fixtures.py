@@ -43,7 +43,7 @@ STOCK = [name for name in FAMILIES if families.FAMILIES[TINY[name]].is_stock]  #
 # for slow tests, unless thorough: without families whose modules have the names of an earlier one's, as Mistral's have
 DISTINCT = FAMILIES if IS_THOROUGH else [name for name in FAMILIES if not has_anothers_modules(TINY[name])]
 # for slow tests, unless thorough: without families of which each part is also one of another family that is in it
-LATER = ("olmo3", "gemma", "granite", "starcoder2", "stablelm", "cohere", "gptj")
+LATER = ("olmo3", "gemma", "granite", "starcoder2", "stablelm", "cohere", "gptj", "mpt")
 EXAMINED = FAMILIES if IS_THOROUGH else [name for name in FAMILIES if TINY[name] not in LATER]
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
          "max_position_embeddings": 256, "initializer_range": 0.3, "vocab_size": 512, "bos_token_id": 2,

@@ -118,8 +118,17 @@ class Plain:
         return (at.c_attn.weight[:, 64:], at.c_proj.weight, [mlp.c_fc.weight], mlp.c_proj.weight), at.c_proj, \
             mlp.c_proj, mlp  # fmt: skip
 
-    def gpt_neox(self, layer):
-        at, mlp = layer.attention, layer.mlp
+    def bloom(self, layer):
+        (*weights,), out, writes, _ = self.gpt_neox(layer, layer.self_attention)
+        return weights, out, writes, writes  # behind it the stream is added
+
+    def mpt(self, layer):
+        at, mlp = layer.attn, layer.ffn
+        return (at.Wqkv.weight.T[:, 64:], at.out_proj.weight.T, [mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
+            at.out_proj, mlp.down_proj, mlp.down_proj  # fmt: skip
+
+    def gpt_neox(self, layer, at=None):
+        at, mlp = at or layer.attention, layer.mlp
         values = at.query_key_value.weight.T.reshape(32, 4, 3, 8)[:, :, 2].reshape(32, 32)
         reads, writes = mlp.dense_h_to_4h, mlp.dense_4h_to_h
         return (values, at.dense.weight.T, [reads.weight.T], writes.weight.T), at.dense, writes, mlp

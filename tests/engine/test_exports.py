@@ -135,6 +135,7 @@ EVEN = [
     ("gpt2", "B0-1"),
     ("gpt_neox", "B0"),
     ("gpt_neox", "B2"),
+    ("bloom", "B0"),
     ("llama", "B0"),
     ("llama", "L*H0-1"),
     ("llama", "L0H0 L1H1 L2H0 L*H2"),

@@ -158,8 +158,13 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
             output[..., :width] = 0
         return output
 
+    def everywhere(module, args, given):
+        return args, given | (
+            {each: torch.zeros_like(given[each]) for each in ("alibi", "position_bias") if each in given}
+        )
+
     hook = getattr(attention, model.family.qkv[0]).register_forward_hook(silenced)
-    with torch.no_grad():
+    with torch.no_grad(), attention.register_forward_pre_hook(everywhere, with_kwargs=True):
         log_p = model.model(input_ids=torch.tensor([tokens])).logits[0].log_softmax(-1)
     hook.remove()
     expected = -log_p[range(len(tokens) - 1), tokens[1:]].numpy()

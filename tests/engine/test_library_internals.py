@@ -212,10 +212,35 @@ def attention_of_its_own(tmp_path, monkeypatch):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
         expected = model(torch.tensor([[1, 2, 3]])).logits
         attention = [getattr(layer.attn, "attention", layer.attn) for layer in model.transformer.h]
-        transformers_internals.adapt_attention(attention)
+        transformers_internals.adapt_attention(attention, model.config)
         assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
         with transformers_internals.attention_named(model, "sdpa"):
             torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)
+
+
+@uses("transformers", "_get_alibi_slopes")
+def slopes_of_alibi(tmp_path, monkeypatch):
+    """BLOOM's attention adds slopes times the position of a key to scores, and the stream to what it gives; MPT's the
+    first alone."""
+    seen = []
+
+    def attend(module, query, key, value, mask, scaling, slopes):
+        seen.append(slopes)
+        scores = query @ key.mT * scaling + slopes[:, None, None] * torch.arange(3)
+        return ((scores + torch.full((3, 3), -1e9).triu(1)).softmax(-1) @ value).transpose(1, 2), None
+
+    transformers.AttentionInterface.register("of a test", attend)
+    bloom = transformers.BloomConfig(vocab_size=11, hidden_size=12, n_layer=2, n_head=3)
+    mpt = transformers.MptConfig(vocab_size=11, d_model=12, n_layers=2, n_heads=3, max_seq_len=5)
+    for config in (bloom, mpt):
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        expected = model(torch.tensor([[1, 2, 3]])).logits
+        attention = [module for name, module in model.named_modules() if name.endswith(("self_attention", "attn"))]
+        transformers_internals.adapt_attention(attention, model.config)
+        assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
+        with transformers_internals.attention_named(model, "of a test"):
+            torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)
+        assert torch.equal(seen[-1], torch.tensor([2**-4, 2**-8, 2**-2]))
 
 
 @uses("transformers", "eager_mask")

@@ -5,25 +5,28 @@ import platform
 import shutil
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from engine.architecture.families import FAMILIES
 from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.tensors import stored_tensors
 from engine.demo import model_folder
 from engine.errors import UsageError
+from engine.models import loading
 from engine.models.in_memory import Models
 from engine.models.loading import LoadSpec, identify, load
-from tests.engine.fixtures import STOCK, bare, configured, family_folder, python, refused_by
+from engine.models.patterns import visited
+from engine.placement.placement import device_map
+from tests.engine.fixtures import STOCK, TINY, bare, configured, family_folder, python, refused_by
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
 
 def test_the_old_model_is_gone_before_the_new_one_is_loaded(tiny_opt, monkeypatch):
-    from engine.models import loading
-
     models = Models()
     old = weakref.ref(models.get(LoadSpec(str(tiny_opt), "fp32")).model)
     seen = []
@@ -45,6 +48,26 @@ def test_shape_and_size_are_read_from_the_files(family, tiny_opt, tmp_path):
     assert identity.n_params == sum(parameter.numel() for parameter in model.parameters())
     assert (identity.shape.n_layers, identity.shape.n_heads, identity.shape.d_head) == (3, 4, 8)
     assert identity.shape.n_key_value_heads == getattr(model.config, "num_key_value_heads", 4)
+
+
+@pytest.mark.parametrize("family", [name for name in STOCK if FAMILIES[TINY[name]].is_adapted])
+def test_attention_is_adapted_where_accelerate_brings_layers_too(family, tiny_opt, tmp_path, monkeypatch):
+    folder, real, seen = family_folder(family, tiny_opt, tmp_path / "model"), loading.load_tensors, []
+
+    def split(placing, *given):
+        places = device_map(replace(placing, layers=("cpu", "gpu0", "cpu")), *given)
+        return {name: "cpu" if place == "cpu" else "disk" for name, place in places.items()}
+
+    monkeypatch.setattr(loading, "device_map", split)
+    monkeypatch.setattr(
+        loading,
+        "load_tensors",
+        lambda *given, **options: real(*given, **options, offload_folder=str(tmp_path / "disk")),
+    )
+    model = load(LoadSpec(str(folder), "fp32"))
+    with visited(model, lambda layer, pattern, z, values: seen.append(layer)), torch.inference_mode():
+        model.model(torch.tensor([[5, 6, 7]]))
+    assert seen == [0, 1, 2] and hasattr(model.family.layer_list(model.model)[1], "_hf_hook")
 
 
 @pytest.mark.parametrize("family", STOCK)

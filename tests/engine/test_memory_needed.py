@@ -74,6 +74,7 @@ def test_mapped_files_of_libraries_are_not_free_twice(monkeypatch):
     assert devices.main_memory_bytes() == 150_000_000 + LIBRARY_BYTES
 
 
+EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 OPT_SIZES = {  # layers, heads, width, FFN, width of the embedding, as published
     "125m": (12, 12, 768, 3072, 768), "350m": (24, 16, 1024, 4096, 512), "1.3b": (24, 32, 2048, 8192, 2048),
     "2.7b": (32, 32, 2560, 10240, 2560), "6.7b": (32, 32, 4096, 16384, 4096), "13b": (40, 40, 5120, 20480, 5120),
@@ -169,11 +170,11 @@ def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path
         if name.endswith("attn.c_attn.weight"):
             state[name.replace("c_attn.weight", "bias")] = torch.ones(1, 1, 256, 256, dtype=torch.uint8)
             state[name.replace("c_attn.weight", "masked_bias")] = torch.tensor(-1e4)
-        if name.endswith("attention.dense.weight"):
+        if name.endswith(".attention.dense.weight"):
             state[name.replace("dense.weight", "bias")] = torch.ones(1, 1, 256, 256, dtype=torch.bool)
             state[name.replace("dense.weight", "rotary_emb.inv_freq")] = torch.ones(4)
     if is_tied(json.loads((plain / "config.json").read_text())):
-        embedding = next(name for name in state if name.endswith(("embed_tokens.weight", "wte.weight")))
+        embedding = next(name for name in state if name.endswith(EMBEDDINGS))
         state["lm_head.weight"] = state[embedding]
     if family == "gpt2":  # as it lies on the hub
         state = {name.removeprefix("transformer."): value for name, value in state.items()}

@@ -85,6 +85,8 @@ def embedded(model):
     embed = model.model.get_input_embeddings()
     rows = embed.weight.detach().double() * getattr(embed, "scalar_embed_scale", 1.0)
     rows = rows * getattr(model.model.config, "embedding_multiplier", 1.0)
+    if model.family.embedding_norm:
+        rows = model.model.base_model.word_embeddings_layernorm(rows.float()).detach().double()
     project = model.family.projection(model.model, "project_in")
     return rows if project is None else rows @ project.weight.detach().double().T
 

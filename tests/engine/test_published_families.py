@@ -32,6 +32,15 @@ PUBLISHED = {
         {"model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 512, "intermediate_size": 2048,
          "num_hidden_layers": 6, "num_attention_heads": 8, "max_position_embeddings": 2048, "rotary_pct": 0.25,
          "tie_word_embeddings": False}, 70_426_624),
+    "bigscience/bloom-560m": (
+        {"model_type": "bloom", "vocab_size": 250880, "n_embed": 1024, "n_layer": 24, "num_attention_heads": 16,
+         "n_inner": None, "seq_length": 2048, "apply_residual_connection_post_layernorm": False, "pretraining_tp": 1},
+        559_214_592),
+    "mosaicml/mpt-7b": (
+        {"model_type": "mpt", "vocab_size": 50432, "d_model": 4096, "n_layers": 32, "n_heads": 32, "max_seq_len": 2048,
+         "expansion_ratio": 4, "no_bias": True, "logit_scale": None, "learned_pos_emb": True,
+         "attn_config": {"alibi": True, "alibi_bias_max": 8, "attn_impl": "torch", "clip_qkv": None, "qk_ln": False,
+                         "attn_type": "multihead_attention", "prefix_lm": False}}, 6_649_286_656),
     "mistralai/Mistral-7B-v0.1": (
         {"model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -203,6 +212,18 @@ def test_norms_of_queries_that_are_not_read_are_refused(name, field):
     refused_by(HeadroomError, f"{field} is on, and Headroom reads no norms", lambda: shape_of(config))
 
 
+def test_a_model_whose_stream_is_normed_is_refused():
+    config = PUBLISHED["bigscience/bloom-560m"][0] | {"apply_residual_connection_post_layernorm": True}
+    refused_by(HeadroomError, "apply_residual_connection_post_layernorm is on", lambda: shape_of(config))
+
+
+@pytest.mark.parametrize("said", [{"no_bias": False}, {"attn_config": {"qk_ln": True}},
+                                  {"attn_config": {"alibi_bias_max": 16}}])  # fmt: skip
+def test_an_mpt_model_that_transformers_computes_otherwise_is_refused(said):
+    config = PUBLISHED["mosaicml/mpt-7b"][0] | said
+    refused_by(HeadroomError, "MPT models are read with", lambda: shape_of(config))
+
+
 def test_every_family_has_a_published_model():
     published = {config["model_type"] for config, _ in PUBLISHED.values()}
     assert published == {kind for kind, family in FAMILIES.items() if family.is_stock}
@@ -265,8 +286,6 @@ def test_longrope_is_read_only_as_far_as_its_angles_stay_the_same(spelled):
         ({"model_type": "t5", "is_encoder_decoder": True}, "'t5' has an encoder and a decoder"),
         ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}, "'gemma3' also reads images"),
         ({"model_type": "mamba"}, "'mamba' is not supported"),
-        ({"model_type": "bloom", "n_head": 16}, "'bloom' adds a number for each distance .* .ALiBi."),
-        ({"model_type": "mpt"}, "'mpt' adds a number"),
         ({"model_type": "falcon"}, "'falcon' has attention that differs by model"),
     ],
 )

@@ -57,7 +57,8 @@ class Family:
     qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
     norms_all_heads: bool = False  # each of these is of all heads of a layer at once, so that none can be cut out
     norm: str  # the last norm of the model
-    token_embedding: str  # the last part of its name, as of the next two
+    token_embedding: str  # the last part of its name, as of the next three
+    embedding_norm: str = ""  # of embeddings, in front of layer 0
     position_embedding: str = ""  # of learned positions
     old_unembedding: str = ""  # another name than lm_head in published files
 

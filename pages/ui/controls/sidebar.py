@@ -58,6 +58,8 @@ TO_TRY = [
     ("EleutherAI/gpt-neo-125m", "GPT-Neo", 0.53),
     ("EleutherAI/gpt-j-6b@float16", "GPT-J", 12.1),
     ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
+    ("bigscience/bloom-560m", "BLOOM", 1.1),
+    ("mosaicml/mpt-7b", "MPT", 13.3),
 ]
 MODELS += [name for name, *_ in TO_TRY if name not in MODELS]
 MODEL_HELP = (

@@ -1,0 +1,32 @@
+"""BLOOM: queries, keys and values from one matrix, head by head, a norm behind the embedding, and no positions but a
+number for each distance that is added to scores of attention (ALiBi). Attention and FFN add to the stream themselves.
+"""
+
+from engine.architecture.families.definition import Family
+
+FAMILY = Family(
+    name="BLOOM",
+    layers="transformer.h",
+    attention_out="self_attention.dense",
+    qkv=("query_key_value",),
+    qkv_layout="by head",
+    ffn_out="mlp.dense_4h_to_h",
+    ffn_in="mlp.dense_h_to_4h",
+    ffn_read=("mlp.dense_h_to_4h",),
+    ffn_write="mlp.dense_4h_to_h",
+    attention_norm="input_layernorm",
+    ffn_norm="post_attention_layernorm",
+    norm="transformer.ln_f",
+    token_embedding="word_embeddings",
+    embedding_norm="word_embeddings_layernorm",
+    fields=frozenset({"n_embed", "n_layer", "n_head", "seq_length", "layer_norm_epsilon", "hidden_dropout"}),
+    own_names={"hidden_size": "n_embed", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+               "max_position_embeddings": "seq_length"},
+    defaults={"max_position_embeddings": 2048},
+    is_tied=True,
+    refused={"apply_residual_connection_post_layernorm": "and Headroom reads no stream of norms; use a model without "
+                                                         "it"},
+    is_adapted=True,
+    attends_by="eager",
+    tiny={"bloom": {}},
+)  # fmt: skip
