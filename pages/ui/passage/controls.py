@@ -72,9 +72,11 @@ def _show_example() -> None:
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:
     """Draws the ten tokens whose prediction by B is most improved, and most worsened, against A."""
     columns = {
-        "index": st.column_config.NumberColumn("Token", format="%d", help="Its place in the text, from 1.", width=60),
+        "index": st.column_config.NumberColumn(
+            "Place", format="%d", help="The token's place in the text, from 1.", width=60
+        ),
         "context": st.column_config.TextColumn("After", help="The end of the text before it."),
-        "token": st.column_config.TextColumn("Token itself"),
+        "token": st.column_config.TextColumn("Token"),
         "loss_a_nats": "Loss A, nats",
         "loss_b_nats": "Loss B, nats",
         "difference_nats": "B − A, nats",
