@@ -85,6 +85,7 @@ def test_the_screen_opens_pruned(open_app):
     at = open_app("continuation", model="demo")
     assert at.number_input(key="continue_heads").value == 10
     assert at.selectbox(key="continue_order").value == "induction-first"
+    assert "Heads pruned, induction-first" in [each.get("label") for each in components(at)]
     assert at.selectbox(key="continue_task").disabled, "no head goes by importance"
     assert "--mask L" in at.code[0].value.replace("'", "")
 
