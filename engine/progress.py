@@ -66,7 +66,7 @@ class Progress(Generic[T]):
         `total` (None: as many as it says itself). Without a total it is the run itself."""
         if total is None:
             total = self.total
-        here = self.done if size is None else round(size * self.part)
+        here = self.done if size is None else round(size * self.part) if size > 1 else int(size * self.part)
         message = self.message if self.is_loading or not label else label
         share = None
         if self.share is not None and total:

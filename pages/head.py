@@ -31,7 +31,7 @@ SECTIONS = {
 }
 
 setup = chosen()
-headline_at = st.empty()
+headline_at = st.container()  # unlike `empty`, keeps its line while the page runs again
 target = wait_for_model(setup)
 with errors_shown():
     choice, work_at = choose(target, setup.data_dir)

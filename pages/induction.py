@@ -105,6 +105,6 @@ if not presenting():  # a slide is one screen, and these are below it
     sections.draw(sections.InductionView(setup, target, found, frame, score, task), since_s, sheet)
 request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
 n = f"{found.n['prefix_matching']} examples"
-of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "the full model")
+of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "scores of the full model")
 origin = Origin("Induction", [request], measurements, of)
 closing(with_second(origin, None if second is None else second.as_usual, compared), sheet)

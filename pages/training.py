@@ -64,4 +64,4 @@ if not presenting():  # a slide shows one screen, and these sections are below i
          partial(statements, choice.sources, sheet), ()),
     ):  # fmt: skip
         folded(label, f"training_{key}", inside, f":material/{icon}:", in_address=True, holds=holds)
-closing(origin(choice.runs, choice.sources), sheet)
+closing(origin(choice.runs, choice.sources, in_full=not presenting()), sheet)

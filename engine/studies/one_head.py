@@ -40,7 +40,6 @@ LONG = ("ideal-tasks", "heads-oracle")  # last: they start by themselves only if
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
 AROUND = 10  # tokens averaged on either side in an in-context score, the default of the In context screen
-STEPS = 1000  # of a part, on the progress bar
 Fields = dict[str, Any]  # of a Portrait
 K = TypeVar("K")
 Build = Callable[[K, Session], Measurement[Any]]  # of one entry, by its name
@@ -80,8 +79,13 @@ def portrait(target: Target, asked: HeadRequest, names: Sequence[str] | None = N
     names = asked.parts if names is None else names
     parts = {name: partial(_PARTS[name][1], target, asked) for name in names}
     # the key ignores the names of the parts, so that a screen has one job
-    every_part = every(target, ("portrait", asked), parts, lambda name: STEPS, TITLES.__getitem__)
+    every_part = every(target, ("portrait", asked), parts, label=_now)
     return every_part.map(Portrait(target.shape, asked.head).with_parts)
+
+
+def _now(name: str) -> str:
+    """Returns the part under way, as what the progress counts are parts."""
+    return f"Parts, now {TITLES[name][:1].lower()}{TITLES[name][1:]}"
 
 
 def built_in() -> dict[str, str]:

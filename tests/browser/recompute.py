@@ -216,7 +216,8 @@ def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Or
     controls = seen["controls"]
     asked = controls.get(task, "demo_copy")  # hidden where no ranking reads it
     words = [*shared(seen, "evaluate")[1:], "--task", asked, "--shots", "5", "--limit", "1"]
-    words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--order-questions", "64"]
+    heads, ffns = (next(controls[label] for label in controls if label.startswith(axis)) for axis in axes)
+    words += ["--prune-heads", heads, "--prune-ffns", ffns, "--order-questions", "64"]
     words += ["--order", controls["Pruning order"], "--mask", controls["Prune these as well"]]
     command = shlex.split(seen["commands"][0])
     shown = command[command.index("--mask") + 1] if "--mask" in command else ""

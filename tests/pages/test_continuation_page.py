@@ -10,7 +10,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.shapes import ModelShape
-from engine.texts.continuation import How, NextTokens, continuation, next_tokens
+from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
 from pages.ui.continuation import charts, sections
 from pages.ui.controls.pruning import by_importance
 from pages.ui.figures.charts import to_svg
@@ -85,6 +85,7 @@ def test_the_screen_opens_pruned(open_app):
     at = open_app("continuation", model="demo")
     assert at.number_input(key="continue_heads").value == 10
     assert at.selectbox(key="continue_order").value == "induction-first"
+    assert "Heads pruned, induction-first" in [each.get("label") for each in components(at)]
     assert at.selectbox(key="continue_task").disabled, "no head goes by importance"
     assert "--mask L" in at.code[0].value.replace("'", "")
 
@@ -123,6 +124,14 @@ def test_the_finding_says_what_pruning_does_to_the_first_word():
     )
     alone = sections.next_frame(NextTokens(np.array([5]), (" Merton",), np.log([[0.9]])))
     assert sections.finding(alone, Mask.full(shape)) == "The full model continues with `Merton`, 90.0%"
+
+
+def test_the_finding_is_of_the_token_that_changes_most_and_names_its_word():
+    found = NextTokens(np.array([5, 6]), (" the", " Fr"), np.log([[0.165, 0.085], [0.188, 0.008]]))
+    frame, mask = sections.next_frame(found), parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))
+    said = Continuation(np.array([6, 7, 8]), np.zeros(3), (" Fr", "ance", ", a"))
+    words = "Large effect: without 1 head, `Fr(ance)` falls from 8.5% to 0.8%"
+    assert sections.finding(frame, mask, (None, said)) == words
 
 
 @pytest.mark.parametrize("full, pruned, words", [

@@ -70,7 +70,7 @@ def test_an_older_address_with_a_control_of_the_passage_unfolds_it(open_training
 
 def test_a_slide_has_the_charts_alone(open_training):
     at = open_training(present="1", **unfolded(*FOLDED))
-    assert len(charts_of(at)) == 3 * 2 and not [each for each in at.button if "Train" in each.label]
+    assert len(charts_of(at)) == 3 * 3 and not [each for each in at.button if "Train" in each.label]
     assert not [each.value for each in at.markdown if "badge[" in each.value]
 
 

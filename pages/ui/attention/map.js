@@ -1,9 +1,10 @@
 // The map of all heads: thumbnails, tint, and which ones are chosen. One module with view.js.
 
-// Size of a cell in pixels: all heads fit the map's width, and all layers the window's height if that leaves them visible.
+// Size of a cell in pixels: all heads fit the map's width, and all layers its height (view.css) if that leaves them visible.
 function cellSize(layers, heads) {
-  const across = Math.floor(288 / heads) - 2, down = Math.floor((0.66 * window.innerHeight) / layers) - 2
-  return Math.max(14, Math.min(38, across, Math.max(20, down)))
+  const across = Math.floor(288 / heads) - 2, rem = parseFloat(getComputedStyle(document.documentElement).fontSize)
+  const down = Math.floor((window.innerHeight - 21 * rem) / layers) - 2
+  return Math.max(14, Math.min(38, across, down))
 }
 
 function setHeads(view) {

@@ -1,6 +1,7 @@
 """The Continue screen's controls, all in the address, and both models side by side."""
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,11 +84,15 @@ def next_in_words(frame: pd.DataFrame) -> str:
     return " ".join(words)
 
 
-def finding(frame: pd.DataFrame, mask: Mask | None) -> str:
+def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation | None] = ()) -> str:
     """Returns what the full model says first, how likely that is without the pruned heads and FFNs, and whether that is
-    a large effect."""
-    best = frame[frame["model"].eq(charts.FULL)].nsmallest(1, "rank").iloc[0]
-    word = _quoted(_named(best["token"]))
+    a large effect; another token, if its probability changes by more than twice as much."""
+    p = frame.pivot_table("p", "token_id", "model", sort=False)
+    change = (p[charts.PRUNED if charts.PRUNED in p else charts.FULL] - p[charts.FULL]).abs()
+    full = frame[frame["model"].eq(charts.FULL)].assign(change=lambda rows: rows["token_id"].map(change))
+    best, most = full.nsmallest(1, "rank").iloc[0], full.nlargest(1, "change").iloc[0]
+    best = most if most["change"] > max(VISIBLE, 2 * best["change"]) else best
+    word = _quoted(_begun(best["token"], said))
     pruned = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].eq(charts.PRUNED)]
     if pruned.empty or mask is None:
         return f"The full model continues with {word}, {best['said']}"
@@ -113,7 +118,7 @@ def _size(full: float, pruned: float) -> str:
 def draw_finding(found: Said) -> None:
     """Draws the finding, once it is known."""
     if found.next is not None:
-        st.header(finding(next_frame(found.next), found.mask))
+        st.header(finding(next_frame(found.next), found.mask, (found.full, found.pruned)))
 
 
 def draw(found: Said, prompt: str, sheet: Sheet) -> None:
@@ -128,7 +133,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
         if who == charts.PRUNED and nothing:
             at.info("Nothing is pruned: move a slider, or type a mask.", icon=":material/info:")
             continue
-        _draw_first(who, frame, above)
+        _draw_first(who, frame, above, sides.values())
         with at:
             _draw_said(who, each, prompt, parts)
         if frame is not None and who in set(frame["model"]):
@@ -140,13 +145,13 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
             )
 
 
-def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator) -> None:
+def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator, said: Iterable[Continuation | None]) -> None:
     """Draws a model's first token, large, with its probability by each model."""
     word, about = "…", "not measured yet"
     if frame is not None and who in set(frame["model"]):
         best = frame[frame["model"].eq(who)].nsmallest(1, "rank").iloc[0]
         others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
-        word, about = _named(best["token"]), best["said"]
+        word, about = _begun(best["token"], said), best["said"]
         about += "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
     at.metric(f"{who[:1].upper()}{who[1:]}, next token", plain(word), about, delta_color="off", delta_arrow="off")
 
@@ -183,6 +188,15 @@ def said_frame(found: Said) -> pd.DataFrame:
             about = {"model": who, "index": range(1, 1 + len(each.pieces)), "token_id": each.token_ids}
             parts.append(pd.DataFrame(about | {"token": each.pieces, "p": np.exp(each.log_p.astype(float))}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _begun(token: str, said: Iterable[Continuation | None]) -> str:
+    """Returns a readable token by its name, with the rest of its word where it begins a continuation: "M(erton)"."""
+    for each in said:
+        if each is not None and each.pieces and visible(each.pieces[0]) == token and token[-1:].isalpha():
+            rest = re.match(r"\w*", "".join(each.pieces[1:]))
+            return f"{_named(token)}({rest[0]})" if rest and rest[0] else _named(token)
+    return _named(token)
 
 
 def _named(token: str) -> str:

@@ -1,10 +1,12 @@
 """The pruning controls of the screens that show a text: two levels, a mask, a ranking."""
 
+from dataclasses import replace
 from typing import Any
 
 from engine.importance.rankings_of import NEEDS
 from engine.questions.requests import TaskSpec
 from pages.ui.controls.controls import Levels, choose_level, choose_ranking, type_mask
+from pages.ui.controls.drag_slider import draw_field, draw_slider
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.defaults import SHOTS
@@ -24,12 +26,13 @@ def choose_pruning(
     precedes the labels of the sliders."""
     heads_title, ffns_title = (f"{of}heads pruned", f"{of}FFNs pruned")
     help = "These heads give 0 to their layer's output."
-    heads = choose_level(prefix, heads_at, "heads", heads_title[:1].upper() + heads_title[1:], help, HEADS)
+    heads = draw_field(heads_at, f"{prefix}_heads", heads_title[:1].upper() + heads_title[1:], HEADS)
     ffns = choose_level(prefix, menu, "ffns", ffns_title, "These FFNs add nothing.")
     typed, ranking = type_mask(prefix, menu), choose_ranking(prefix, menu, RANKING)
+    draw_slider(replace(heads, label=f"{heads.label}, {ranking}"), help)  # each screen has its own order
     more: dict[str, Any] = {"disabled": not by_importance(ranking, ffns), "help": TASK_HELP}
     name = task_box(menu, "Important for", local_tasks(data_dir), f"{prefix}_task", **more)
-    return Levels(TaskSpec(name, SHOTS), ranking, heads, ffns, typed)
+    return Levels(TaskSpec(name, SHOTS), ranking, 10 * heads.percent, ffns, typed)
 
 
 def by_importance(ranking: str, ffns_permille: int) -> bool:

@@ -53,10 +53,12 @@ def draw_shipped(measurements: Measurements, of: str) -> None:
 
 
 def in_words(receipt: Receipt) -> str:
-    """Returns text such as "With shipped results, measured 2026-11-25 on AMD EPYC, torch 2.13.0+cpu"."""
+    """Returns text such as "With shipped results, measured 2026-11-25 on AMD EPYC, torch 2.13.0+cpu"; of results
+    measured here that rest on a shipped part, its name."""
     on = receipt.get("processor") or receipt["machine"]
     when, torch = receipt["measured_at"][:10], receipt["versions"]["torch"]
-    return plain(f"With shipped results, measured {when} on {on}, torch {torch}")
+    what = receipt.get("part", "").lower() or "results"
+    return plain(f"With shipped {what}, measured {when} on {on}, torch {torch}")
 
 
 def _receipt(measurements: Measurements, of: str) -> Receipt | None:

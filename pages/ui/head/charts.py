@@ -6,10 +6,10 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.induction_scores import TITLES
+from pages.ui.head.tables import STANDS_OUT
 
-CLEAR = 0.02  # share of a head's QK trace from which an earlier head is named
 ROOM = 1.6  # of the strip, for its text
-SIDE_PX, Y_AXIS_PX = 200, 60  # of a pattern, which is square
+SIDE_PX, Y_AXIS_PX = 228, 60  # of a pattern, which is square
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -44,13 +44,15 @@ def _pattern_map(n: int) -> charts.Template:
     axis = {"grid": False, "tickMinStep": 1, "tickCount": 5}
     x = alt.X("source:Q", title="looks at token", scale=alt.Scale(**across), axis=alt.Axis(**axis))
     y = alt.Y("destination:Q", title="from token", scale=alt.Scale(**across, reverse=True), axis=alt.Axis(**axis))
-    colour = alt.Color("attention:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
+    scale = alt.Scale(domain=[0, 1], type="sqrt")  # shares of a few percent are visible
+    colour = alt.Color("attention:Q", scale=scale, legend=None)
     base = charts.named_chart("cells").transform_calculate(x2="datum.source + 1", y2="datum.destination + 1")
     tooltip = charts.tips("from:N|from; to:N|looks at; attention:Q|Attention|.3f")
     cells = base.mark_rect().encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
     lines = charts.named_chart("lines").mark_line(color=MARK, opacity=0.45, strokeWidth=1, strokeDash=[2, 3])
     lines = lines.encode(x=alt.X("x:Q", scale=alt.Scale(**across)), y=alt.Y("y:Q"), detail="line:N")
-    return charts.template(SIDE_PX + charts.AXIS_PX, cells, lines, width=SIDE_PX + Y_AXIS_PX)
+    frame = alt.ViewBackground(stroke=GREY, strokeWidth=1)
+    return charts.template(SIDE_PX + charts.AXIS_PX, cells, lines, width=SIDE_PX + Y_AXIS_PX, view=frame)
 
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
@@ -62,9 +64,7 @@ def effects(frame: pd.DataFrame) -> charts.Picture:
 def _effects(n: int) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False)
     y = alt.Y("task:N", sort=None, axis=axis)
-    x = alt.X(
-        "low:Q", title="← worse · accuracy without it, change in points (95%) · better →", axis=alt.Axis(tickCount=6)
-    )
+    x = alt.X("low:Q", title="← worse · points (95%) · better →", axis=alt.Axis(tickCount=6))
     tooltip = charts.tips(
         "task:N|Task; points:Q|Change, points|+.1f; low:Q|from|+.1f; high:Q|to|+.1f; gained:Q|Gained; lost:Q|Lost",
         "p:Q|McNemar's p|.3f; n:Q|Questions",
@@ -102,9 +102,9 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
-    """Returns `tables.feeder_rows`: previous-token score against K-composition, colored by layer; the largest parts by
-    name. A line marks the composition of random heads."""
-    named_ones = (frame["share"] >= CLEAR) & (frame.index < 4)  # small parts overlap
+    """Returns `tables.feeder_rows`: previous-token score against K-composition, colored by layer; those that stand
+    out by name. A line marks the composition of random heads."""
+    named_ones = (frame["times_random"] >= STANDS_OUT) & (frame.index < 4)  # more overlap
     named = frame.assign(label=frame["head"].where(named_ones, ""))
     return charts.picture(
         _feeders(int(frame["layer"].max()) + 1), heads=named, random=pd.DataFrame({"composition": [random]})
@@ -115,15 +115,14 @@ def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
 def _feeders(n_layers: int) -> charts.Template:
     x = alt.X("previous_token:Q", title="Previous-token score", scale=alt.Scale(domain=[0, 1.08], nice=False),
               axis=alt.Axis(values=[0, 0.5, 1], format=".1f"))  # fmt: skip
-    y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(zero=True))
+    y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(zero=False, padding=14))
     tooltip = charts.tips(
         "head:N|Head; previous_token:Q|Previous token|.2f; composition:Q|K-composition|.3f",
-        f"times_random:Q|Times random|.1f; part:Q|Part of the QK trace|{charts.MAGNITUDE}",
+        "times_random:Q|Times random|.1f",
     )
     base = charts.named_chart("heads").encode(x=x, y=y, tooltip=tooltip)
-    size = alt.Size("share:Q", scale=alt.Scale(domain=[0, 1], range=[35, 420], clamp=True), legend=None)
     colour = charts.by_layer(n_layers, None if n_layers > 1 else ())  # a single layer needs no legend
-    points = base.mark_point(filled=True, opacity=0.85).encode(size=size, color=colour)
+    points = base.mark_point(filled=True, size=90, opacity=0.85).encode(color=colour)
     names = charts.written(base.transform_filter("datum.label != ''"), 12, align="left", dx=11, dy=-5)
     line = charts.named_chart("random").mark_rule(color=GREY, strokeDash=[4, 3])
     line = line.encode(y="composition:Q", tooltip=charts.tips("composition:Q|Random heads|.3f"))

@@ -9,14 +9,13 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.asking import go_to
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number, whole_percent
+from pages.ui.page.tables import number
 
 NAME = "Heads that feed it"
 HELP = (
-    "By weights. *Part*: the trace of W_E W_Q (W_E W_V W_O W_K)^T through one earlier head, times that head's "
-    "previous-token score: its part of this head's QK trace, in % of all parts without their signs (Olsson et al.). "
-    "*K-composition*: |W_Q W_K^T (W_V W_O)^T| / (|W_Q W_K^T| |W_V W_O|), Frobenius norms, and as a multiple of random "
-    "matrices (Elhage et al.). Norms are folded in; rotary positions are left out."
+    "By weights. *K-composition*: |W_Q W_K^T (W_V W_O)^T| / (|W_Q W_K^T| |W_V W_O|), Frobenius norms, and as a "
+    "multiple of random matrices (Elhage et al.); from twice on, a head stands out. Norms are folded in; rotary "
+    "positions are left out. The download also has each head's part of the QK trace (Olsson et al.)."
 )
 SHOWN = 40
 
@@ -38,8 +37,8 @@ def section(known: Known, sheet: Sheet) -> None:
         st.caption("Up and right: looks at the token before, and is read by the keys. Dashed: random heads.")
     with table_at:
         st.markdown(words, help=HELP)
-        titles = {"head": "Head", "previous_token": "Previous token", "share": "Part", "times_random": "Times random"}
-        formats = {"previous_token": number, "share": whole_percent, "times_random": partial(number, digits=1)}
+        titles = {"head": "Head", "previous_token": "Previous token", "times_random": "Times random"}
+        formats = {"previous_token": number, "times_random": partial(number, digits=1)}
         names, key = tuple(frame["head"]), f"head feeders of {known.asked.name}"
         selects = {"key": key, "selection_mode": "single-row", "on_select": partial(_open, key, names)}
         height = 37 + 35 * min(7, len(frame))

@@ -11,15 +11,16 @@ from engine.models.session import Target
 from engine.progress import in_time
 from engine.studies.one_head import LOOKING, TITLES, HeadRequest, portrait
 from engine.studies.portrait import Portrait, joined
-from pages.ui.page.runtime import budget_s, session, store
+from pages.ui.page.runtime import budget_s, notes, session, store
 from pages.ui.page.tables import plain
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import POLL_S, Work, live
 
 SLOT = "head"
 ALL_HELP = "One part after the other, in the background. Finished parts are shown and stored."
 PART_HELP = "In the background; finished work is stored. Costs {cost} here."
 HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
 REDRAW_S = 2.0
+FIRST, SOON_S = ("probe", "texts"), 0.25  # parts that are drawn on top, and the interval of checks for them
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,19 @@ class Known:
 
 def look_up(target: Target, asked: HeadRequest) -> Known:
     """Returns the stored results and starts cheap work. While the worker, which may be busy with another tab, has not
-    read all of them, those that need no questions are read here."""
+    read all of them, there are those of the previous run, or those that need no questions, which are read here: work
+    under way has only what it measures."""
     since_s = time.monotonic()
     work = Work(SLOT, asked.name, portrait(target, asked))
     stored, is_read = work.stored(), work.is_read or work.under_way
-    known = Known(target, asked, Portrait(target.shape, asked.head), work, since_s, is_read)
-    ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
-    if not is_read and not stored:
-        stored = [found for found in [portrait(target, asked, LOOKING).so_far(session())] if found is not None]
-    known = replace(known, found=joined([known.found, *stored, *ones]))
+    looked = Portrait(target.shape, asked.head)
+    known = Known(target, asked, looked, work, since_s, is_read)
+    if (before := notes().get(SLOT, known)).work.key == work.key:
+        looked = replace(before.found, failed={})
+    if not is_read and not looked.done:
+        looked = portrait(target, asked, LOOKING).so_far(session())
+    ones = [looked, *stored, *(one.found for one in map(known.part, asked.parts))]
+    known = notes()[SLOT] = replace(known, found=joined([known.found, *(one for one in ones if one is not None)]))
     if ahead := cheap(known):
         replace(work, of=portrait(target, asked, ahead), while_seen=True, priority=3).start()
     return known
@@ -92,7 +97,8 @@ def draw_all(known: Known) -> None:
         for work in works:
             work.line()
         now = known.work.found if known.work.under_way else None
-        if now is not None and {*now.done} & {*known.missing} and time.monotonic() - known.since_s > REDRAW_S:
+        new = set[str]() if now is None else {*now.done} & {*known.missing}
+        if new & {*FIRST} or new and time.monotonic() - known.since_s > REDRAW_S:
             st.rerun()
 
     if len(known.missing) > 1 and not known.work.under_way:  # a single one has its own button
@@ -101,9 +107,15 @@ def draw_all(known: Known) -> None:
         every = replace(known.work, of=wanted, priority=2, takes=takes)
         label = f"Measure all missing ({len(names)} parts)"
         every.offer(label, "playlist_play", ALL_HELP)
-    live(known.slots(), draw, known.since_s)
+    live(known.slots(), draw, known.since_s, POLL_S if {*FIRST} <= {*known.found.done} else SOON_S)
     for name, line in known.found.failed.items():
         st.caption(f"{TITLES[name]}: {plain(line)}.")
+
+
+def is_awaited(known: Known, name: str) -> bool:
+    """Returns whether a part comes by itself: it is being read or measured."""
+    is_left = name in known.missing and not known.work.under_way and not known.part(name).under_way
+    return name not in (*known.found.done, *known.found.failed) and not is_left
 
 
 def draw_missing(known: Known, *names: str) -> None:

@@ -1,17 +1,23 @@
 """First on the screen: one large score with further facts, and its pattern on random tokens and in a text."""
 
+from math import isnan
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from engine.studies.one_head import READ
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.induction_scores import MEANINGS
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
-from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.page.tables import number
+from pages.ui.head.measuring import Known, draw_missing, is_awaited
+from pages.ui.page.runtime import notes
+from pages.ui.page.tables import whole_percent
 
-PROBE, TEXT = "Pattern on random tokens", "Pattern in a text"
+NAMES = {"probe": "Pattern on random tokens", "texts": "Pattern in a text"}
+PALE = 0.15
+Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.pattern_map
 FIGURE_HELP = "Prefix matching and copying make an induction head. " + MEANINGS
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
@@ -24,7 +30,7 @@ PROBE_HELP = (
 def draw_portrait(known: Known, sheet: Sheet) -> None:
     """Draws them."""
     wraps = st.container(key="wraps portrait")
-    figure_at, probe_at, text_at = wraps.columns([9, 10, 10], gap="large")
+    figure_at, probe_at, text_at = wraps.columns([8, 10, 10], gap="medium")
     with figure_at:
         _draw_figure(known)
     with probe_at:
@@ -48,22 +54,39 @@ def _draw_figure(known: Known) -> None:
 def _draw_probe(known: Known, sheet: Sheet) -> None:
     found = known.found
     st.markdown("**Where it looks**, on random tokens", help=PROBE_HELP)
-    draw_missing(known, "probe")
-    if found.probe is not None:
-        n, period = len(found.probe.pieces), found.probe.period
-        offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
-        words = f"Prefix matching {number(found.score('prefix_matching'))} of its attention."
-        sheet.draw(
-            PROBE, charts.pattern_map(tables.probe_cells(found.probe), n, offsets), "head probe", words, width="content"
-        )
-        st.caption("Strong along the dotted lines: it looks at what followed an earlier copy.")
+    if found.probe is None:
+        _draw_pale(known, "probe")
+        return
+    n, period = len(found.probe.pieces), found.probe.period
+    offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
+    matching = found.score("prefix_matching")
+    share = "" if isnan(matching) else f" has {whole_percent(matching)} of its attention"
+    words = f"Dotted: what followed an earlier copy{share}."
+    _draw_pattern(known, "probe", (tables.probe_cells(found.probe), n, offsets), words, sheet)
 
 
 def _draw_text(known: Known, sheet: Sheet) -> None:
     st.markdown(f"… and in “{READ}”")
-    draw_missing(known, "texts")
-    if READ in known.found.texts:
-        seen = known.found.texts[READ]
-        drawn = charts.pattern_map(tables.text_cells(seen), len(seen.token_ids), (1,))
-        sheet.draw(TEXT, drawn, "head text", tables.rests_in_words(seen), width="content")
-        st.caption("Dotted: the token just before. Left edge: the first token, where idle heads look.")
+    if READ not in known.found.texts:
+        _draw_pale(known, "texts")
+        return
+    seen = known.found.texts[READ]
+    shares = [whole_percent(share) for share in (float(seen.to_previous[1:].mean()), seen.rests)]
+    words = "Dotted: the token just before has {} of its attention; left edge: the first has {}.".format(*shares)
+    _draw_pattern(known, "texts", (tables.text_cells(seen), len(seen.token_ids), (1,)), words, sheet)
+
+
+def _draw_pattern(known: Known, part: str, pattern: Pattern, words: str, sheet: Sheet) -> None:
+    notes()[NAMES[part]] = known.target, pattern
+    sheet.draw(NAMES[part], charts.pattern_map(*pattern), f"head {part}", words, width="content")
+    st.caption(words)
+
+
+def _draw_pale(known: Known, part: str) -> None:
+    """Draws what is missing, while it comes by itself below the pattern of the head before: steps keep the place."""
+    target, pattern = notes().get(NAMES[part], (None, None))
+    if pattern is not None and target == known.target and is_awaited(known, part):
+        cells, *rest = pattern
+        pale = charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest)
+        draw_chart(pale, f"head {part}", "The head before.", width="content")
+    draw_missing(known, part)

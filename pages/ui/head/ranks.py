@@ -16,7 +16,8 @@ PLACES_HELP = (
     "Each criterion orders all heads by the task's train questions. Importance: |z · gradient|, Bansal et al. Taylor: "
     "|dLoss/dgate|, Michel et al. Wanda: |weight| times its input. The download has two more."
 )
-WHY = "Only the first row measures what is lost. Gradients estimate it; size ignores the task."
+WHY = {"Accuracy": "Only the first row measures what is lost.", "Gradient": "Gradients estimate what is lost.",
+       "Size": "Size ignores the task."}  # fmt: skip
 SHORT_OF = {"bansal": "Bansal's variant"}
 
 
@@ -52,5 +53,5 @@ def _draw_importance(known: Known, sheet: Sheet) -> None:
     shown = tables.shown_places(places)
     if len(shown):
         sheet.draw(PLACES, charts.places(shown), "head places", tables.places_in_words(shown))
-        st.caption(WHY)
+        st.caption(" ".join(words for asks, words in WHY.items() if shown["criterion"].str.startswith(asks).any()))
     draw_missing(known, *CRITERIA)

@@ -16,7 +16,7 @@ from engine.texts.incontext import MeanOverTexts
 from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.figures.induction_scores import ABOUT, TITLES
-from pages.ui.page.tables import better_or_worse, magnitude, number, p_in_words, whole_percent
+from pages.ui.page.tables import better_or_worse, number, p_in_words, whole_percent
 
 CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
@@ -60,7 +60,7 @@ def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[flo
     if not rank:
         return "not in layer 0"
     value = (1 + value) / 4 if score == "copying" and variant == OLSSON else value
-    value = magnitude(value) if score == "qk_trace" else written(value)
+    value = "no unit" if score == "qk_trace" else written(value)
     return f"{value} · {rank} of {found.n_heads:,}"
 
 
@@ -126,8 +126,8 @@ def shown_places(places: pd.DataFrame) -> pd.DataFrame:
 
 
 def feeder_rows(found: Portrait) -> pd.DataFrame:
-    """Returns one row for each earlier head, the largest part first: its previous-token score, its trace and their
-    product (`part`), its composition with this head's keys, and that as a multiple of random heads'."""
+    """Returns one row for each earlier head, the largest composition with this head's keys first: that, also as a
+    multiple of random heads', its previous-token score, its trace and the product of both (`part`)."""
     parts, fed = found.partners, found.feeding
     if parts is None or fed is None or not parts.size:
         return pd.DataFrame()
@@ -135,10 +135,9 @@ def feeder_rows(found: Portrait) -> pd.DataFrame:
     previous = found.scores[OLSSON].mean["previous_token"][: len(parts)].ravel()
     names = [f"L{at}H{number}" for at, number in zip(layer, head, strict=True)]
     frame = pd.DataFrame({"head": names, "layer": layer, "previous_token": previous, "trace": fed.trace.ravel()})
-    total = float(np.abs(parts).sum()) or 1.0
-    frame = frame.assign(part=parts.ravel(), share=parts.ravel() / total, composition=fed.composition.ravel())
+    frame = frame.assign(part=parts.ravel(), composition=fed.composition.ravel())
     frame["times_random"] = frame["composition"] / float(fed.random.mean())
-    return frame.sort_values("part", ascending=False, ignore_index=True)
+    return frame.sort_values("composition", ascending=False, ignore_index=True)
 
 
 def looked_rows(seen: HeadInText, count: int) -> pd.DataFrame:
@@ -243,12 +242,11 @@ def scores_in_words(found: Portrait) -> str:
 
 
 def feeders_in_words(frame: pd.DataFrame, count: int = 3) -> str:
-    """Names at most `count` heads that feed it, if the first of them stands out from random heads."""
-    heads = [row for row in frame.head(count).to_dict("records") if row["part"] > 0]
-    listed = [f"**{row['head']}** ({number(row['times_random'], 1)} times random)" for row in heads
-              if row["times_random"] >= STANDS_OUT]  # fmt: skip
-    if not heads or heads[0]["times_random"] < STANDS_OUT:
-        return "No earlier head stands out as its input."
+    """Names at most `count` heads that feed it, as far as they stand out from random heads."""
+    listed = [f"**{row['head']}** ({number(row['times_random'], 1)} times random)"
+              for row in frame.head(count).to_dict("records") if row["times_random"] >= STANDS_OUT]  # fmt: skip
+    if not listed:
+        return f"No earlier head stands out: at most {number(frame['times_random'].max(), 1)} times random."
     return f"Its keys read from {', then '.join(listed)}."
 
 

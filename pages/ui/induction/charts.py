@@ -78,7 +78,10 @@ def _score_map(score: str, n_layers: int, signed: bool, reach: float, row_px: in
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=3.5)
     layers = [cells, outline, *charts.crosses(base, row_px), ring]
     if numbered:
-        highest = base.transform_filter(f"isValid(datum['{column}']) && datum['{column}_rank'] <= {N_NUMBERED}")
+        of = (
+            f"isValid(datum['{column}']) && datum['{column}_rank'] <= {N_NUMBERED} && !datum.pruned"  # a cross is there
+        )
+        highest = base.transform_filter(of)
         text = alt.Text(f"{column}:Q", format=".0%" if share else ".0f" if score == "qk_trace" else ".2f")
         layers += charts.on_cells(highest, NUMBER_PX, column, text, aria=False)
     return charts.template(row_px * n_layers + charts.AXIS_PX, *layers)

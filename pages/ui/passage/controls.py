@@ -72,15 +72,15 @@ def _show_example() -> None:
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:
     """Draws the ten tokens whose prediction by B is most improved, and most worsened, against A."""
     columns = {
-        "index": st.column_config.NumberColumn("Token", format="%d", help="Its place in the text, from 1.", width=60),
-        "context": st.column_config.TextColumn("After", help="The end of the text before it."),
-        "token": st.column_config.TextColumn("Token itself"),
-        "loss_a_nats": "Loss A, nats",
-        "loss_b_nats": "Loss B, nats",
-        "difference_nats": "B − A, nats",
+        "index": st.column_config.NumberColumn(
+            "Place", format="%d", help="The token's place in the text, from 1.", width=48
+        ),
+        "context": st.column_config.TextColumn("After", help="The end of the text before it.", width=200),
+        "token": st.column_config.TextColumn("Token", width=62),
+        "difference_nats": st.column_config.Column("B − A, nats", width=70),
     }
     for at, gains, title in zip(where.columns(2), (True, False), ("B better", "B worse"), strict=True):
         at.markdown(f"**{title}**")
-        formats = {"loss_a_nats": number, "loss_b_nats": number, "difference_nats": partial(number, sign=True)}
+        formats = {"difference_nats": partial(number, sign=True)}
         shown = largest(frame, text, gains).reset_index(drop=True)
         draw_table(shown, columns, f"The ten tokens on which {title.lower()} by most", at, formats)

@@ -13,7 +13,7 @@ from engine.texts.tokenloss import TokenLosses, same_tokens
 from pages.ui.figures.token_text import PART_TOKENS
 from pages.ui.page.tables import number, probability, visible
 
-CONTEXT_CHARACTERS = 48
+CONTEXT_CHARACTERS = 32
 N_LARGEST = 10
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 VIEWS = ("B − A", "A", "B")

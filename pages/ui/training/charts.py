@@ -117,29 +117,22 @@ def _run_panel(
 
 
 def heads_panel(
-    heads: pd.DataFrame,
-    windows: pd.DataFrame,
-    run: str,
-    look: TokenAxis,
-    score: str,
-    n_layers: int,
-    bare_px: int = 0,
-    has_axis: bool = False,
+    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, score: str, n_layers: int, bare_px: int = 0
 ) -> charts.Picture:
     """Returns one of the six scores of every head of one run: one line per head, colored by layer. A bare one,
-    `bare_px` high, is without titles and, unless it `has_axis`, without the axis of tokens."""
+    `bare_px` high, is without titles and axis of tokens."""
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
-    of = _heads_panel(look, score, n_layers, layers, free, bare_px, has_axis)
+    of = _heads_panel(look, score, n_layers, layers, free, bare_px)
     return panel(of, heads=rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
 def _heads_panel(
-    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, bare_px: int, has_axis: bool
+    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, bare_px: int
 ) -> charts.Template:
     y = quantity("value", None if bare_px else TITLES[score], **({} if free else {"domain": [0, 1]}))
-    x = look.x(is_bare=bare_px > 0 and not has_axis)
+    x = look.x(is_bare=bare_px > 0)
     base = charts.named_chart("heads").encode(x=x, y=y, detail="name:N")
     colour = charts.by_layer(n_layers, layers, orient="top-left", direction="horizontal", symbolType="stroke",
                              padding=0, offset=2, symbolStrokeWidth=3, titleOrient="left", columnPadding=6,
@@ -149,7 +142,7 @@ def _heads_panel(
         colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; value:Q|{TITLES[score]}|.3f")
     lines = base.mark_line(strokeWidth=1.6, opacity=0.9).encode(color=colour, tooltip=tooltip)
-    height = bare_px + has_axis * SHARED_AXIS_PX if bare_px else HEIGHT + charts.AXIS_PX
+    height = bare_px or HEIGHT + charts.AXIS_PX
     return charts.template(height, *window_bands(look), lines, marker(look))
 
 

@@ -11,7 +11,6 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import MARK
 from pages.ui.training.charts import (
     BAND,
-    BARE_PX,
     HEIGHT,
     LABELS_PX,
     MOMENTS,
@@ -107,17 +106,13 @@ def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ..
 
 
 def heat_panel(
-    cells: pd.DataFrame,
-    windows: pd.DataFrame,
-    run: str,
-    look: TokenAxis,
-    column: str = "slope",
-    has_legend: bool = True,
+    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope", bare_px: int = 0
 ) -> charts.Picture:
-    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`."""
+    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`; a
+    bare one, `bare_px` high, without titles and legend."""
     ends = (-0.3, 0.3) if column == "slope" else extent(cells["loss"])
     indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
-    of = _heat_panel(look, column, *indices, ends, has_legend)
+    of = _heat_panel(look, column, *indices, ends, bare_px)
     end = min(look.high, float(cells["tokens"].max())) if len(cells) else look.high  # of the run
     shown = cells.assign(since=cells["since"].clip(lower=look.low), until=cells["until"].clip(upper=end))
     return panel(of, cells=shown[shown["until"] > shown["since"]], windows=windows[windows["run"] == run])
@@ -125,7 +120,7 @@ def heat_panel(
 
 @charts.kept
 def _heat_panel(
-    look: TokenAxis, column: str, first: int, last: int, ends: tuple[float, float], has_legend: bool
+    look: TokenAxis, column: str, first: int, last: int, ends: tuple[float, float], bare_px: int
 ) -> charts.Template:
     is_slope = column == "slope"
     scale = (
@@ -135,11 +130,11 @@ def _heat_panel(
     legend = alt.Legend(title="nats / ln(index)" if is_slope else "nats", orient="top", direction="horizontal",
                         gradientLength=90, gradientThickness=8,
                         titleOrient="left", tickCount=3, padding=0, titleLimit=0)  # fmt: skip
-    legend = legend if has_legend else None
+    legend = None if bare_px else legend
     reach = alt.Scale(type="log", domain=[max(1, first), last], nice=False, clamp=True)
-    named = [index for index in INDICES if index <= last and (has_legend or str(index).strip("0") == "1")]
+    named = [index for index in INDICES if index <= last and (not bare_px or str(index).strip("0") == "1")]
     axis = alt.Axis(grid=False, values=named, format="d", minExtent=LABELS_PX)
-    title_y = "Token index" if has_legend else None
+    title_y = None if bare_px else "Token index"
     y = alt.Y("first:Q", title=title_y, scale=reach, axis=axis)
     tooltip = charts.tips(
         f"tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; {column}:Q|{title}|+.3f"
@@ -149,5 +144,5 @@ def _heat_panel(
         color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
     edges = charts.named_chart("windows").transform_filter(f"!({MOMENTS})")
     edge = [edges.mark_rule(color=MARK, strokeDash=[4, 3]).encode(x=look.x(end)) for end in ("start", "end")]
-    height = HEIGHT + 20 + charts.AXIS_PX if has_legend else BARE_PX + SHARED_AXIS_PX
+    height = bare_px + SHARED_AXIS_PX if bare_px else HEIGHT + 20 + charts.AXIS_PX
     return charts.template(height, cells, *edge, window_bands(look)[1], marker(look))

@@ -13,8 +13,8 @@ FIELDS = ("n_layers", "mlp", "smeared", "positions", "repeats", "n_heads", "d_mo
 SAID = ("text", "text_digest", "n_texts", "early", "late", "around", "n_ablated_texts", "seconds")
 
 
-def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin:
-    """Returns the requests of the results shown of these runs."""
+def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource], in_full: bool) -> Origin:
+    """Returns the requests of the results shown of these runs, which are named, or described `in_full`."""
     requests = [
         MeasureTrajectory(
             series=str(sources[run.name].record),
@@ -23,7 +23,7 @@ def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin
         )
         for run in runs
     ]
-    about = " · ".join(run.in_full for run in runs)
+    about = " · ".join(run.in_full if in_full else run.label for run in runs)
     return Origin("Training", requests, {}, about)
 
 

@@ -25,7 +25,7 @@ from pages.ui.training.runs import DrawnRun
 from pages.ui.training.slider import IN_A_ROW
 
 FILE_PX = 380
-SLIDE_PX = 100  # of a bare chart on a slide, where type is larger
+SLIDE_PX = 90  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
 SCORE_HELP = (
@@ -114,26 +114,26 @@ def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis
     return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0], **form)
 
 
-def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, has_legend: bool = True) -> Picture:
+def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: int = 0) -> Picture:
     """Returns the slope of the loss along a text of one run."""
-    return loss_charts.heat_panel(tables.slopes(run), view.windows, run.label, look, has_legend=has_legend)
+    return loss_charts.heat_panel(tables.slopes(run), view.windows, run.label, look, bare_px=bare_px)
 
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws in-context score, prefix matching and the loss along a text, a column per run on one axis of tokens: the
     screen's point is that they change together."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
-    n_rows, bare_px = (2, SLIDE_PX) if presenting() else (3, BARE_PX)  # a slide has no room for the third
+    bare_px = SLIDE_PX if presenting() else BARE_PX
     rows = (
         ("score", "**In-context score**, nats: below 0, late tokens are predicted better (gray: the other runs)",
          "In-context score", SCORE_HELP, partial(score_panel, view, bare_px=bare_px)),
         ("prefix", "**Prefix matching**, a line per head: attention to what followed an earlier copy",
          "Prefix matching of every head", HEADS_HELP["prefix_matching"],
-         partial(heads_panel, view, "prefix_matching", bare_px=bare_px, has_axis=n_rows == 2)),
+         partial(heads_panel, view, "prefix_matching", bare_px=bare_px)),
         ("slopes", "**Loss along the text**, by token index (vertical): blue where it falls, orange where it rises",
-         "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, has_legend=False)),
+         "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, bare_px=bare_px)),
     )  # fmt: skip
-    for key, title, words, help, panel in rows[:n_rows]:
+    for key, title, words, help, panel in rows:
         with st.container(gap="xxsmall"):
             st.markdown(title, help=help)
             row(view, key, words, panel, sheet, named=is_named)
