@@ -90,7 +90,7 @@ def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[
                 continue
             title = f"{KINDS[kind]} of {second.spec.in_words}"
             work = importance_work(setting, second, of.tasks, of.by(kind), f"second {kind}", title)
-            found[kind], first = so_far(work), FirstMeasured(f"Measure {kind.replace('ffn', 'FFN')} of the second")
+            found[kind], first = so_far(work), FirstMeasured(f"Measure {title}".replace("Heads", "heads"))
             live(work.watched(), partial(survey_line, work, len(of.tasks), found[kind], since_s, first), since_s)
     show_failed({**found["heads"].failed, **found["ffns"].failed})
     return found

@@ -32,6 +32,7 @@ TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together
 ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Pale: no clear change ({TESTED})."
 FFNS_HELP = f"Accuracy lost without each. Pale: no clear change ({TESTED})."
 ALONE = "Each head is scored alone, so heads that can replace one another score low."
+UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
 TOGETHER = "Remove heads together"
 ORACLE_HELP = (
     "One dot per head, in the mean over tasks. Oracle: accuracy lost when just that head is pruned, the direct "
@@ -116,7 +117,7 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     """Draws both gradient scores next to the oracle, in the mean over tasks, or the button that measures what is
     missing; returns whether to go by the score of the maps. Nothing for a model with too many heads."""
     if (n_heads := of.target.shape.n_heads_total) > ORACLE_HEADS:
-        return []
+        return [UNCHECKED] if of.scores else []
     st.subheader("Gradients and oracle", help=ORACLE_HELP)
     works = [
         importance_work(of.setting, of.target, tasks, by, f"agreement {by}", charts.TITLES[by]) for by in (EVEN, ORACLE)

@@ -106,7 +106,13 @@ def _oracle_in_words(rows: pd.DataFrame) -> str:
     best = clear.iloc[0]
     words = f"Without **{best['name']}** alone, {100 * best['score']:.0f} points of accuracy are lost on average"
     others = len(clear) - 1
-    more = f"{others} others clearly cost" if others > 1 else "One other clearly costs" if others else "No other clearly costs"
+    more = (
+        f"{others} others clearly cost"
+        if others > 1
+        else "One other clearly costs"
+        if others
+        else "No other clearly costs"
+    )
     return f"{words}. {more} accuracy, of {len(rows)} heads."
 
 
