@@ -73,8 +73,13 @@ def paired(before: np.ndarray, after: np.ndarray) -> Paired:
     n = min(len(before), len(after))
     before, after = before[:n], after[:n]
     gained, lost = int((~before & after).sum()), int((before & ~after).sum())
+    return Paired(n, gained, lost, mcnemar(gained, lost))
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """The exact two-sided p of McNemar's test of so many questions gained and lost."""
     tail = sum(math.comb(gained + lost, k) for k in range(min(gained, lost) + 1))
-    return Paired(n, gained, lost, min(1.0, float(Fraction(2 * tail, 2 ** (gained + lost)))))
+    return min(1.0, float(Fraction(2 * tail, 2 ** (gained + lost))))
 
 
 def holm(p: Sequence[float]) -> list[float]:

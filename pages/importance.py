@@ -1,7 +1,6 @@
 """The Importance screen: which heads and FFNs a model needs, for every task and shot count."""
 
 import time
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,12 +8,10 @@ import streamlit as st
 
 from engine.measurement import Measurement
 from engine.requests import Correlate, ScoreImportance
-from engine.studies.surveys import Survey, in_words, survey
+from engine.studies.surveys import Survey, survey
 from pages.ui.comparison.second import second_model, with_second
-from pages.ui.controls.controls import one_listed, one_of, settings_popover
+from pages.ui.controls.controls import one_of
 from pages.ui.controls.many_tasks import (
-    MEAN_HELP,
-    MEANS,
     FirstMeasured,
     choose_tasks,
     demo_view,
@@ -42,23 +39,16 @@ from pages.ui.page.runtime import require_frame
 from pages.ui.page.work import live
 
 require_frame("pages/importance.py")
-SHORT = {EVEN: "Gradient", PAPERS: "As published", "gate": "Gate", ORACLE: "Oracle"}
-WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned."
-SETTINGS_HELP = "The mean over tasks, and the task of the comparison with the oracle."
-FRONT_HELP = "Its gradients are compared with the oracle at the bottom of the page."
+SHORT = {EVEN: "Gradient", PAPERS: "As published", ORACLE: "Oracle"}
+WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned, which gradients approximate."
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
 setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("importance", st.container(), setup)
-row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-rename_choice("importance_what", {OLDER: SHORT[EVEN]})
-what = one_of(row, "Head score", SHORT, "importance_what", WHAT_HELP)
-more_at = settings_popover(row, SETTINGS_HELP)
-how = one_of(more_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
-labels = {in_words(task): task for task in tasks}
-front = labels[one_listed(more_at, "Highlighted task", list(labels), "importance_front", help=FRONT_HELP)]
+rename_choice("importance_what", {OLDER: SHORT[EVEN], "Gate": SHORT[EVEN]})
+what = one_of(st.container(), "Head score", SHORT, "importance_what", WHAT_HELP)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
@@ -92,28 +82,28 @@ with empty_state("maps", SHOWS, is_read, demo) if is_empty else st.container(hor
     draw_work()
 show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()
-means = replace(setting, aggregate=how)
-shown = sections.HeadMaps(target, means, found["heads"].scores, front, what)
+means = sections.setting_by(setting, what)
+shown = sections.HeadMaps(target, means, found["heads"].scores, what)
+compared, second = dict[str, Measurement[Any]](), second_model(setup)
+if second is not None:
+    compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
 weights = dict[str, Measurement[Any]]()
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 of_heads = by_weights.draw(target, sheet) if weights else sections.draw_heads(shown, sheet)
-says = [*of_heads, *sections.draw_ffns(found["ffns"].scores, sheet)]
 if shown.scores:
     sections.draw_best(shown)
+of_ffns = sections.draw_ffns(setting, found["ffns"].scores, sheet)
+trust = sections.draw_oracle(shown, tasks, sheet, since_s)
+n_known = len(shown.scores)
+partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
+says = [*partly, *of_heads, *trust, *of_ffns]
 finding_at.markdown(" ".join(says))
 sheet.says[:0] = says
-
-compared, second = dict[str, Measurement[Any]](), second_model(setup)
-if second is not None:
-    first = FirstImportance(means, target, tasks, front, what, found)
-    compared = draw_second(first, second, sheet, since_s)
-
-sections.draw_oracle(setting, target, front, sheet, since_s)
 model, score = dict[str, Any](of_model(target), task_data=setup.data_dir), by_weights.SCORE if weights else what
 requests = [
-    ScoreImportance(**model, **of_task(front), score=score, limit=N, sample=SAMPLE, out="heads.csv"),
-    Correlate(**model, **of_grid(tasks), score=what, aggregate=how, out="all-tasks.csv"),
+    ScoreImportance(**model, **of_task(tasks[0]), score=score, limit=N, sample=SAMPLE, out="heads.csv"),
+    Correlate(**model, **of_grid(tasks), score=what, aggregate=means.aggregate, out="all-tasks.csv"),
 ]
 measurements = weights | {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS}
 asked = ["no question asked"] if weights else [tasks_in_words(tasks), f"{N} train questions each"]

@@ -32,13 +32,16 @@ VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, a
     **{name: (name, {}) for name in ("prune", "in_context", "importance", "correlations", "sweeps", "head")},
     "story": ("prune", STORY),
     "passage": ("passage", PASSAGE),
+    "oracle": ("importance", {"importance_what": "Oracle"}),
+    "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }
 # not the speed of a machine, which is measured on each
 KINDS = {*"activity answers attribution idealised importance induction magnitudes perplexity texts tokenloss".split(),
          "head feeding", "head in text", "head on probe", "head ov"}  # fmt: skip
-# of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of a large view
+# of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
+OF_ONE_KERNEL = ("head", "heads", "oracle")  # views whose records are of the last kernels alone
 # what Head shows on top of some other heads: those that the story and In context name
 HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
 HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
@@ -61,7 +64,7 @@ def main() -> None:
         reads = str(int(options.add in (LARGE_VIEW, TOP_OF_HEADS)))  # it shows the results of other views, too
         for folder, kernels in zip(folders, KERNELS, strict=True):
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": reads}
-            for view in [each for each in views if not each.startswith(LARGE_VIEW) or kernels == KERNELS[-1]]:
+            for view in [each for each in views if each not in OF_ONE_KERNEL or kernels == KERNELS[-1]]:
                 command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
                 subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
         files = [folder / f"{view}.msgpack" for folder in folders for view in views]

@@ -28,6 +28,7 @@ from engine.questions.encoding import Encoded, Row, pack
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
+from engine.statistics import paired
 from engine.timing.workload import gradient_characters
 
 ORACLES = ("heads-oracle", "ffns")
@@ -53,6 +54,7 @@ class Scores:
     n: questions
     scores: (L, H) for heads, (L,) for FFNs; larger = more important
     tie_break: orders equal scores (oracles: mean gold log-likelihood lost, nats)
+    flips: (2, *scores) questions gained and lost without each head or FFN (oracles)
     gate_heads: (n, choice, L, H) signed gradients dLoss/dgate of each choice's mean loss over its continuation tokens,
         fp16, nan for missing choices; for `heads` only the gold choice, in fp32 because they are ranked by themselves
     gate_ffns: (n, choice, L) the same for FFNs
@@ -70,6 +72,7 @@ class Scores:
     n_targets: np.ndarray | None = None
     n_zero: int = 0
     n_positions: int = 0
+    flips: np.ndarray | None = None
 
     @property
     def last_layer_times(self) -> float:
@@ -292,4 +295,6 @@ def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:
     """Returns the accuracy lost by each ablation; `answers`: the full model's, then one for each head or FFN."""
     size = (shape.n_layers,) if what == "ffns" else (shape.n_layers, shape.n_heads)
     accuracy_drop, nats_drop = (each.reshape(size) for each in lost(answers[0], answers[1:]))
-    return Scores(what, len(answers[0]), accuracy_drop, nats_drop)
+    pairs = [paired(answers[0].correct, each.correct) for each in answers[1:]]
+    flips = np.array([[pair.gained for pair in pairs], [pair.lost for pair in pairs]]).reshape(2, *size)
+    return Scores(what, len(answers[0]), accuracy_drop, nats_drop, flips=flips)

@@ -112,8 +112,10 @@ def together(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> Score
     combined = aggregate({name: found.scores for name, found in named.items()}, setting.aggregate)
     breaks = [found.tie_break for found in named.values() if found.tie_break is not None]
     tie_break = np.mean(breaks, axis=0) if len(breaks) == len(named) else None
-    first = next(iter(named.values()))
-    return Scores(first.what, sum(found.n for found in named.values()), combined, tie_break)
+    flips = [found.flips for found in named.values() if found.flips is not None]
+    first, n = next(iter(named.values())), sum(found.n for found in named.values())
+    summed = np.sum(flips, axis=0) if len(flips) == len(named) else None
+    return Scores(first.what, n, combined, tie_break, flips=summed)
 
 
 def agreement_rows(

@@ -19,7 +19,7 @@ from pages.ui.correlations.tables import cells, labelled, names_in_order, takeaw
 from pages.ui.figures.charts import Picture, rasterised, to_svg
 from pages.ui.figures.colours import NO, QUIET, YES, light_theme
 from pages.ui.importance.charts import aggregate_map, ffn_map
-from pages.ui.importance.tables import aggregate_rows, ffn_rows, ffns_in_words, heads_in_words
+from pages.ui.importance.tables import aggregate_rows, ffn_mean, ffn_rows, ffns_in_words, heads_in_words
 from pages.ui.page.defaults import NOUNS
 from pages.ui.page.tables import number, typeset
 from pages.ui.sweeps import charts, tables
@@ -69,8 +69,8 @@ def _importance(study: Study) -> Iterator[tuple[str, str, Picture]]:
         words = heads_in_words(rows, len(scores), study.setting.aggregate)
         yield "Head importance", words, aggregate_map(rows, "Importance", len(scores))
     if study.ffns.scores:
-        rows = ffn_rows(study.ffns.scores)
-        yield "FFN importance", ffns_in_words(rows), ffn_map(rows)
+        rows, mean = ffn_rows(study.ffns.scores), ffn_mean(study.setting, study.ffns.scores)
+        yield "FFN importance", ffns_in_words(rows), ffn_map(rows, mean)
 
 
 def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:

@@ -92,25 +92,25 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
         every = found["maps"]["heads"].set_index(["map", "layer", "head"])["rank"]
         for place, name in enumerate(NAMES):
             assert best[f"{name}, 0 shots"].tolist() == [every[place, *of] for of in zip(layer, head, strict=True)]
-    for place, name in enumerate(NAMES):
-        front = open_screen(importance_front=f"{name}, 0 shots")
-        assert same_on_the_command_line(front, capsys, out=tmp_path / "heads.csv")["cached"]
-        np.testing.assert_allclose(both[place].ravel(), pd.read_csv(tmp_path / "heads.csv")["score"], rtol=1e-6)
+    assert same_on_the_command_line(at, capsys, out=tmp_path / "heads.csv")["cached"]
+    np.testing.assert_allclose(both[0].ravel(), pd.read_csv(tmp_path / "heads.csv")["score"], rtol=1e-6)
     best = printed_by_the_program(at).strip().rpartition(": ")[2].split(", ")
     assert [each.split()[0] for each in best] == at.dataframe[0].value["name"].head(5).to_list()
 
 
 def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, store):
-    front = {"importance_front": "demo_copy, 0 shots"}
-    at = open_screen(**front)
+    one = {"importance_tasks": "demo_copy"}
+    at = measure(open_screen(**one), "heads")
     press(at, "Compare with the oracle")
     three = {what: by_engine(tiny_opt, store, "demo_copy", what).scores for what in drawn.TITLES}
     rho = spearmanr(three["heads-one-divisor"].ravel(), three["heads-oracle"].ravel()).statistic
     assert f"SRCC **{number(rho, sign=True)}**" in said(at)
     points = frames_of(at)[-1]["heads"]
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
-    np.testing.assert_allclose(points["gate"], three["gate"].ravel(), rtol=1e-5)
-    assert "Compare with the oracle" not in labels(open_screen(**front))
+    published = three["heads"].ravel() / three["heads"].sum()
+    np.testing.assert_allclose(points["heads"], published, rtol=1e-5)
+    assert "Go by Oracle" in said(at) or "These ranks follow" in said(at)
+    assert "Compare with the oracle" not in labels(open_screen(**one))
 
 
 def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp_path):
@@ -146,12 +146,20 @@ def test_a_model_with_one_layer(open_screen, tmp_path):
 
 
 def scores(*arrays, what="heads"):
-    """Scores of one task after another, all at 0 shots."""
-    return {TaskSpec(f"task{i}", 0): Scores(what, 64, np.array(array, float)) for i, array in enumerate(arrays)}
+    """Scores of one task after another, all at 0 shots; of accuracies, of 64 questions either gained or lost."""
+    found = {TaskSpec(f"task{i}", 0): Scores(what, 64, np.array(array, float)) for i, array in enumerate(arrays)}
+    if what == "heads":
+        return found
+    flips = {task: np.round(64 * np.maximum([-one.scores, one.scores], 0)).astype(int) for task, one in found.items()}
+    return {task: replace(one, flips=flips[task]) for task, one in found.items()}
 
 
 def mean_of(found, how="scores"):
     return together(StudySettings(LoadSpec("demo"), aggregate=how), found)
+
+
+def ffn_mean(found):
+    return tables.ffn_mean(StudySettings(LoadSpec("demo")), found)
 
 
 def encodings(chart, channel):
@@ -198,17 +206,20 @@ def test_axes_number_the_heads_under_the_last_maps_and_the_layers_left_of_the_fi
 
 
 def test_negative_head_scores_have_a_scale_around_zero():
-    rows = tables.head_rows(scores([[0.5, -0.125]], what="heads-oracle"))
-    colour, *_ = encodings(drawn.score_maps(rows, "Oracle"), "color")
-    assert colour["scale"] == {"domain": [-0.8, 0.8], "domainMid": 0, "interpolate": "rgb"}
+    rows = tables.head_rows(scores([[0.5, -0.0625]], what="heads-oracle"))
+    chart = drawn.score_maps(rows, "Oracle")
+    colour, *_ = encodings(chart, "color")
+    assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb"}, "in points"
+    assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     one = scores([[0.5, -0.125]])
     mean = tables.aggregate_rows(one, mean_of(one))
     assert encodings(drawn.aggregate_map(mean, "Mean", 1), "color")[0]["scale"]["domain"] == [-0.5, 0.5]
 
 
 def test_ffns_keep_their_sign_in_numbers_and_words():
-    rows = tables.ffn_rows(scores([0.25, -0.015625], [0.0, 0.125], what="ffns"))
-    chart = drawn.ffn_map(rows)
+    found = scores([0.25, -0.015625], [0.0, 0.125], what="ffns")
+    rows, mean = tables.ffn_rows(found), ffn_mean(found)
+    chart = drawn.ffn_map(rows, mean)
     cells = pd.DataFrame(chart.datasets["ffns"])
     assert cells.query("task == 'task0'")["number"].tolist() == ["+25.0", "−1.6"]
     assert cells.query("task == 'task1'")["number"].tolist() == ["0", "+12.5"]
@@ -218,26 +229,45 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
         "the same on both sides of 0"
     )
     words = tables.ffns_in_words(rows)
-    assert words == "Removing an FFN can help: without F1, task0, 0 shots gains 1.6 points."
-    assert (
-        tables.top_ffn_in_words(rows) == "The most important FFN is **F0**: without it, 12 points of accuracy are lost."
+    assert words == "Pale cells may be chance: accuracy clearly falls in 2 of 4 and clearly rises in none."
+    assert tables.top_ffn_in_words(mean) == (
+        "The most important FFN is **F0**: without it, 12 points of accuracy are lost on average."
     )
-    assert "never helps (0 of 1)" in tables.ffns_in_words(tables.ffn_rows(scores([0.25, 0.0], what="ffns")))
+    helped = scores([0.25, -0.25], what="ffns")
+    assert "rises in 1: task0, 0 shots by 25.0 points without F1." in tables.ffns_in_words(tables.ffn_rows(helped))
+    assert tables.top_ffn_in_words(ffn_mean(scores([0.03, 0.0], what="ffns"))).startswith("No FFN clearly costs")
+
+
+def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
+    found = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], what="heads-oracle")
+    rows = tables.aggregate_rows(found, mean_of(found))
+    assert tables.heads_in_words(rows, 1, "scores") == (
+        "Without **L0H0** alone, 50 points of accuracy are lost on average. "
+        "One other clearly costs accuracy, of 6 heads."
+    )
+    best = tables.best_rows(found, rows)
+    assert best["name"].tolist() == ["L0H0", "L1H2"] and best["task0, 0 shots"].tolist() == [0.5, 0.25]
+
+
+def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
+    heads = np.arange(40.0).reshape(4, 10)
+    for other, words in ((heads, "These ranks follow"), (-heads, "Go by Oracle")):
+        assert words in tables.trust_in_words(agreement({"heads": heads, "heads-oracle": other}), "heads")
 
 
 def test_where_there_is_no_room_for_numbers_the_minus_stays():
-    rows = tables.ffn_rows(scores(np.linspace(-0.5, 0.5, 40), what="ffns"))
-    cells = pd.DataFrame(drawn.ffn_map(rows).datasets["ffns"])
+    found = scores(np.linspace(-0.5, 0.5, 40), what="ffns")
+    cells = pd.DataFrame(drawn.ffn_map(tables.ffn_rows(found), ffn_mean(found)).datasets["ffns"])
     assert cells["number"].tolist() == ["−"] * 20 + [""] * 20
 
 
 @pytest.mark.parametrize("shape, n_shown", [((4, 8), 54), ((12, 12), 54), ((24, 16), 39), ((72, 64), 3), ((90, 96), 1)])
 def test_the_number_of_cells_is_bounded(shape, n_shown):
     tasks = grid([f"task{i}" for i in range(18)], [0, 1, 5])
-    shown = tables.shown_maps(tasks, tasks[31], shape[0] * shape[1])
+    shown = tables.shown_maps(tasks, shape[0] * shape[1])
     assert len(shown) == n_shown
     assert len(shown) * shape[0] * shape[1] <= max(tables.MAX_MARKS, shape[0] * shape[1])
-    assert tasks[31].name in {task.name for task in shown} and len(set(shown)) == n_shown
+    assert shown == tasks[:n_shown]
 
 
 def test_maps_do_not_overlap():
@@ -263,10 +293,10 @@ def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
 def test_takeaway_names_the_head_and_the_share():
     found = scores([[6.0, 1.0], [2.0, 1.0]])
     words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1, "scores")
-    assert words == "**L0H0** is the most important head. The top 30% of heads hold **60%** of the total importance."
+    assert words == "**L0H0** has the highest score. The top 30% of heads hold **60%** of the total score."
     both = scores([[6.0, 1.0], [2.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]])
     words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2, "scores")
-    assert words.startswith("**L0H0** is the most important head: in the top 30% in 1 of 2 maps.")
+    assert words.startswith("**L0H0** has the highest score: in the top 30% in 1 of 2 maps.")
 
 
 def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
@@ -297,8 +327,7 @@ def test_the_papers_score_is_one_click_away_and_says_how_it_weights_the_last_lay
 def test_nothing_is_named_where_nothing_stands_out():
     alike = scores(np.zeros((2, 2)))
     assert "none stands out" in tables.heads_in_words(tables.aggregate_rows(alike, mean_of(alike)), 1, "scores")
-    ffns = tables.ffn_rows(scores([0.0, 0.0], what="ffns"))
-    assert tables.ffns_in_words(ffns) == "Without any one FFN no answer is lost or gained: 1 of 1."
+    assert "clearly falls in 0 of 2" in tables.ffns_in_words(tables.ffn_rows(scores([0.0, 0.0], what="ffns")))
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (72, 64)])
@@ -307,9 +336,9 @@ def test_every_chart_becomes_a_file(shape):
     found = scores(rng.random(shape))
     both = {what: rng.random((2, 4)) for what in drawn.TITLES}
     ffns = scores(rng.normal(size=shape[0]) / 9, rng.normal(size=shape[0]) / 9, what="ffns")
-    made = [drawn.score_maps(tables.head_rows(found), "Gradient"), drawn.ffn_map(tables.ffn_rows(ffns)),
+    made = [drawn.score_maps(tables.head_rows(found), "Gradient"), drawn.ffn_map(tables.ffn_rows(ffns), ffn_mean(ffns)),
             drawn.aggregate_map(tables.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1),
-            drawn.agreement_scatter(tables.scatter_rows(both), "gate")]  # fmt: skip
+            drawn.agreement_scatter(tables.scatter_rows(both), "heads")]  # fmt: skip
     for chart in made:
         assert charts.to_svg(chart, "title").startswith(b"<svg")
 

@@ -286,7 +286,7 @@ def test_what_says_nothing_is_grey_and_credited_with_nothing():
 
 def test_the_power_of_the_questions_is_told():
     table = tables.break_table(break_points(falling(TASKS[0]), "heads"))
-    words = "100 questions detect a loss of 12 points 80% of the time, corrected for 10 levels; under 6 points, never."
+    words = "100 questions detect a loss of 12 points 80% of the time; under 6 points, never."
     assert tables.power_of(table) == words and round(table["detects_points"][0], 2) == 11.19
     assert "too few" in tables.power_of(table.assign(n=8)) and "8 points" in tables.power_of(table.assign(looks=1))
 

@@ -38,8 +38,7 @@ VIEWS = {
         "importance_shots=0&importance_shots=1&importance_what=Gate&importance_scale=one+for+all&"
         "importance_mean=of+ranks&importance_front=demo_lookup%2C+1+shot",
         {"importance_tasks": ["demo_copy", "demo_lookup"], "importance_shots": ["0", "1"],
-         "importance_what": "gate", "importance_mean": "ranks",
-         "importance_front": "demo_lookup, 1 shot"},
+         "importance_what": "heads-one-divisor"},  # which replaced it
     ),
     "Two precisions": (
         "/induction?model=.%2Ftiny&precision=fp32&against=bf16&induction_variant=Bansal&induction_seed=7&"

@@ -31,6 +31,7 @@ MEAN_HELP = (
     "Of shares: each task's scores are divided by their sum, so that all tasks count alike. Of scores (Bansal et al.): "
     "tasks with large gradients count more. Of ranks: all tasks count alike, whatever the size of the scores."
 )
+MADE_FOR_DEMO = "Tasks named demo_ were made for the demo model; other models may only guess at them."
 TASKS_HELP = (
     "All whose rows are on this computer; type part of a name to filter. One from the hub appears here once its folder "
     "is in the task data folder."
@@ -61,6 +62,8 @@ def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskS
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
     pills = partial(shots_at.pills, "Examples in the prompt", shown, selection_mode="multi", width="stretch", help=help)
     shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(is_demo)])
+    if not is_demo and any(name.startswith("demo_") for name in names):
+        where.caption(MADE_FOR_DEMO)
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of examples.", icon=":material/checklist:")

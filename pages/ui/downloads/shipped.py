@@ -49,7 +49,7 @@ def draw_shipped(measurements: Measurements, of: str) -> None:
         drawn.append(True)
 
     drawn = list[bool]()  # what a timer draws follows what the browser has drawn: imports keep it from drawing
-    live([HERE, LOAD], draw, since_s, always=not in_memory(targets[0].spec))
+    live([LOOK, HERE, LOAD], draw, since_s, always=not in_memory(targets[0].spec))
 
 
 def in_words(receipt: Receipt) -> str:

@@ -18,9 +18,7 @@ def power_in_words(n: int, looks: int) -> str:
     if not smallest_clear(n, looks):
         return f"{n} questions are too few to detect any loss at {looks} levels."
     loss, least = math.ceil(100 * detectable(n, looks)), 100 * smallest_clear(n) / n
-    corrected = f", corrected for {looks} levels" if looks > 1 else ""
-    words = f"{n} questions detect a loss of {loss} points 80% of the time{corrected}"
-    return f"{words}; under {least:.3g} points, never."
+    return f"{n} questions detect a loss of {loss} points 80% of the time; under {least:.3g} points, never."
 
 
 def cliff_in_words(at: float, to: float, points: float) -> str:

@@ -15,14 +15,15 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY
 from pages.ui.page.tables import RANK_TITLE, number
 
-TITLES = {"heads": "Gradient as published", "heads-one-divisor": "Gradient", "gate": "Gate gradient",
-          "heads-oracle": "Accuracy lost without it"}  # fmt: skip
+TITLES = {"heads": "Gradient as published", "heads-one-divisor": "Gradient",
+          "heads-oracle": "Accuracy points lost without it"}  # fmt: skip
 ACROSS = 6  # maps side by side
 WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths follow the window
 LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
+PALE = 0.25  # opacity of cells that are not clear
 SHARE = ".2~p"  # such as "5.1%" or "0.012%"
 RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Shots"
@@ -30,10 +31,12 @@ WHERE = "task:N|Task; shots:Q|Shots"
 
 def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
-    task's total. Scores that can be negative have a scale around 0."""
-    maps, row_px, px_per_head = _places(rows)
-    highest = float((maps["highest"] / maps["total"]).max())
-    colour = _colour("shade", f"{title}, share of the task's total", rows["score"], highest, SHARE)
+    task's total; by an oracle in points around 0, pale if not clear."""
+    (maps, row_px, px_per_head), is_oracle = _places(rows), "is_clear" in rows
+    maps = maps.assign(total=0.01) if is_oracle else maps
+    highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
+    named, form = (title, "+.3~r") if is_oracle else (share, SHARE)
+    colour = _colour("shade", named, rows["score"], highest, form)
     n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
     exactly = partial(alt.Scale, nice=False, zero=False)
     across, down = (float(maps[end].max()) for end in ("end", "bottom"))
@@ -44,8 +47,9 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     # in the plural: a channel titled as a tip is has its label for screen readers dropped
     x = alt.X("x:Q", title="Heads", axis=x_axis, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
-    tooltip = charts.tips(WHERE, f"name:N|Head; shade:Q|Share of the total|{SHARE}", RANK)
-    tooltip += charts.tips(f"score:Q|{title}|{charts.MAGNITUDE}")
+    told = f"shade:Q|{title}|+.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
+    tooltip = charts.tips(WHERE, f"name:N|Head; {told}", RANK)
+    tooltip += () if is_oracle else charts.tips(f"score:Q|{title}|{charts.MAGNITUDE}")
     # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time
     lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "total")}
     base = charts.named_chart("heads").transform_calculate(
@@ -58,7 +62,9 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     )
     base = base.transform_calculate(x2="datum.x + 1", y2=f"datum.y + {row_px}")
     edge: dict[str, Any] = charts.CELL if row_px >= 6 else {"strokeWidth": 0}
-    rect = base.mark_rect(**edge).encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
+    rect = base.mark_rect(**edge).encode(
+        x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip, **_clearly(rows)
+    )
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
@@ -69,7 +75,8 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     chart = alt.layer(rect, frame, names, counts).resolve_scale(color="independent")
     chart = chart.properties(height=down + LEGEND_PX + charts.AXIS_PX)
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
-    return charts.with_data(chart, heads=numbered[["map", "layer", "head", "score", "rank"]], maps=maps)
+    columns = ["map", "layer", "head", "score", "rank", *(["is_clear"] if is_oracle else [])]
+    return charts.with_data(chart, heads=numbered[columns], maps=maps)
 
 
 def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int, in_shares: bool = False) -> charts.Picture:
@@ -92,12 +99,11 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str, in_shares: bool = False
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
 
-def ffn_map(rows: pd.DataFrame) -> charts.Picture:
-    """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with the mean on top, and the number in each
-    cell, or in small cells a minus sign if removal helps. Colors are the same on both sides of 0, by the square root:
-    one FFN may cost far more than all others."""
-    mean = rows.groupby("layer", as_index=False)["score"].mean()
-    mean = mean.assign(task="mean", row="mean of all", name=[f"F{layer}" for layer in mean["layer"]])
+def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
+    """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` on top, and the number in
+    each cell, or in small cells a minus sign if removal helps. Cells that are not clear are pale. Colors are the same
+    on both sides of 0, by the square root: one FFN may cost far more than all others."""
+    mean = mean.assign(task="mean", row="mean of all")
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
     cells = pd.concat([mean, named]) if named["row"].nunique() > 1 else named
     points = 100 * cells["score"]
@@ -115,20 +121,24 @@ def ffn_map(rows: pd.DataFrame) -> charts.Picture:
         tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{lost}|+.1f", RANK),
     )
     ticks = [-reach, -reach / 4, 0, reach / 4, reach]
-    title = f"{lost} (negative: its removal helps)"
     colour = alt.Color(
-        "points:Q", title=title, scale=charts.around_zero(reach, type="sqrt"), legend=_legend("+.3~r", ticks)
+        "points:Q", title=lost, scale=charts.around_zero(reach, type="sqrt"), legend=_legend("+.3~r", ticks)
     )
-    rect = base.mark_rect(**charts.CELL).encode(color=colour)
+    rect = base.mark_rect(**charts.CELL).encode(color=colour, **_clearly(cells))
     numbered = charts.on_cells(base, 10, "points", "number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
     return charts.with_data(alt.layer(rect, *numbered).properties(height=height), ffns=cells)
 
 
+def _clearly(rows: pd.DataFrame) -> dict[str, Any]:
+    """Returns the channel that makes cells pale whose change of accuracy is not clear, if `rows` say so."""
+    return {"opacity": alt.condition("datum.is_clear", alt.value(1), alt.value(PALE))} if "is_clear" in rows else {}
+
+
 def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
     """Returns a gradient score against the oracle, one dot per head of `scatter_rows`, coloured by layer."""
     x = alt.X("oracle_points:Q", title="Accuracy points lost without the head", axis=alt.Axis(format="+.1f"))
-    y = alt.Y(f"{what}:Q", title=f"Importance by {TITLES[what].lower()}", scale=alt.Scale(zero=True))
+    y = alt.Y(f"{what}:Q", title=TITLES[what], scale=alt.Scale(zero=True))
     colour = charts.by_layer(int(rows["layer"].max()) + 1, orient="top", direction="horizontal", titleOrient="left")
     tooltip = charts.tips(
         "name:N|Head", f"{what}:Q|{TITLES[what]}|{charts.MAGNITUDE}", "oracle_points:Q|Points lost|+.1f"
@@ -191,5 +201,7 @@ def _legend(format: str, ticks: Sequence[float]) -> alt.Legend:
         "titleLimit": 500,
         "offset": 4,
         "labelExpr": "datum.label == '+0' ? '0' : datum.label",
+        "labelFontSize": 12,  # as axes have; larger by itself
+        "titleFontSize": 12,
     }
     return alt.Legend(gradientLength=200, gradientThickness=12, values=list(ticks), format=format, **look)

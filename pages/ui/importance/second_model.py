@@ -16,8 +16,7 @@ from engine.receipts import Measurements
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading
-from pages.ui.controls.many_tasks import MEANS, importance_work, show_failed, so_far, survey_line
-from pages.ui.figures.charts import ROUGHLY
+from pages.ui.controls.many_tasks import FirstMeasured, importance_work, show_failed, so_far, survey_line
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance.charts import SHARE
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
@@ -38,7 +37,6 @@ class FirstImportance:
     setting: StudySettings  # of its survey
     target: Target  # the model
     tasks: Sequence[TaskSpec]  # those chosen
-    front: TaskSpec  # the highlighted task
     what: str  # the head score
     known: Mapping[str, Survey]  # the results so far, by kind
 
@@ -59,7 +57,7 @@ def draw(of: FirstImportance, second: Target, sheet: Sheet, since_s: float) -> M
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
         ffns = {"FFNs": means_of(of.setting, common["ffns"])} if common["ffns"] else {}
-        look = f"Mean {MEANS[of.setting.aggregate]}", SHARE if of.setting.aggregate == "shares" else ROUGHLY
+        look = "Accuracy lost" if of.what == ORACLE else "Mean share", SHARE
         means, draw_next = means_of(of.setting, heads), partial(_draw_agreement, common, sheet)
         pairs.draw_pair((of.target, second), means, "Heads", look, "importance", sheet, draw_next, ffns, by_root=True)
     return of.measurements(second)
@@ -82,7 +80,7 @@ def pairs_of(common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> dict[str, tupl
 
 def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[str, Survey]:
     """Returns the second model's results by kind, and draws the progress of each or the button that measures it."""
-    tasks, found = [of.front, *(task for task in of.tasks if task != of.front)], {}
+    found: dict[str, Survey] = {}
     setting, n_heads = replace(of.setting, spec=second.spec), second.shape.n_heads_total
     for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
         with at:
@@ -91,9 +89,9 @@ def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[
                 st.caption(f"{n_heads:,} heads: the oracle is offered up to {ORACLE_HEADS}.")
                 continue
             title = f"{KINDS[kind]} of {second.spec.in_words}"
-            work = importance_work(setting, second, tasks, of.by(kind), f"second {kind}", title)
-            found[kind] = so_far(work)
-            live(work.watched(), partial(survey_line, work, len(tasks), found[kind], since_s), since_s)
+            work = importance_work(setting, second, of.tasks, of.by(kind), f"second {kind}", title)
+            found[kind], first = so_far(work), FirstMeasured(f"Measure {title}".replace("Heads", "heads"))
+            live(work.watched(), partial(survey_line, work, len(of.tasks), found[kind], since_s, first), since_s)
     show_failed({**found["heads"].failed, **found["ffns"].failed})
     return found
 

@@ -4,6 +4,7 @@ A rank of 1 is the most important, which pruning removes last: equal scores in t
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ import pandas as pd
 from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import in_words
+from engine.statistics import ALPHA, holm, mcnemar
+from engine.studies.surveys import StudySettings, in_words, together
 from pages.ui.page.tables import number, p_in_words, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
@@ -21,21 +23,26 @@ MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to ma
 
 
 def head_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
-    """Returns task, shots, layer, head, name, score, rank of every head for every task and shot count."""
-    frames = [_ranked(found.scores, found.tie_break, task) for task, found in scores.items()]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    """Returns task, shots, layer, head, name, score, rank of every head for every task and shot count; `is_clear`
+    of an oracle: whether its removal changes accuracy by exact McNemar, at 5% for all rows together (Holm)."""
+    frames = [_ranked(found, task) for task, found in scores.items()]
+    return _tested(pd.concat(frames, ignore_index=True)) if frames else pd.DataFrame()
 
 
 def ffn_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
     """Returns task, shots, layer, name, score (share of questions, 0-1) and rank of every FFN, task and count."""
-    rows = head_rows(scores)  # one FFN per layer: as if it had one head
-    return rows if rows.empty else rows.drop(columns="head").assign(name=[f"F{layer}" for layer in rows["layer"]])
+    return _as_ffns(head_rows(scores)) if scores else pd.DataFrame()
+
+
+def ffn_mean(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
+    """Returns layer, name, score and rank of every FFN in the mean over tasks, and `is_clear` as `head_rows` does."""
+    return _as_ffns(_tested(_ranked(together(replace(setting, aggregate="scores"), scores))))
 
 
 def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFrame:
     """Returns layer, head, name, score and rank by `mean` (engine.studies.surveys.together), and `kept`: how many of
     the tasks and shot counts have the head among their 30% most important."""
-    rows = _ranked(mean.scores, mean.tie_break)
+    rows = _tested(_ranked(mean))
     kept = np.zeros(len(rows), int)
     for found in scores.values():
         kept[order(found.scores, found.tie_break)[-n_top(len(rows)) :]] += 1
@@ -43,16 +50,17 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
 
 
 def best_rows(scores: Mapping[TaskSpec, Scores], mean: pd.DataFrame) -> pd.DataFrame:
-    """Returns the SHOWN first of `mean` (`aggregate_rows`), and their rank on each task in a column of its name, if
-    there is room."""
-    named = scores.items() if len(scores) <= MOST_RANKS else ()
-    ranks = {in_words(task): _ranked(found.scores, found.tie_break)["rank"] for task, found in named}
-    return mean.assign(**ranks).sort_values("rank").head(SHOWN)
+    """Returns the SHOWN first of `mean` (`aggregate_rows`), by an oracle of those that clearly cost accuracy, and in a
+    column named after each task, if there is room, their rank on it, or what they cost."""
+    named, is_oracle = scores.items() if len(scores) <= MOST_RANKS else (), "is_clear" in mean
+    each = {in_words(task): _ranked(found)["score" if is_oracle else "rank"] for task, found in named}
+    shown = mean.assign(**each)
+    return (shown[_costs(mean)] if is_oracle else shown).sort_values("rank").head(SHOWN)
 
 
 def weight_rows(found: Scores) -> pd.DataFrame:
     """Returns layer, head, name, score and rank of scores that belong to no task."""
-    return _ranked(found.scores, found.tie_break)
+    return _ranked(found)
 
 
 def weights_in_words(rows: pd.DataFrame) -> str:
@@ -64,33 +72,53 @@ def weights_in_words(rows: pd.DataFrame) -> str:
 
 def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Returns layer, head, name and a column per head score; `oracle_points` is the accuracy lost, in points."""
-    rows = _ranked(found["heads-oracle"], None).drop(columns=["score", "rank"])
+    rows = _ranked(Scores(ORACLE, 0, found[ORACLE])).drop(columns=["score", "rank"])
     rows = rows.assign(**{what: scores.ravel() for what, scores in found.items()})
-    return rows.assign(oracle_points=100 * rows["heads-oracle"])
+    return rows.assign(oracle_points=100 * rows[ORACLE])
 
 
-def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list[TaskSpec]:
-    """Returns all of `tasks` up to MAX_MARKS cells, else those that fit, from the highlighted task on."""
-    most = max(1, MAX_MARKS // n_heads)
-    if len(tasks) <= most:
-        return list(tasks)
-    names = [task.name for task in tasks]
-    at = names.index(front.name) if front.name in names else 0
-    n_shots = len({task.shots for task in tasks})
-    return [*tasks[at:], *tasks[:at]][: most - most % n_shots if most >= n_shots else most]
+def shown_maps(tasks: Sequence[TaskSpec], n_heads: int) -> list[TaskSpec]:
+    """Returns all of `tasks` up to MAX_MARKS cells, else the first that fit, with all their shot counts."""
+    most, n_shots = max(1, MAX_MARKS // n_heads), len({task.shots for task in tasks})
+    return list(tasks[: most - most % n_shots if n_shots <= most < len(tasks) else most])
 
 
 def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts."""
+    if "is_clear" in rows:
+        return _oracle_in_words(rows)
     if rows["score"].nunique() == 1:
         return "All heads have the same score: none stands out."
     best = rows.nsmallest(1, "rank").iloc[0]
-    words = f"**{best['name']}** is the most important head"
+    words = f"**{best['name']}** has the highest score"
     if n_maps > 1:
         words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how != "ranks" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
-        words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total importance"
+        words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total score"
     return words + "."
+
+
+def _oracle_in_words(rows: pd.DataFrame) -> str:
+    """Returns which heads clearly cost accuracy when removed alone, of `aggregate_rows`."""
+    clear = rows[_costs(rows)].sort_values("rank")
+    if clear.empty:
+        return "No head clearly costs accuracy when it is removed alone."
+    best = clear.iloc[0]
+    words = f"Without **{best['name']}** alone, {100 * best['score']:.0f} points of accuracy are lost on average"
+    others = len(clear) - 1
+    more = (
+        f"{others} others clearly cost"
+        if others > 1
+        else "One other clearly costs"
+        if others
+        else "No other clearly costs"
+    )
+    return f"{words}. {more} accuracy, of {len(rows)} heads."
+
+
+def _costs(rows: pd.DataFrame) -> pd.Series:
+    """Returns whether removing each head of an oracle clearly costs accuracy."""
+    return rows["is_clear"] & (rows["score"] > 0)
 
 
 def _top_share(rows: pd.DataFrame) -> float:
@@ -98,27 +126,25 @@ def _top_share(rows: pd.DataFrame) -> float:
     return rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
 
 
-def top_ffn_in_words(rows: pd.DataFrame) -> str:
-    """Returns which FFN costs most accuracy, in the mean of `ffn_rows`."""
-    mean = rows.groupby("name", sort=False)["score"].mean()
-    if mean.max() <= 0:
-        return "No FFN costs accuracy when it is removed alone."
-    points = f"{100 * mean.max():.0f} points of accuracy are lost"
-    return f"The most important FFN is **{mean.idxmax()}**: without it, {points}."
+def top_ffn_in_words(mean: pd.DataFrame) -> str:
+    """Returns which FFN costs most accuracy, in the mean over tasks (`ffn_mean`)."""
+    best = mean.nsmallest(1, "rank").iloc[0]
+    if best["score"] <= 0 or not best["is_clear"]:
+        return "No FFN clearly costs accuracy when it is removed alone."
+    points = f"{100 * best['score']:.0f} points of accuracy are lost on average"
+    return f"The most important FFN is **{best['name']}**: without it, {points}."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:
-    """Describes which FFNs help when removed, and on which tasks."""
-    n_maps = len(rows) // (int(rows["layer"].max()) + 1)
-    helped = rows[rows["score"] < 0].groupby("name").size().sort_values(ascending=False, kind="stable")
-    if (rows["score"] == 0).all():
-        return f"Without any one FFN no answer is lost or gained: {n_maps} of {n_maps}."
-    if helped.empty:
-        return f"Removing an FFN never helps (0 of {n_maps})."
-    worst = rows.nsmallest(1, "score").iloc[0]
-    at = in_words(TaskSpec(worst["task"], int(worst["shots"])))
-    words = f"Removing an FFN can help: without {worst['name']}, {at} gains {-100 * worst['score']:.1f} points"
-    return f"{words}." if len(helped) == 1 else f"{words} ({len(helped)} FFNs help on some task)."
+    """Describes how many results of `ffn_rows` are clear losses and gains, and the largest gain."""
+    clear = rows[rows["is_clear"]]
+    gains = clear[clear["score"] < 0].sort_values("score")
+    words = f"Pale cells may be chance: accuracy clearly falls in {len(clear) - len(gains)} of {len(rows)}"
+    if gains.empty:
+        return f"{words} and clearly rises in none."
+    best = gains.iloc[0]
+    at = in_words(TaskSpec(best["task"], int(best["shots"])))
+    return f"{words}, and rises in {len(gains)}: {at} by {-100 * best['score']:.1f} points without {best['name']}."
 
 
 def agreement_in_words(found: Agreement, a: str, b: str) -> str:
@@ -130,16 +156,43 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
     return f"SRCC **{srcc}**, 95% interval {low} to {high}, {p_in_words(found.p[i, j])}"
 
 
+def trust_in_words(found: Agreement, what: str) -> str:
+    """Returns whether the ranks by a gradient score follow the oracle's."""
+    i, j = found.labels.index(what), found.labels.index(ORACLE)
+    if np.isnan(found.srcc[i, j]):
+        return ""
+    said = f"(SRCC {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
+    if found.p[i, j] < ALPHA and found.srcc[i, j] > 0:
+        return f"These ranks follow the accuracy lost without each head {said}, which *Oracle* measures."
+    return f"**Go by Oracle**: these ranks do not clearly follow the accuracy lost without each head {said}."
+
+
 def _all_of(count: int, n: int) -> str:
     """Returns how many of at least two."""
     return f"{count} of {n}" if count < n else "both" if n == 2 else f"all {n}"
 
 
-def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:
+def _as_ffns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns rows of one component a layer, ranked as if it were a head, as those of FFNs."""
+    return rows.drop(columns="head").assign(name=[f"F{layer}" for layer in rows["layer"]])
+
+
+def _tested(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows with `is_clear` in place of the questions gained and lost, if they have those."""
+    if "gained" not in rows:
+        return rows
+    adjusted = holm([mcnemar(*flips) for flips in zip(rows["gained"], rows["lost"], strict=True)])
+    return rows.drop(columns=["gained", "lost"]).assign(is_clear=np.array(adjusted) < ALPHA)
+
+
+def _ranked(found: Scores, task: TaskSpec | None = None) -> pd.DataFrame:
     """Returns one row per component with its layer and head, or head 0 with one component per layer."""
+    scores = found.scores
     rank = np.empty(scores.size, int)
-    rank[order(scores, tie_break)[::-1]] = np.arange(1, scores.size + 1)
+    rank[order(scores, found.tie_break)[::-1]] = np.arange(1, scores.size + 1)
     layer, head = np.divmod(np.arange(scores.size), scores.size // len(scores))
     names = [f"L{of}H{at}" for of, at in zip(layer, head, strict=True)]
     of = {} if task is None else {"task": task.name, "shots": task.shots}
-    return pd.DataFrame(of | {"layer": layer, "head": head, "name": names, "score": scores.ravel(), "rank": rank})
+    flips = {} if found.flips is None else dict(zip(("gained", "lost"), found.flips.reshape(2, -1), strict=True))
+    rows = {"layer": layer, "head": head, "name": names, "score": scores.ravel(), "rank": rank}
+    return pd.DataFrame(of | rows | flips)

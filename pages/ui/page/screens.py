@@ -46,7 +46,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Importance",
             "insights",
             "Which attention heads and FFNs (feed-forward networks) the model needs, task by task.",
-            "click “As published”. The paper's score gives the last layer more weight, and other heads lead.",
+            "click “Oracle”. It measures what removing each head alone costs; the other scores estimate it.",
             compares=True,
         ),
         Screen(

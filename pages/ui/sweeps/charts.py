@@ -9,9 +9,10 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
-from pages.ui.sweeps.tables import NAMES, line_ends
+from pages.ui.sweeps.tables import NAMES, TASKS, line_ends
 
-DOMAIN = palette(pruned="mean", now="front", other="task", random="random", chance="chance")
+_PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
+DOMAIN = palette(pruned="mean", now="front", random="random", chance="chance", **_PLACES)
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
@@ -42,7 +43,7 @@ def _curves(axis: Axis, end: float) -> charts.Template:
         x=x, detail="line:N", color=colour, tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL)
     )
     ends = charts.named_chart("ends")
-    leaders = ends.mark_rule(opacity=0.6).encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q", color=colour)
+    leaders = ends.mark_rule(strokeWidth=1.5).encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q", color=colour)
     at = {"x": {**x, "field": "x"}, "y": _share("at:Q", RIGHT), "text": "line:N"}
     is_bold = "indexof(['mean', 'front'], datum.kind) >= 0"
     names = [
@@ -51,7 +52,7 @@ def _curves(axis: Axis, end: float) -> charts.Template:
     ]
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
     layers = [
-        _of_kind(base, "task").mark_line(strokeWidth=1.5, opacity=0.8),
+        base.transform_filter(alt.FieldOneOfPredicate("kind", list(TASKS))).mark_line(strokeWidth=1.5),
         _of_kind(base, "front").mark_line(strokeWidth=2, point=True),
         _of_kind(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
         _of_kind(base, "random").mark_line(strokeWidth=2, point=True),

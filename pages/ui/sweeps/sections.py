@@ -71,11 +71,12 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
     own, random = _by_score(rows), _of_order(rows, "random")
     frame = tables.curves(own, random, axis, front.name)
     each = tables.by_shots(frame)
+    st.caption(CURVES, help=CURVES_HELP)
     widths = [2] * (len(each) - 1) + [3]  # lines are named in the last chart
     for (shots, mine), at, width in zip(each, _side_by_side(widths), widths, strict=True):
         title = f"{axis}, {_shots(shots)}"
         with at:
-            st.subheader(_shots(shots), help=CURVES_HELP)
+            st.subheader(_shots(shots))
             words = tables.curves_in_words(mine, NOUNS[axis])
             names_in_px = PLOTS_PX * width // sum(widths) if width == widths[-1] else 0
             sheet.draw(title, charts.curves(mine, axis, names_in_px), f"sweep {title}", words)
@@ -132,9 +133,9 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
             sheet.draw(title, charts.lines(mine), f"sweep {title}", tables.lines_in_words(mine))
 
 
+CURVES = "Each task is pruned by its own scores (Settings), the gray band in three random orders."
 CURVES_HELP = (
-    "Each task pruned by its own scores (Settings). The band: three random rankings, each a mean of tasks. Dotted: the "
-    "highlighted task by guessing."
+    "Gray: the mean of tasks in each random order, lowest to highest. Dotted: guessing on the highlighted task."
 )
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (

@@ -18,6 +18,7 @@ CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
 CLIFF = ["cliff_from", "cliff_to", "cliff_points"]
 BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_detectable_loss", *CLIFF, "n", "looks",
                  "reading"]  # fmt: skip
+TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are not highlighted
 MOST_NAMED = 8  # tasks whose lines are named in a chart
 NAME_SHARE, NAMES_AT = 0.06, 1.03  # height of a name, as share of the chart's; where names begin, as a level
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
@@ -47,7 +48,7 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
     if frame.empty:
         return pd.DataFrame(columns=CURVE_COLUMNS)
     frame = frame.rename(columns={axis: "level"})
-    parts.append(frame.assign(line=frame["task"], kind=np.where(frame["task"] == front, "front", "task")))
+    parts.append(frame.assign(line=frame["task"], kind=frame["task"].map(_kinds(frame["task"].unique(), front))))
     n_tasks = frame.groupby("shots")["task"].nunique()
     means = frame.groupby(["shots", "level"]).agg(acc=("acc", "mean"), n=("task", "size"))
     means = means.reset_index()
@@ -67,11 +68,19 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
     return pd.concat(parts, ignore_index=True).reindex(columns=CURVE_COLUMNS)
 
 
+def _kinds(names: Sequence[str], front: str) -> dict[str, str]:
+    """Returns the kind of each task's line: "front", or one of TASKS, in turn if lines are named at their ends."""
+    others = [name for name in names if name != front]
+    n_kinds = len(TASKS) if len(others) <= MOST_NAMED else 1
+    return {name: TASKS[at % n_kinds] for at, name in enumerate(others)} | {front: "front"}
+
+
 def line_ends(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns where each line of `curves` ends, of one shot count, and `at`, the height of its name: as near as names
     do not overlap. Of many tasks only the highlighted one is named."""
-    if frame.loc[frame["kind"] == "task", "line"].nunique() > MOST_NAMED:
-        frame = frame[frame["kind"] != "task"]
+    is_other = frame["kind"].isin(TASKS)
+    if frame.loc[is_other, "line"].nunique() > MOST_NAMED:
+        frame = frame[~is_other]
     ends = frame.assign(mean=frame.groupby("line")["acc"].transform("mean")).sort_values("level")
     ends = ends.groupby("line", sort=False).tail(1).sort_values(["acc", "mean"])
     from scipy.optimize import isotonic_regression
