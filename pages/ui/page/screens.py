@@ -104,7 +104,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "In context",
             "trending_down",
             "How much better a model predicts late words of a text than early ones, and which heads cause it.",
-            "set “Attention heads pruned” to 0 and back to 10: the two curves part where the text repeats.",
+            "drag “Attention heads pruned”: the two curves part where the text repeats.",
         ),
         Screen(
             "correlations",
