@@ -110,7 +110,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "correlations",
             "Correlations",
             "grid_on",
-            "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
+            "Whether tasks rank heads alike: rank correlations of importance (1 same order, 0 unrelated).",
             "click a cell of the matrix to see the two rankings that it compares, one dot per head.",
         ),
         Screen(
