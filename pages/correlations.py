@@ -12,8 +12,6 @@ from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.controls.many_tasks import (
-    MEAN_HELP,
-    MEANS,
     FirstMeasured,
     choose_tasks,
     demo_view,
@@ -41,7 +39,10 @@ require_frame("pages/correlations.py")
 TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads as published", "gate": "Heads by gate",
           "ffns": "FFNs", "heads-oracle": "Heads by oracle"}  # fmt: skip
 METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "as published"}
-ORDERS = {"similarity": "by similarity", "name": "by name"}
+ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
+HOW = "shares"  # of the aggregate in the file
+SCORES = {EVEN: "the gradient score", PAPERS: "the published score", "gate": "the gate score",
+          "ffns": "the accuracy lost without each", "heads-oracle": "the accuracy lost without each"}  # fmt: skip
 BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
 WHAT_HELP = f"{GRADIENTS_HELP} Oracle and FFNs: accuracy lost when just that one is pruned."
 METHOD_HELP = (
@@ -49,15 +50,15 @@ METHOD_HELP = (
     "that is among those of the other. As published: what llm-interpret prints, for comparison only."
 )
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
-SETTINGS_HELP = "Coefficient, mean of the aggregate, and order of the tasks."
-SHOWS = "You will see how far these tasks need the same heads: a matrix, and any two head by head."
+SETTINGS_HELP = "Coefficient and order of the tasks."
+SHOWS = "You will see how far these tasks rank heads alike: a matrix, and any two head by head."
 ONE_TASK = "A matrix needs the scores of two tasks at {}: choose another task, or measure it."
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
-def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
+def compared(digest: str, _found: Survey) -> pd.DataFrame:
     """Returns every pair of rankings; cached, as permutations of thousands of heads take seconds."""
-    return tables.pair_rows(_found, how)
+    return tables.pair_rows(_found, HOW)
 
 
 setup, finding_at = chosen(), st.container()
@@ -69,8 +70,7 @@ what = one_of(row, "Importance", TITLES, "correlations_what", WHAT_HELP)
 shown = sections.choose_count(row, counts)
 more_at = settings_popover(row, SETTINGS_HELP)
 method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
-named = {each: f"mean {words}" for each, words in MEANS.items()}
-how = one_of(more_at, "Aggregate", named, "correlations_mean", f"Over the tasks at one shot count. {MEAN_HELP}")
+rename_choice("correlations_order", {"by name": ORDERS["chosen"]})
 ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 
 target = wait_for_model(setup, prunes=True)
@@ -81,7 +81,7 @@ if found.n_known < len(tasks) and what == EVEN:
     start_first_view(setup, tasks, [work])
 line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
 request = Correlate(
-    **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=how, out="correlations.csv"
+    **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=HOW, out="correlations.csv"
 )
 of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "the full model")
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
@@ -97,8 +97,8 @@ if not found.scores:
 live(work.watched(), line, since_s)
 show_failed(found.failed)
 found = tables.in_order(found, tasks)
-pairs, scores = compared(tables.digest(found), how, found), tables.rankings(found, how)
-rows, n = tables.csv_rows(pairs), scores[tables.RANDOM].size
+every, scores = compared(tables.digest(found), found), tables.rankings(found)
+rows, pairs, n = tables.csv_rows(every), tables.between_tasks(every), next(iter(scores.values())).size
 of_tasks, of_counts = (pairs[pairs["kind"].eq(kind)] for kind in ("tasks", "shots"))
 of_tasks = of_tasks[of_tasks["shots_a"].eq(shown)]
 names = tables.names_in_order(of_tasks, ordered)
@@ -107,12 +107,12 @@ if method == "as_published":
 noun = "FFN" if what == "ffns" else "Head"
 said = ONE_TASK.format(shots_in_words(shown))
 if names:
-    said = tables.takeaway(of_tasks, method, n, noun)
+    said = tables.takeaway(of_tasks, method, n, noun, SCORES[what])
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
 finding_at.markdown(said)
 sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
-sheet.says += draw_line(what, target, replace(setting, aggregate=how), found.scores)
+sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
 tasks_at, pair_at = st.columns(2, gap="large") if 0 < len(names) <= BESIDE else (st.container(), st.container())
 measure = sections.measure_of(method, pairs)
 pair = ("", "")
@@ -124,6 +124,6 @@ if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
     words = "Every two rankings with SRCC, interval, p and overlap"
-    shown = written(rows, **tables.FORMATS)
+    shown = written(tables.csv_rows(pairs), **tables.FORMATS)
     table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 closing(origin, sheet)

@@ -31,6 +31,7 @@ ABLATE_HELP = (
     "stored."
 )
 PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
+ANSWERS = "Every token of the questions counts here. Prune scores the answers alone."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 
 setup, finding_at = chosen(), st.container()
@@ -116,6 +117,10 @@ if not presenting():  # a slide shows one screen, and these sections are below i
             sections.loss_slope(known, sheet)
 if len(so_far().full) == len(texts):
     finding_at.markdown(sections.finding(so_far(), controls, sets))
+    if source.kind == "task" and not presenting():
+        finding_at.page_link(
+            "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}
+        )
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
 sheet.says = sections.figures_in_words(so_far(), controls.around)

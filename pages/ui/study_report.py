@@ -15,7 +15,7 @@ from engine.studies.study import Study
 from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import SweepRow, Swept
 from pages.ui.correlations.charts import MEASURES, matrix
-from pages.ui.correlations.tables import cells, labelled, names_in_order, takeaway
+from pages.ui.correlations.tables import between_tasks, cells, labelled, names_in_order, takeaway
 from pages.ui.figures.charts import Picture, rasterised, to_svg
 from pages.ui.figures.colours import NO, QUIET, YES, light_theme
 from pages.ui.importance.charts import aggregate_map, ffn_map
@@ -75,11 +75,14 @@ def _importance(study: Study) -> Iterator[tuple[str, str, Picture]]:
 
 def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:
     pairs = labelled(study.correlations)
+    pairs = between_tasks(pairs) if len(pairs) else pairs
     for shots in study.shots if len(pairs) else ():
         of_tasks = pairs[pairs["kind"].eq("tasks") & pairs["shots_a"].eq(shots)]
-        n_heads = next(iter(study.heads.scores.values())).scores.size
-        drawn = matrix(cells(of_tasks, "srcc"), names_in_order(of_tasks, "similarity"), (), MEASURES["srcc"])
-        words = takeaway(of_tasks, "srcc", n_heads)
+        if of_tasks.empty:
+            continue
+        n_heads, names = next(iter(study.heads.scores.values())).scores.size, names_in_order(of_tasks, "similarity")
+        drawn = matrix(cells(of_tasks, "srcc", names), names, (), MEASURES["srcc"])
+        words = takeaway(of_tasks, "srcc", n_heads, score="head importance")
         yield f"Correlations of head importance, {shots_in_words(shots)}", words, drawn
 
 

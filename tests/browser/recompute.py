@@ -251,7 +251,7 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
 
 
 def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
-    """The In context screen: the score of both models and its change."""
+    """The In context screen: the gain of both models, which is the score with its sign reversed, and its change."""
     same_mask(seen, ("Attention heads pruned", "FFNs pruned"), "Task", oracle, found)
     found.same("command of the In context screen", model_of(seen["commands"][0]), model_in(seen))
     averaged = re.search(r"--average-tokens (\d+)", seen["commands"][0])  # the control is in a closed popover
@@ -265,11 +265,11 @@ def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
         return float(np.mean([text[late].mean() - text[early].mean() for text in texts]))
 
     full, pruned = score("loss_full_nats"), score("loss_masked_nats")
-    found.same("score of the full model", seen["figures"][0], full, 0.0055)
+    found.same("gain of the full model", seen["figures"][0], -full, 0.0055)
     if seen["figures"][1] != "–":
-        found.same("score of the pruned model", seen["figures"][1], pruned, 0.0055)
-        size, worse = re.search(r"(?:([\d.]+) nats (worse|better)|no change)", seen["changes"][1]).groups()
-        found.same("change of the score", f"{'' if worse == 'worse' else '-'}{size or 0}", pruned - full, 0.0055)
+        found.same("gain of the pruned model", seen["figures"][1], -pruned, 0.0055)
+        size, way = re.search(r"([\d.]+) nats (lost|gained)", seen["changes"][1]).groups()
+        found.same("change of the score", f"{'' if way == 'lost' else '-'}{size}", pruned - full, 0.0055)
     else:
         found.same("nothing is pruned", full, pruned)
 

@@ -48,7 +48,7 @@ def test_a_slider_moves_the_score_and_the_address_keeps_it(page, address, anothe
     pruned = scores(page)
     assert pruned[0] == full[0] and len(pruned) == 2 and SIGNED.fullmatch(pruned[1])
     assert pruned[1] != full[0]
-    assert re.match(r"[\d.]+ nats (worse|better)", page.get_by_test_id("stMetricDelta").last.inner_text())
+    assert re.match(r"[\d.]+ nats (lost|gained)", page.get_by_test_id("stMetricDelta").last.inner_text())
     lines = page.locator('[aria-label^="Loss by token index"]').first
     expect(lines).to_have_attribute("aria-label", re.compile("pruned model: "))
     assert "incontext_heads=100" in page.url and "incontext_texts=4" in page.url

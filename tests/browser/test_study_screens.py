@@ -24,22 +24,23 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     def choose(first, second):  # the numbers lie on top of the cells
         click_in_chart(page, page.locator(f'[aria-label*="Rankings: {first} and {second};"]').last)
 
-    for first, second in (("demo_pet, 0 shots", "random"), ("aggregate, 0 shots", "demo_label, 0 shots")):
-        choose(first, second)
-        for name, side in (("Ranking", first), ("and ranking", second)):
-            box = page.get_by_role("combobox", name=name, exact=True)
-            box.and_(page.locator(f'[value="{side}"]')).wait_for()
-        ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {first}"]')).wait_for()
-        said = in_words()
+    shown = page.locator('[aria-label*="Rankings: "]').last.get_attribute("aria-label")
+    second, first = re.search(r"Rankings: (.+?) and (.+?);", shown).groups()  # that in the other order is shown
+    choose(second, first)
+    for name, side in (("Ranking", second), ("and ranking", first)):
+        box = page.get_by_role("combobox", name=name, exact=True)
+        box.and_(page.locator(f'[value="{side}"]')).wait_for()
+    ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {second}"]')).wait_for()
+    said = in_words()
 
-    page.get_by_role("combobox", name="and ranking", exact=True).click()
-    page.keyboard.type("demo_pet")
-    page.get_by_role("option", name="demo_pet, 0 shots").wait_for()
+    page.get_by_role("combobox", name="Ranking", exact=True).click()
+    page.keyboard.type(first)
+    page.get_by_role("option", name=first).wait_for()
     page.keyboard.press("Enter")
-    ranked.and_(page.locator('[aria-label*="in demo_pet, 0 shots"]')).wait_for()
-    assert in_words() != said
+    ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {first}"]')).wait_for()
+    assert in_words() == said
     address = page.evaluate("location.search")
-    assert "correlations_a=aggregate" in address and "correlations_shots=0" in address
+    assert f"correlations_a={first.split(',')[0]}" in address and "correlations_shots=0" in address
 
 
 def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_keeps_the_rest(page, address):

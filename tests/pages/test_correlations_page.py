@@ -67,9 +67,11 @@ def stored_scores(tiny_opt):
 
 
 def matrix_of(at, place=0):
-    """The cells of one matrix on the screen, as {(a, b): row}."""
+    """The cells of one matrix on the screen, as {(a, b): row}, by either order of a pair."""
     table = [tables["cells"] for tables in frames_of(at) if "cells" in tables][place]
-    return {(row["a"], row["b"]): row for row in table.to_dict("records")}
+    cells = {(row["a"], row["b"]): row for row in table.to_dict("records")}
+    assert not any((b, a) in cells for a, b in cells), "every pair once, and none with itself"
+    return cells | {(b, a): row for (a, b), row in cells.items()}
 
 
 def scatter_of(at):
@@ -87,15 +89,12 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
     assert not any(label.startswith("Measure") for label in labels(at))
     scores = {name: array for (name, _), array in stored_scores().items()}
     assert set(scores) == {"demo_copy", "demo_lookup"}
-    scores["aggregate"] = np.mean([one / np.abs(one).sum() for one in scores.values()], axis=0)
-    scores["random"] = random_order(8).reshape(2, 4)
     cells = matrix_of(at)
-    assert set(cells) == {(a, b) for a in scores for b in scores}
+    assert set(cells) == {(a, b) for a in scores for b in scores if a != b}
     for (a, b), cell in cells.items():
         rho = spearmanr(scores[a].ravel(), scores[b].ravel()).statistic
         assert cell["value"] == pytest.approx(rho), (a, b)
         assert cell["number"] == number(rho)
-        assert cell["value"] == cells[b, a]["value"]
     at.segmented_control(key="correlations_method").set_value("overlap")
     settled(at)
     for (a, b), cell in matrix_of(at).items():
@@ -104,8 +103,11 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
     assert same_on_the_command_line(at, capsys, out=tmp_path / "pairs.csv")["cached"]
     written = pd.read_csv(tmp_path / "pairs.csv")
     assert len(written) == 6
+    scores["aggregate"] = np.mean([one / np.abs(one).sum() for one in scores.values()], axis=0)
+    scores["random"] = random_order(8).reshape(2, 4)
     for row in written.to_dict("records"):
-        assert row["srcc"] == pytest.approx(cells[row["a"], row["b"]]["value"])
+        rho = spearmanr(scores[row["a"]].ravel(), scores[row["b"]].ravel()).statistic
+        assert row["srcc"] == pytest.approx(rho)
     mean = number_after("0 shots: mean SRCC of two tasks ", printed_by_the_program(at))
     assert mean == pytest.approx(cells["demo_copy", "demo_lookup"]["value"], abs=6e-4)
 
@@ -128,16 +130,15 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     before = scatter_of(at)
     assert len(before) == 8 and sorted(before["rank_a"]) == list(range(1, 9))
     at.selectbox(key="correlations_a").set_value("demo_lookup, 0 shots")
-    at.selectbox(key="correlations_b").set_value("random")
     settled(at)
-    scores = stored_scores()["demo_lookup", 0].ravel()
+    assert at.selectbox(key="correlations_b").options == ["demo_copy, 0 shots"], "not the same ranking twice"
+    scores = {name: array.ravel() for (name, _), array in stored_scores().items()}
     shown = scatter_of(at).set_index("name")
-    assert shown["rank_a"].tolist() == pd.Series(scores).rank(ascending=False).tolist()
-    assert shown["rank_b"].tolist() == (8 - random_order(8)).tolist()
-    rho = spearmanr(scores, random_order(8)).statistic
+    for side, name in (("rank_a", "demo_lookup"), ("rank_b", "demo_copy")):
+        assert shown[side].tolist() == pd.Series(scores[name]).rank(ascending=False).tolist()
+    rho = spearmanr(scores["demo_lookup"], scores["demo_copy"]).statistic
     assert f"SRCC **{number(rho)}**" in said(at)
-    ringed = {pair for pair, cell in matrix_of(at).items() if cell["selected"]}
-    assert ringed == {("demo_lookup", "random"), ("random", "demo_lookup")}
+    assert matrix_of(at)["demo_copy", "demo_lookup"]["selected"]
 
 
 def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
@@ -153,6 +154,7 @@ def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
         assert mean[str(a), str(b)]["value"] == pytest.approx(np.mean(rho))
     assert "Two few-shot rankings agree" in said(at)
     at.selectbox(key="correlations_a").set_value("demo_copy, 0 shots")
+    settled(at)
     at.selectbox(key="correlations_b").set_value("demo_lookup, 5 shots")  # in none of the matrices
     settled(at)
     rho = spearmanr(scores["demo_copy", 0].ravel(), scores["demo_lookup", 5].ravel()).statistic
@@ -199,7 +201,7 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     assert "Not measured yet" in said(at)
     press(at, "Measure ")
     names = {name for _, name in matrix_of(at)}
-    assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--score ffns" in at.code[0].value
+    assert names == {"demo_copy", "demo_lookup"} and "--score ffns" in at.code[0].value
 
 
 # the parts without a browser: frames, sentences and charts
@@ -224,18 +226,18 @@ CONSTANT = survey({TaskSpec("flat"): np.ones((2, 4)), TaskSpec("rising"): two_by
 
 
 def of_tasks(found, shots=0, how="scores"):
-    pairs = tables.pair_rows(found, how)
+    pairs = tables.between_tasks(tables.pair_rows(found, how))
     return pairs[(pairs["kind"] == "tasks") & (pairs["at"] == str(shots))]
 
 
 def test_every_label_of_a_pair_has_its_scores():
     found = many(3)
     for how in ("scores", "ranks"):
-        pairs, scores = tables.pair_rows(found, how), tables.rankings(found, how)
-        for row in pairs.to_dict("records"):
+        pairs, scores = tables.pair_rows(found, how), tables.rankings(found)
+        for row in tables.between_tasks(pairs).to_dict("records"):
             rho = spearmanr(scores[row["first"]].ravel(), scores[row["second"]].ravel()).statistic
             assert row["srcc"] == pytest.approx(rho), (how, row["first"], row["second"])
-        assert {*pairs["first"], *pairs["second"]} == set(tables.labels([f"task_0{at}" for at in range(3)], [0, 1, 5]))
+        assert set(scores) == set(tables.labels([f"task_0{at}" for at in range(3)], [0, 1, 5]))
         kept = tables.csv_rows(pairs)
         assert kept.to_dict("records") == [written_row(row) for row in agreement_rows(found, how)]
 
@@ -250,32 +252,34 @@ def test_the_digest_follows_every_score():
 
 def test_constant_scores_are_undefined_everywhere():
     pairs = of_tasks(CONSTANT)
-    cells = tables.cells(pairs, "srcc").set_index(["a", "b"])
-    for other in ("flat", "rising", "aggregate", "random"):
-        assert np.isnan(cells.loc[("flat", other), "value"]) and cells.loc[("flat", other), "number"] == "–"
-        assert cells.loc[("flat", other), "srcc"] == tables.UNDEFINED
-    assert cells.loc[("rising", "rising"), "value"] == 1
-    assert tables.cells(pairs, "overlap").set_index(["a", "b"]).loc[("flat", "rising"), "number"] == "–"
+    (cell,) = tables.cells(pairs, "srcc", ["flat", "rising"]).to_dict("records")
+    assert np.isnan(cell["value"]) and cell["number"] == "–" and cell["srcc"] == tables.UNDEFINED
+    assert tables.cells(pairs, "overlap", ["flat", "rising"])["number"].tolist() == ["–"]
     assert "no Spearman rank correlation (SRCC) of two tasks" in tables.takeaway(pairs, "srcc", 8)
-    said = tables.pair_in_words(pairs, tables.rankings(CONSTANT, "scores"), "flat, 0 shots", "rising, 0 shots")
+    said = tables.pair_in_words(pairs, tables.rankings(CONSTANT), "flat, 0 shots", "rising, 0 shots")
     assert said == f"SRCC {tables.UNDEFINED}."
-    assert tables.names_in_order(pairs, "similarity")[-2:] == ["aggregate", "random"]
 
 
 def test_the_order_by_similarity_puts_those_that_agree_side_by_side():
     up, jump = np.arange(8.0), np.array([0, 7, 1, 6, 2, 5, 3, 4.0])
     scores = {"a": up, "b": jump, "c": up + [0, 2, 0, 0, 0, 0, 0, 0], "d": jump + [0, 0, 0, 0, 0, 0, 2, 0]}
     pairs = of_tasks(survey({TaskSpec(name): two_by_four(row) for name, row in scores.items()}))
-    ordered = tables.names_in_order(pairs, "similarity")[:4]
+    ordered = tables.names_in_order(pairs, "similarity")
     assert {frozenset(ordered[:2]), frozenset(ordered[2:])} == {frozenset("ac"), frozenset("bd")}
-    assert ordered == tables.names_in_order(pairs.iloc[::-1], "similarity")[:4]
-    assert tables.names_in_order(pairs, "name") == ["a", "b", "c", "d", "aggregate", "random"]
+    assert ordered == tables.names_in_order(pairs.iloc[::-1], "similarity")
+    assert tables.names_in_order(pairs, "chosen") == ["a", "b", "c", "d"]
+    cells = tables.cells(pairs, "srcc", ordered)
+    assert len(cells) == 6 and all(cells["a"].map(ordered.index) > cells["b"].map(ordered.index)), "below the diagonal"
 
 
 def test_sentences_say_the_numbers():
     up = np.arange(8.0)
     pairs = of_tasks(survey({TaskSpec("a"): two_by_four(up), TaskSpec("b"): two_by_four(up[::-1])}))
-    assert "The two tasks have Spearman rank correlation (SRCC) **−1.00**" in tables.takeaway(pairs, "srcc", 8)
+    said = tables.takeaway(pairs, "srcc", 8, "Head", "the gradient score")
+    assert said == (
+        "By the gradient score, the two tasks have Spearman rank correlation (SRCC) **−1.00**. By chance: within ±0.74 "
+        "(95%)."
+    )
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     assert said.startswith("SRCC **1.00**, no interval, as the orders are equal or opposite, p ")
@@ -299,15 +303,15 @@ def test_ties_share_their_mean_rank():
 
 def all_charts(found, selected=("task_00, 0 shots", "task_01, 0 shots")):
     pairs, tasks = tables.pair_rows(found, "scores"), of_tasks(found)
-    names, cross = tables.names_in_order(tasks, "name"), pairs[pairs["kind"] == "shots"]
-    made = [charts.matrix(tables.cells(tasks, column), names, selected, charts.MEASURES[column])
+    names, cross = tables.names_in_order(tasks, "chosen"), pairs[pairs["kind"] == "shots"]
+    made = [charts.matrix(tables.cells(tasks, column, names), names, selected, charts.MEASURES[column])
             for column in charts.MEASURES]  # fmt: skip
     if len(cross):
         cells = tables.count_cells(cross, "srcc")
         made.append(charts.mean_matrix(tables.mean_cells(cells), ["0", "1", "5"], charts.MEASURES["srcc"]))
         every = sorted(set(cells["at"]))
         made.append(charts.small_matrices(cells, every, ["0", "1", "5"], selected, charts.MEASURES["srcc"]))
-    first, second = list(tables.rankings(found, "scores").items())[:2]
+    first, second = list(tables.rankings(found).items())[:2]
     made.append(charts.rank_scatter(tables.rank_rows(first[1], second[1]), first[0], second[0], "Head"))
     return made
 
@@ -349,19 +353,16 @@ def test_scales_do_not_move_with_the_data():
 
 
 def test_colours_start_at_zero_unless_two_tasks_disagree():
-    cells, whole = tables.cells(of_tasks(many(3)), "srcc"), charts.MEASURES["srcc"]
+    names, whole = ["task_00", "task_01", "task_02"], charts.MEASURES["srcc"]
+    cells = tables.cells(of_tasks(many(3)), "srcc", names)
 
     def domain(cells, measure):
-        found = json.loads(next(iter(scales(charts.matrix(cells, ["task_00", "task_01"], (), measure)))))
-        assert found["domain"] == [-1, 1] or found["clamp"] is True, "a random ranking below 0 has the last color"
-        return found["domain"]
+        return json.loads(next(iter(scales(charts.matrix(cells, names, (), measure)))))["domain"]
 
-    tasks = ~cells["first"].eq("random") & ~cells["second"].eq("random")
-    agree = cells.assign(value=cells["value"].where(~tasks, 0.9).where(tasks, -0.2))
-    assert domain(agree, whole.within(agree)) == [0, 1], "a random ranking below 0 has the color of 0"
-    one_below = agree.assign(value=agree["value"].mask(cells.index == tasks.idxmax(), -0.3))
-    assert domain(one_below, whole.within(one_below)) == [-1, 1]
-    assert whole.within(cells.assign(value=np.nan)).signed is False
+    agree, one_below = cells.assign(value=0.9), cells.assign(value=[0.9, 0.9, -0.3])
+    assert domain(agree, whole.within(agree["value"])) == [0, 1]
+    assert domain(one_below, whole.within(one_below["value"])) == [-1, 1]
+    assert whole.within(cells["value"] * np.nan).signed is False
 
 
 def test_a_minus_in_the_table_is_a_minus():
@@ -372,7 +373,7 @@ def test_a_minus_in_the_table_is_a_minus():
 
 
 def test_charts_leave_their_frames_alone():
-    cells = tables.cells(of_tasks(many(2)), "srcc")
+    cells = tables.cells(of_tasks(many(2)), "srcc", ["task_00", "task_01"])
     before = cells.copy()
     charts.matrix(cells, ["task_00", "task_01"], (), charts.MEASURES["srcc"])
     pd.testing.assert_frame_equal(cells, before)

@@ -74,8 +74,8 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     found, _ = found_by_the_command(at)
     score = found["icl_score"]["full"]
     assert score["n"] == N_TEXTS
-    assert values(at) == [tables.number(score["nats"], sign=True), "–"]
-    low, high = (tables.number(end, sign=True) for end in score["ci95"])
+    assert values(at) == [tables.number(-score["nats"], sign=True), "–"], "the gain is the score, more is better"
+    high, low = (tables.number(-end, sign=True) for end in score["ci95"])
     assert f"95% interval {low} to {high}, 3 texts" in said(at) and "Nothing is pruned" in said(at)
     (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
     assert 10 < curve <= engine_incontext.CURVE_BINS
@@ -85,12 +85,12 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     found, _ = found_by_the_command(at)
     assert found["mask"].endswith("F1")
     full, masked, change = (found["icl_score"][name]["nats"] for name in ("full", "masked", "change"))
-    assert values(at) == [tables.number(value, sign=True) for value in (full, masked)]
-    assert at.metric[1].delta.startswith(f"{tables.number(abs(change))} nats {'worse' if change > 0 else 'better'}")
+    assert values(at) == [tables.number(-value, sign=True) for value in (full, masked)]
+    assert at.metric[1].delta.startswith(f"{tables.number(abs(change))} nats {'lost' if change > 0 else 'gained'}")
     assert "4 of 8 heads, 1 of 2 FFNs" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
     masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
-    assert tables.number(masked, sign=True) == values(at)[1]
+    assert tables.number(-masked, sign=True) == values(at)[1]
     again = open_screen(incontext_heads="50", incontext_mask="F1")  # a new session finds what is stored
     assert values(again) == values(at)
 
@@ -105,7 +105,7 @@ def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_as_it_i
     at = open_as_it_is()
     assert at.segmented_control(key="incontext_around").value == 10
     found, _ = found_by_the_command(at)
-    assert values(at)[0] == tables.number(found["icl_score"]["full"]["nats"], sign=True)
+    assert values(at)[0] == tables.number(-found["icl_score"]["full"]["nats"], sign=True)
     assert all("--average-tokens 10" in line for line in at.code[0].value.splitlines())
 
 
@@ -124,6 +124,7 @@ def test_a_task_is_hidden_where_nothing_goes_by_it_and_older_addresses_mean_what
     at = open_screen()
     assert tasks_asked_for(at) == ["incontext_task"], "its questions are the texts"
     assert at.segmented_control(key="incontext_from").value == "task", "it names a task, and no kind of text"
+    assert [link.proto.query_string for link in at.get("page_link") if "Prune scores the answers" in link.proto.label]
     at = open_screen(**prose, incontext_task=str(questions), incontext_heads="50")
     assert at.segmented_control(key="incontext_from").value == "text"
     assert at.selectbox(key="incontext_ranked_on").value == str(questions)
@@ -140,8 +141,9 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     both = [[token_losses(target, text, mask).stored(session).loss_nats for text in texts] for mask in (full, pruned)]
     before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
     assert before.high < -0.5 and after.low > 0
-    assert values(at) == [tables.number(each.value, sign=True) for each in (before, after)]
-    moves = f"from {tables.number(before.value)} to {tables.number(after.value, sign=True)} nats (**"
+    assert values(at) == [tables.number(-each.value, sign=True) for each in (before, after)]
+    better, worse = (tables.number(abs(each.value)) for each in (before, after))
+    moves = f"late tokens are predicted {better} nats better than early ones; without them, {worse} nats worse (**"
     assert "**The 4 strongest induction heads carry in-context learning here**" in said(at) and moves in said(at)
     first = {name: str(value) for name, value in first_choices([], [], is_demo=True).items()}
     assert {name: at.query_params[name] for name in first} == first, "a reload must not prune nothing"
@@ -194,7 +196,7 @@ def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     full = Mask.full(target.shape)
     (text,) = runtime.jobs().snapshot("incontext texts").value
     losses = token_losses(target, text, full).stored(session)
-    assert values(at)[0] == tables.number(float(losses.loss_nats[499] - losses.loss_nats[49]), sign=True)
+    assert values(at)[0] == tables.number(float(losses.loss_nats[49] - losses.loss_nats[499]), sign=True)
     how = Ablating(full, "full", "zero")
     assert head_ablations(target, [text], how).stored(session) is None, "nothing is ablated before it is asked for"
 
@@ -260,11 +262,11 @@ def test_head_frames_hold_the_attributions():
 
 
 def test_words_say_which_way():
-    found = engine_incontext.MeanOverTexts(-2.0, -3.0, -1.0, 24)
-    assert tables.interval_in_words(found) == "95% interval −3.00 to −1.00, 24 texts"
-    assert tables.score_in_words(found) == "late tokens are predicted better"
-    assert tables.score_in_words(MeanOverTexts(0.5, 0.1, 1, 24)) == "late tokens are predicted worse"
-    assert "no clear difference" in tables.score_in_words(MeanOverTexts(0.5, 0, 1, 24))
+    found = tables.gain(MeanOverTexts(-2.0, -3.0, -1.0, 24))
+    assert tables.interval_in_words(found) == "95% interval +1.00 to +3.00, 24 texts"
+    assert tables.direction_in_words(found) == "late tokens are predicted better"
+    assert tables.direction_in_words(MeanOverTexts(-0.5, -1, -0.1, 24)) == "late tokens are predicted worse"
+    assert "no clear difference" in tables.direction_in_words(MeanOverTexts(0.5, 0, 1, 24))
 
 
 @pytest.mark.parametrize("n_texts, has_band", [(1, False), (2, False), (3, True)])
@@ -309,6 +311,7 @@ def test_the_first_view_is_opened_once_and_older_addresses_keep_their_meaning():
     assert first["incontext_text"] == LOG_BOOKS.name and first["incontext_heads"] == 10
     assert first_choices(["model", "precision"], [], is_demo=True) == first
     assert "incontext_heads" not in first_choices([], [], is_demo=False), "its induction heads may take long to find"
+    assert first_choices([], [], is_demo=False)["incontext_order"] == first["incontext_order"]
     shared = first_choices([], ["incontext_mask"], is_demo=True)
     assert shared["incontext_text"] == LOG_BOOKS.name and "incontext_heads" not in shared, (
         "another screen has set the mask"
@@ -320,44 +323,49 @@ def test_the_finding_says_what_the_intervals_allow():
     def mean(value, reach, n=8):
         return MeanOverTexts(value, value - reach, value + reach, n)
 
-    def found(pruned, change, n=4, full=-1.5):
+    def found(pruned, change, n=4, full=1.5):
         what = "the 4 heads" if n > 1 else "the 1 head"
         return tables.finding(mean(full, 0.5), mean(pruned, 0.2), mean(change, 0.3), what, n)
 
-    words = found(0.6, 2.1)
-    assert words.startswith("**The 4 heads carry in-context learning here**: without them, the in-context score goes")
-    assert words.endswith(
-        "−1.50 to +0.60 nats (**2.10 nats worse**, 95% interval +1.80 to +2.40, 8 texts). Lower is better."
+    assert found(-0.6, 2.1) == (
+        "**The 4 heads carry in-context learning here**: with them, late tokens are predicted 1.50 nats better than "
+        "early ones; without them, 0.60 nats worse (**2.10 nats lost**, 95% interval +1.80 to +2.40, 8 texts)."
     )
-    assert found(-1.2, 0.4).startswith("**The 4 heads carry part of in-context learning here**")
-    assert found(0.6, 2.1, n=1).startswith("**The 1 head carries in-context learning here**: without it")
-    assert found(-1.4, 0.1).startswith("**It is not clear that the 4 heads carry in-context learning here**")
-    assert found(-2.5, -1.0).startswith("**The model learns more in context without the 4 heads**")
-    assert found(0.6, 2.1, full=0.2).startswith("**There is no clear in-context learning to lose here**")
-    full = tables.finding(mean(-1.5, 0.5), None, None, "", 0)
-    assert full.startswith(
-        "**Late tokens are predicted better**: in-context score **−1.50** nats (95% interval −2.00 to"
-    )
+    assert found(1.2, 0.4).startswith("**The 4 heads carry part of in-context learning here**")
+    assert found(-0.6, 2.1, n=1).startswith("**The 1 head carries in-context learning here**: with it")
+    assert found(1.4, 0.1).startswith("**It is not clear that the 4 heads carry in-context learning here**")
+    more = found(2.5, -1.0)
+    assert more.startswith("**The model learns more in context without the 4 heads**")
+    assert "**1.00 nats gained**, 95% interval +0.70 to +1.30" in more
+    nothing = found(-0.6, 0.4, full=-0.2)
+    assert nothing.startswith("**There is no clear in-context gain to lose here**: with the 4 heads, late tokens")
+    assert "0.20 nats worse than early ones; without, 0.60 nats worse" in nothing
+    full = tables.finding(mean(1.5, 0.5), None, None, "", 0)
+    assert full.startswith("Late tokens are predicted **1.50 nats better** than early ones (95% interval +1.00 to")
+    assert tables.finding(mean(0.3, 0.5), None, None, "", 0).endswith("8 texts): no clear difference.")
 
 
 def test_the_finding_adds_random_heads_once_they_are_measured():
     sets = pd.DataFrame({"size": [4, 4, 4, 2], "draw": [0, 1, 2, 1], "score": [1.0, -1.8, -1.6, -1.7]})
-    assert tables.random_in_words(sets, 4) == " Without 4 others at random: −1.70 (−1.80 to −1.60 in 2 draws)."
+    assert (
+        tables.random_in_words(sets, 4) == " Without 4 others at random: 1.70 nats better (+1.60 to +1.80 in 2 draws)."
+    )
     assert tables.random_in_words(sets, 3) == "" == tables.random_in_words(pd.DataFrame(), 4)
 
 
 def test_one_sentence_concludes_from_both_ablations():
     columns = {"name": ["L0H0", "L1H2", "L1H3"], "full": [1.2, 0.8, 0.6], "full low": [0.1, 0.2, -0.7]}
-    frame = pd.DataFrame(columns | {"pattern-preserving": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
+    frame = pd.DataFrame(columns | {"pattern-preserving low": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
     assert tables.heads_in_words(frame) == (
-        "**Without any one of 2 heads, the score is clearly worse**: by 1.20 (L0H0), 0.80 (L1H2) nats. "
-        "**L0H0 is not an induction head** (prefix matching 0.00): it matters for where later heads look "
-        "(with that kept: −0.10)."
+        "**Without any one of 2 heads, gain is clearly lost**: 1.20 (L0H0), 0.80 (L1H2) nats. "
+        "**L0H0 is not an induction head**: it tells later heads where to look. If those look where they did, nothing "
+        "is clearly lost."
     )
+    assert tables.heads_in_words(frame.assign(**{"pattern-preserving low": 0.1})).endswith("not an induction head**.")
     assert tables.heads_in_words(frame.assign(prefix_matching=0.9)).endswith(
         "They match prefixes, as induction heads do."
     )
-    assert "not clearly worse" in tables.heads_in_words(frame.assign(**{"full low": -1.0}))
+    assert "no gain is clearly lost" in tables.heads_in_words(frame.assign(**{"full low": -1.0}))
 
 
 def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
@@ -380,3 +388,9 @@ def test_a_slide_has_the_finding_and_the_curve(open_as_it_is):
     at = open_as_it_is(present="1")
     assert len(frames_of(at)) == 1 and not at.metric, "the finding says what the large figures say"
     assert not [label for label in labels(at) if label.startswith("Ablate")]
+
+
+def test_names_of_heads_next_to_each_other_do_not_overlap():
+    points = {"prefix_matching": [0.87, 0.83, 0.81, 0.0, 0.0], "value": [0.78, 0.6, 0.26, 1.2, 1.19]}
+    frame = pd.DataFrame(points).assign(low=-1.0, high=2.5)
+    assert charts._sides(frame) == ["right", "left", "right", "right", ""]

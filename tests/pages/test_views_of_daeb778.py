@@ -94,7 +94,7 @@ VIEWS = {
         "correlations_scale=%E2%88%921+to+1",
         {"correlations_tasks": ["demo_copy", "demo_lookup"], "correlations_shots": ["0", "1"],
          "correlations_what": "ffns", "correlations_shown": 0, "correlations_method": "as_published",
-         "correlations_mean": "ranks", "correlations_order": "name"},
+         "correlations_order": "chosen"},
     ),
     "Transfer": (
         "/sweeps?model=.%2Ftiny&precision=fp32&sweeps_tasks=demo_copy&sweeps_tasks=demo_lookup&sweeps_shots=0&"

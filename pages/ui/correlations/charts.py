@@ -12,18 +12,17 @@ import altair as alt
 import pandas as pd
 
 from engine.importance.rankings import n_top
-from engine.studies.surveys import RANDOM
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, UNDEFINED
 from pages.ui.page.tables import RANK_TITLE
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (
-    (22, 52, 400),
+    (22, 64, 400),
     70,
 )  # a row of the matrix at least, at most, and all rows of a small one; slanted names
 ACROSS = 4  # small matrices side by side
-SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, the title above, the space below
+SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
@@ -40,10 +39,9 @@ class Measure:
     title: str
     signed: bool = True
 
-    def within(self, cells: pd.DataFrame) -> "Measure":
-        """Returns the same with colors from 0 if no two rankings, but for a random one, disagree."""
-        here = cells["first"].ne(RANDOM) & cells["second"].ne(RANDOM)
-        return replace(self, signed=self.signed and bool((cells.loc[here, "value"] < 0).any()))
+    def within(self, values: pd.Series) -> "Measure":
+        """Returns the same with colors from 0 if no two rankings disagree."""
+        return replace(self, signed=self.signed and bool((values < 0).any()))
 
 
 MEASURES = {
@@ -54,7 +52,7 @@ MEASURES = {
 
 
 def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Returns rankings x rankings, the value in every cell; `selected`: labels of the pair that has a ring."""
+    """Returns rankings x rankings, every two once; `selected`: labels of the pair that has a ring."""
     wide = len(names) > ROOM_FOR_ZEROS
     shown = _ringed(cells, selected)
     if wide:
@@ -65,12 +63,13 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
 @charts.kept
 def _matrix(names: tuple[str, ...], measure: Measure, font_px: int) -> charts.Template:
     axis = partial(PLAIN, title=None, labelLimit=160, labelOverlap=False)
-    x = alt.X("b:N", sort=list(names), title="and", axis=axis(labelAngle=-45))
-    y = alt.Y("a:N", sort=list(names), title="Ranking", axis=axis())
+    rows, columns = list(names[1:]), list(names[:-1])
+    x = alt.X("b:N", sort=columns, title="and", axis=axis(labelAngle=-45 if len(columns) > 3 else 0))
+    y = alt.Y("a:N", sort=rows, title="Ranking", axis=axis())
     base = charts.named_chart("cells").encode(x=x, y=y, tooltip=_tooltip(measure))
     low, high, few = ROWS_PX
-    row_px = max(low, min(high, few // len(names)))
-    return charts.template(row_px * len(names) + NAMES_PX + LEGEND_PX, *_cells(base, measure, font_px, click=True))
+    row_px = max(low, min(high, few // len(rows)))
+    return charts.template(row_px * len(rows) + NAMES_PX + LEGEND_PX, *_cells(base, measure, font_px, click=True))
 
 
 def mean_matrix(cells: pd.DataFrame, counts: Sequence[str], measure: Measure) -> charts.Picture:
@@ -81,29 +80,32 @@ def mean_matrix(cells: pd.DataFrame, counts: Sequence[str], measure: Measure) ->
 @charts.kept
 def _mean_matrix(counts: tuple[str, ...], measure: Measure) -> charts.Template:
     base = charts.named_chart("cells").encode(
-        x=alt.X("b:N", sort=list(counts), title="Shots", axis=PLAIN(labelAngle=0)),
-        y=alt.Y("a:N", sort=list(counts), title="Shots", axis=PLAIN()),
+        x=alt.X("b:N", sort=list(counts[:-1]), title="Shots", axis=PLAIN(labelAngle=0)),
+        y=alt.Y("a:N", sort=list(counts[1:]), title="Shots", axis=PLAIN()),
         tooltip=charts.tips("a:N|Shots; b:N|and", f"number:N|Mean {measure.title}", COUNTED),
     )
-    return charts.template(68 * len(counts) + 60, *_cells(base, measure, 12, click=False))
+    return charts.template(68 * (len(counts) - 1) + 60, *_cells(base, measure, 12, click=False))
 
 
 def small_matrices(
     cells: pd.DataFrame, tasks: Sequence[str], counts: Sequence[str], selected: Collection[str], measure: Measure
 ) -> charts.Picture:
     """Returns shots x shots for every task, in one chart: a facet's width cannot follow the window."""
-    k, block = len(counts), TITLE_PX + SMALL_PX * len(counts) + UNDER_PX
+    down, along = counts[1:], counts[:-1]
+    k, block = len(down), TITLE_PX + SMALL_PX * len(down) + UNDER_PX
     step = k + 1.1  # in cells: room for the counts at the left of the next one
     corner = {task: (at % ACROSS * step, at // ACROSS * block + TITLE_PX) for at, task in enumerate(tasks)}
     shown = _ringed(cells[cells["at"].isin(corner)], selected)
     left, top = ([corner[task][side] for task in shown["at"]] for side in (0, 1))
-    shown = shown.assign(x=left + shown["b"].map(list(counts).index), y=top + SMALL_PX * shown["a"].map(counts.index))
+    shown = shown.assign(
+        x=left + shown["b"].map(list(along).index), y=top + SMALL_PX * shown["a"].map(list(down).index)
+    )
     shown = shown.assign(x2=shown["x"] + 1, y2=shown["y"] + SMALL_PX, xm=shown["x"] + 0.5, ym=shown["y"] + SMALL_PX / 2)
     words = [{"x": x, "y": y - 3, "text": task, "kind": "task"} for task, (x, y) in corner.items()]
     for x, y in corner.values():
-        for at, count in enumerate(counts):
-            words.append({"x": x - 0.15, "y": y + SMALL_PX * (at + 0.5), "text": count, "kind": "row"})
-            words.append({"x": x + at + 0.5, "y": y + SMALL_PX * k + 9, "text": count, "kind": "column"})
+        for at, (row, column) in enumerate(zip(down, along, strict=True)):
+            words.append({"x": x - 0.15, "y": y + SMALL_PX * (at + 0.5), "text": row, "kind": "row"})
+            words.append({"x": x + at + 0.5, "y": y + SMALL_PX * k + 9, "text": column, "kind": "column"})
     rows, across = -(-len(tasks) // ACROSS), min(len(tasks), ACROSS)
     scale = partial(alt.Scale, nice=False, zero=False)
     x = partial(alt.X, title=None, axis=None, scale=scale(domain=[-0.5, max(across, 3) * step - 1]))
@@ -126,7 +128,8 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal and both top 30%."""
     n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
-    axis = alt.Axis(tickMinStep=1, format="d", grid=False)
+    step = next(each for each in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if n <= 6 * each)
+    axis = alt.Axis(values=[1, *range(max(2, step), n + 1, step)], format="d", grid=False)
     x = alt.X("rank_a:Q", title=f"{RANK_TITLE}, {a}", scale=scale, axis=axis)
     y = alt.Y("rank_b:Q", title=f"Rank in {b}", scale=scale, axis=axis)
     size = 70 if n <= 500 else 12

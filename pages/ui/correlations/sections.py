@@ -18,10 +18,7 @@ from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
-TASKS_HELP = (
-    "The aggregate is over these tasks, so each agrees with it in part because it is in it. Random: one random order. "
-    "A dash: undefined."
-)
+TASKS_HELP = "Every two tasks, once. A dash: undefined."
 PAIR_HELP = (
     "Click a cell of the matrix, or choose two here. On the diagonal, both rank a {} alike. Left of one dashed line "
     "are the top 30% of the first ranking, under the other line those of the second."
@@ -61,7 +58,8 @@ def draw_pair(
     first_at, second_at = at.columns(2)
     more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and shots."}
     first = choice(SIDES[0], labels, partial(first_at.selectbox, "Ranking"), **more)
-    second = choice(SIDES[1], [*labels[1:], labels[0]], partial(second_at.selectbox, "and ranking"), **more)
+    others = [label for label in [*labels[1:], labels[0]] if label != first]
+    second = choice(SIDES[1], others, partial(second_at.selectbox, "and ranking"), **more)
     if missing := [side for side in (first, second) if side not in scores]:
         at.caption(f"Not measured yet: {'; '.join(missing)}.")
         return first, second
@@ -85,7 +83,7 @@ class TaskPairs:
 def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], sheet: Sheet) -> None:
     """Draws the matrix of tasks."""
     at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
-    drawn = charts.matrix(tables.cells(of.rows, of.measure.column), of.names, pair, of.measure)
+    drawn = charts.matrix(tables.cells(of.rows, of.measure.column, of.names), of.names, pair, of.measure)
     _clickable("tasks", at, drawn, tables.takeaway(of.rows, of.measure.column, of.n))
     sheet.pictures["Tasks"] = drawn
 
@@ -106,7 +104,7 @@ def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.
 
 def measure_of(method: str, pairs: pd.DataFrame) -> charts.Measure:
     """Returns the measure of all matrices, with one range of colors."""
-    return charts.MEASURES[method].within(tables.cells(pairs, method))
+    return charts.MEASURES[method].within(pairs[method])
 
 
 def _chosen_outside(view: str | None = None) -> None:

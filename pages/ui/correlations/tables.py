@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from engine.importance.rankings import aggregate, agreement, n_top, random_order
+from engine.importance.rankings import agreement, n_top
 from engine.questions.requests import TaskSpec
 from engine.statistics import Z_95
 from engine.studies.statements import few_and_zero
@@ -27,7 +27,7 @@ FORMATS = {name: number for name in ("srcc", "low", "high", "overlap", "as_publi
 }
 TITLES = {"kind": "Between", "at": "At", "a": "Ranking", "b": "and ranking", "srcc": "SRCC", "low": "from"}
 TITLES |= {"high": "to", "p": "p", "overlap": "Top 30% shared", "as_published": "As published"}
-ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks need largely, or partly, the same components
+ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
 
@@ -47,29 +47,28 @@ def in_order(found: Survey, tasks: Sequence[TaskSpec]) -> Survey:
 
 
 def label(name: str, shots: int) -> str:
-    """Returns a label such as "piqa, 5 shots"; the random ranking is the same at every count."""
-    return RANDOM if name == RANDOM else in_words(TaskSpec(name, shots))
+    """Returns a label such as "piqa, 5 shots"."""
+    return in_words(TaskSpec(name, shots))
 
 
-def rankings(found: Survey, how: str) -> dict[str, np.ndarray]:
-    """Returns scores by label: of every task and count, of their aggregate at each count, and the random ones."""
-    named = {in_words(task): each.scores for task, each in found.scores.items()}
-    for shots in sorted({task.shots for task in found.scores}):
-        named[label(AGGREGATE, shots)] = aggregate(found.at(shots), how)
-    if found.scores:
-        shape = next(iter(found.scores.values())).scores.shape
-        named[RANDOM] = random_order(math.prod(shape)).reshape(shape).astype(float)
-    return named
+def rankings(found: Survey) -> dict[str, np.ndarray]:
+    """Returns scores by label: of every task and count."""
+    return {in_words(task): each.scores for task, each in found.scores.items()}
 
 
 def labels(names: Sequence[str], counts: Sequence[int]) -> list[str]:
     """Returns every label that `rankings` can have for these tasks and shot counts, the largest count first."""
-    return [label(name, count) for count in reversed(counts) for name in (*names, AGGREGATE)] + [RANDOM]
+    return [label(name, count) for count in reversed(counts) for name in names]
 
 
 def pair_rows(found: Survey, how: str) -> pd.DataFrame:
     """Returns every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`."""
     return labelled(agreement_rows(found, how))
+
+
+def between_tasks(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the pairs without the aggregate, which each task is part of, and without the random ranking."""
+    return pairs[~pairs["a"].isin(CONTROLS) & ~pairs["b"].isin(CONTROLS)]
 
 
 def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
@@ -83,20 +82,13 @@ def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Returns one row per cell of a matrix, both halves and the diagonal: at, a, b, first, second, `value` (that of
-    `column`) and the tooltip's columns. Equal scores are not a ranking: they agree with none, not even with
-    themselves."""
+def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFrame:
+    """Returns one row per cell of a matrix, every two rankings once, that later in `order` first: at, a, b, first,
+    second, `value` (that of `column`) and the tooltip's columns. Equal scores are not a ranking and agree with none."""
     pairs = pairs.assign(overlap=pairs["overlap"].where(pairs["srcc"].notna()))  # else those with the lowest numbers
-    back = pairs.rename(columns={**SWAPPED, **{back: there for there, back in SWAPPED.items()}})
-    both = pd.concat([pairs, back], ignore_index=True)
-    own = both.groupby(["at", "a", "first", "shots_a"], as_index=False, sort=False)[
-        ["srcc", "overlap", "as_published"]
-    ].agg(lambda values: 1.0 if values.notna().any() else math.nan)
-    own = own.assign(
-        **{there: own[here] for here, there in SWAPPED.items()}, low=own["srcc"], high=own["srcc"], p=math.nan
-    )
-    both = pd.concat([both, own], ignore_index=True)
+    swapped = pairs["a"].map([*order].index) < pairs["b"].map([*order].index)
+    back = pairs[swapped].rename(columns={**SWAPPED, **{back: there for there, back in SWAPPED.items()}})
+    both = pd.concat([pairs[~swapped], back], ignore_index=True)
     words = [_tooltip(row) for row in both.to_dict("records")]
     both = both[["at", *SWAPPED, *SWAPPED.values()]].assign(value=both[column], number=both[column].map(number))
     return both.join(pd.DataFrame(words, index=both.index))
@@ -104,8 +96,8 @@ def cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
     """Returns `cells` of two shot counts of a task: a and b are the counts alone, such as "5"."""
-    frame = cells(pairs, column)
-    return frame.assign(a=frame["shots_a"].map(str), b=frame["shots_b"].map(str))
+    pairs = pairs.assign(a=pairs["shots_a"].map(str), b=pairs["shots_b"].map(str))
+    return cells(pairs, column, [str(count) for count in sorted({*pairs["shots_a"], *pairs["shots_b"]})])
 
 
 def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +106,7 @@ def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
     for (a, b), group in cross.groupby(["a", "b"], sort=False):
         known = group.dropna(subset=["value"])
         row = {"a": a, "b": b, "value": known["value"].mean(), "n": len(known), "lowest": "–", "highest": "–"}
-        if len(known) and a != b:
+        if len(known):
             low, high = (find(1, "value").iloc[0] for find in (known.nsmallest, known.nlargest))
             row |= {"lowest": f"{low['number']} {low['at']}", "highest": f"{high['number']} {high['at']}"}
         rows.append(row)
@@ -123,14 +115,10 @@ def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
 
 
 def names_in_order(pairs: pd.DataFrame, by: str) -> list[str]:
-    """Returns the names in a matrix of tasks, the controls last: by `name`, or by `similarity`, those that agree side
-    by side (leaves of average linkage on 1 - SRCC, in the optimal order). [] without two tasks."""
-    if pairs.empty:
-        return []
-    names = sorted({*pairs["a"], *pairs["b"]} - {*CONTROLS})
-    if len(names) < 2:
-        return []
-    return [*(_by_similarity(pairs, names) if by == "similarity" and len(names) > 2 else names), *CONTROLS]
+    """Returns the names in a matrix of tasks: as chosen, or by `similarity`, those that agree side by side (leaves of
+    average linkage on 1 - SRCC, in the optimal order). [] without two tasks."""
+    names = list(dict.fromkeys([*pairs["a"], *pairs["b"]]))
+    return _by_similarity(pairs, sorted(names)) if by == "similarity" and len(names) > 2 else names
 
 
 def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
@@ -140,7 +128,7 @@ def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
     at = {name: place for place, name in enumerate(names)}
     apart = np.ones((len(names), len(names)))  # an undefined coefficient counts as 0
     for a, b, srcc in zip(pairs["a"], pairs["b"], pairs["srcc"], strict=True):
-        if a in at and b in at and not math.isnan(srcc):
+        if not math.isnan(srcc):
             apart[at[a], at[b]] = apart[at[b], at[a]] = 1 - srcc
     np.fill_diagonal(apart, 0)
     tree = linkage(squareform(apart, checks=False), "average", optimal_ordering=True)
@@ -157,41 +145,37 @@ def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
     return frame.assign(rank_a=frame["rank_a"].rank(ascending=False), rank_b=frame["rank_b"].rank(ascending=False))
 
 
-def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head") -> str:
-    """Returns the finding of the matrix of tasks: the mean coefficient, the extremes, and those of a random ranking of
-    the `n` components."""
+def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score: str = "this score") -> str:
+    """Returns the finding of the matrix of tasks by a `score`: the mean coefficient, the extremes, and those by chance
+    for the `n` components."""
     if pairs.empty:
         return "No task is measured at this shot count yet."
-    values, name = pairs.dropna(subset=[column]), NAMES[column]
-    tasks = values[~values["a"].isin(CONTROLS) & ~values["b"].isin(CONTROLS)]
+    tasks, name = pairs.dropna(subset=[column]), NAMES[column]
     if tasks.empty:
         return f"There is no {name} of two tasks yet: it takes two that are measured and not constant."
-    random = _random_in_words(values, column, n)
+    chance = _chance_in_words(column, n)
     low, high = (find(1, column).iloc[0] for find in (tasks.nsmallest, tasks.nlargest))
     if len(tasks) == 1:
-        return f"The two tasks have {name} **{number(low[column])}**. {random}"
+        return f"By {score}, the two tasks have {name} **{number(low[column])}**.{chance}"
     mean = tasks[column].mean()
     words = f"mean {name} **{number(mean)}** over {len(tasks)} pairs of tasks"
     words += (
         f", from {number(low[column])} ({low['a']}, {low['b']}) to {number(high[column])} ({high['a']}, {high['b']})"
     )
     if column != "srcc":
-        return f"{words[0].upper()}{words[1:]}. {random}"
-    return f"These tasks need **{_likeness(mean)}** {NOUNS[noun]}s: {words}. {random}"
+        return f"{words[0].upper()}{words[1:]}.{chance}"
+    return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{chance}"
 
 
 def _likeness(srcc: float) -> str:
-    return "largely the same" if srcc >= ALIKE else "partly the same" if srcc >= PARTLY_ALIKE else "different"
+    return "largely alike" if srcc >= ALIKE else "partly alike" if srcc >= PARTLY_ALIKE else "differently"
 
 
-def _random_in_words(values: pd.DataFrame, column: str, n: int) -> str:
-    """Describes what a random ranking of `n` components has with those of the tasks."""
-    noise = values[values["b"].eq(RANDOM) & ~values["a"].eq(AGGREGATE)]
-    random = f"With a random ranking it is {number(noise[column].mean())}"
+def _chance_in_words(column: str, n: int) -> str:
+    """Returns the coefficient of two random rankings of `n` components."""
     if column == "srcc":
-        reach = Z_95 / math.sqrt(max(1, n - 1))
-        return f"{random} (by chance within ±{reach:.2f}, 95%)."
-    return f"{random} (chance: {n_top(n) / n:.2f})." if column == "overlap" else f"{random}."
+        return f" By chance: within ±{Z_95 / math.sqrt(max(1, n - 1)):.2f} (95%)."
+    return f" By chance: {n_top(n) / n:.2f}." if column == "overlap" else ""
 
 
 def few_in_words(cross: pd.DataFrame, column: str) -> str:
@@ -217,8 +201,6 @@ def _coefficients(cross: pd.DataFrame, column: str) -> Iterable[tuple[int, int, 
 def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: str, second: str) -> str:
     """Describes SRCC of two rankings with its interval, p and the overlap of their top 30%: from their row of `pairs`,
     or computed here if they differ in both task and shots."""
-    if first == second:
-        return "The same ranking twice: choose two."
     known = pairs[[{first, second} == {*both} for both in zip(pairs["first"], pairs["second"], strict=True)]]
     row = known.iloc[0].to_dict() if len(known) else {}
     if not row:
@@ -241,11 +223,8 @@ def _tooltip(row: dict) -> dict[str, str]:
     pair = f"{row['first']} and {row['second']}"
     if math.isnan(row["srcc"]):
         return {"pair": pair, "srcc": UNDEFINED, "interval": "–", "p": "–", "shared": number(row["overlap"])}
-    same = row["first"] == row["second"]
-    interval = "–" if same else f"{number(row['low'])} to {number(row['high'])}"
-    p = "–" if same else p_in_words(row["p"]).removeprefix("p = ")
-    known = {"srcc": number(row["srcc"]), "interval": interval, "p": p, "shared": number(row["overlap"])}
-    return {"pair": row["first"] if same else pair, **known}
+    interval, p = f"{number(row['low'])} to {number(row['high'])}", p_in_words(row["p"]).removeprefix("p = ")
+    return {"pair": pair, "srcc": number(row["srcc"]), "interval": interval, "p": p, "shared": number(row["overlap"])}
 
 
 def _interval(row: dict) -> str:

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
@@ -16,16 +17,18 @@ TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving abl
 TITLES |= {"before_and_after": "Before-and-after vector"}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 STEP_NATS = 4  # steps of the loss axis, so that it rarely changes while a slider moves
-HEIGHT_PX, ROW_PX = 340, 22
+HEIGHT_PX, ROW_PX = 280, 22
+FIRST = 10  # token of the curve: those before it are single tokens of a few texts, all noise
 N_NAMED = 6
 BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
 ZERO = pd.DataFrame({"at": [0.0]})
 
 
 def loss_curve(frame: pd.DataFrame) -> charts.Picture:
-    """Returns loss against token index, with 95% bands; `frame` of `tables.curves`."""
+    """Returns loss against token index from `FIRST`, with 95% bands; `frame` of `tables.curves`."""
+    frame = frame[frame["first"] >= FIRST]
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
-    highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
+    highest = _step_up(max([2 * STEP_NATS, *frame["mean"]]))
     return charts.picture(
         _loss_curve(highest, float(frame["last"].max()), _drawn_series(frame)), points=_with_names(frame), ends=ends
     )
@@ -37,7 +40,7 @@ def _loss_curve(highest: int, last: float, drawn: tuple[str, ...]) -> charts.Tem
     rules = base.mark_rule(strokeDash=[2, 3], stroke=GREY, strokeWidth=1.5)
     names = charts.written(base, 12, align="right", baseline="top", dx=-4, dy=4).encode(text="name:N", y=alt.value(0))
     y = alt.Scale(domain=[0, highest], nice=False)
-    return charts.template(HEIGHT_PX, rules, names, *_lines("Loss (nats)", y, last, drawn))
+    return charts.template(HEIGHT_PX, rules, names, *_lines("Loss (nats)", y, (FIRST, last), drawn))
 
 
 def slope_chart(frame: pd.DataFrame) -> charts.Picture:
@@ -53,7 +56,7 @@ def slope_chart(frame: pd.DataFrame) -> charts.Picture:
 @charts.kept
 def _slope_chart(lowest: int, highest: int, last: float, drawn: tuple[str, ...]) -> charts.Template:
     y = alt.Scale(domain=[-lowest, highest], nice=False)
-    return charts.template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, last, drawn))
+    return charts.template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, (1, last), drawn))
 
 
 def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Picture:
@@ -79,14 +82,15 @@ def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
     value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
     frame = frame.assign(value=value, low=low, high=high)
     return charts.picture(
-        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_has_room(frame)), zero=ZERO
+        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_sides(frame)), zero=ZERO
     )
 
 
 @charts.kept
 def _attribution_scatter(n_layers: int) -> charts.Template:
-    title = "Change (nats), + is worse"
-    x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False))
+    title = "Gain lost (nats)"
+    axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format=".1f")
+    x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False), axis=axis)
     tooltip = charts.tips(f"name:N|Head; prefix_matching:Q|Prefix matching|.3f; value:Q|{title}|+.3f")
     base = charts.named_chart("heads").encode(x=x, tooltip=tooltip)
     layer = charts.by_layer(n_layers)
@@ -95,8 +99,10 @@ def _attribution_scatter(n_layers: int) -> charts.Template:
         _at_zero(),
         base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q", color=layer),
         base.mark_point(filled=True, size=90, opacity=0.9).encode(y=y, color=layer),
-        charts.written(base.transform_filter("datum.named"), 11, align="left", dx=7, dy=-5).encode(y=y, text="name:N"),
     ]
+    for side, align, dx in (("right", "left", 8), ("left", "right", -8)):
+        of_side = base.transform_filter(f"datum.named == '{side}'")
+        layers.append(charts.written(of_side, 11, align=align, dx=dx).encode(y=y, text="name:N"))
     return charts.template(8 * ROW_PX + charts.AXIS_PX, *layers)
 
 
@@ -108,10 +114,11 @@ def _drawn_series(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(frame["series"]))
 
 
-def _lines(title: str, scale: alt.Scale, last: float, drawn: tuple[str, ...]) -> list[alt.Chart]:
+def _lines(title: str, scale: alt.Scale, ends: tuple[int, float], drawn: tuple[str, ...]) -> list[alt.Chart]:
     """Returns band and line of each series of the data `points`, over ln(index); the legend names those `drawn`."""
     axis = alt.Axis(values=TICKS, format="d", grid=False)
-    span = alt.Scale(type="log", domain=[1, 1.05 * max(last, MIN_TOKENS)], nice=False)
+    first, last = ends
+    span = alt.Scale(type="log", domain=[first, 1.2 * max(last, MIN_TOKENS)], nice=False)  # room for the last label
     x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
     series = alt.Scale(domain=palette(full=FULL, pruned=PRUNED))
     symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 300, "symbolOpacity": 1}
@@ -142,11 +149,17 @@ def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(tokens=first.where(first == last, first + " to " + last))
 
 
-def _has_room(frame: pd.DataFrame) -> list[bool]:
-    """Returns which points have a name: those of largest value without another name in the way."""
-    near, named = 0.06 * max(float(frame["value"].max() - frame["value"].min()), 1e-9), []
-    for row in frame.reindex(frame["value"].abs().sort_values(ascending=False).index).head(12).itertuples():
-        in_the_way = (abs(row.value - y) < near and abs(row.prefix_matching - x) < 0.15 for _, x, y in named)
-        if len(named) < N_NAMED and not any(in_the_way):
-            named.append((row.Index, row.prefix_matching, row.value))
-    return frame.index.isin([at for at, _, _ in named]).tolist()
+def _sides(frame: pd.DataFrame) -> list[str]:
+    """Returns the side of each point on which its name is, "" without: those of largest value have one, where no other
+    point or name is in the way."""
+    near = 0.08 * max(float(frame["high"].max() - frame["low"].min()), 1e-9)  # the height of a name on the drawn span
+    points = frame[["prefix_matching", "value"]].to_numpy(float)
+    taken, found = [*points], [""] * len(frame)
+    for at in np.argsort(-np.abs(points[:, 1]))[:N_NAMED]:
+        for side, step in (("right", 0.07), ("left", -0.07)):
+            place = points[at] + (step, 0)
+            apart = np.abs(np.array([*taken[:at], *taken[at + 1 :]]).reshape(-1, 2) - place)
+            if 0 <= place[0] <= 1 and not ((apart[:, 0] < 0.07) & (apart[:, 1] < near)).any():
+                found[at], taken = side, [*taken, place]
+                break
+    return found

@@ -7,7 +7,7 @@ No streamlit here: the results of this view can be made before the app is starte
 from collections.abc import Collection
 from typing import Any
 
-from engine.texts.passages import LOG_BOOKS
+from engine.texts.passages import LOG_BOOKS, N_TEXTS
 
 HEADS, ORDER = 10, "induction-first"  # of the embedded model's heads, in percent: its four induction heads
 AROUND = 10  # tokens on either side that the score is averaged over
@@ -20,7 +20,8 @@ def first_choices(said: Collection[str], held: Collection[str], is_demo: bool) -
     session has `held` the screen's controls, so that older addresses and later choices keep their meaning."""
     if any(name.startswith(PREFIX) for name in said) or SEEN in held:
         return {}
-    found: dict[str, Any] = {SEEN: "seen", "incontext_text": LOG_BOOKS.name, "incontext_texts": LOG_BOOKS.n_texts}
-    if is_demo and not any(name in held for name in TO_PRUNE):
-        found |= {"incontext_heads": HEADS, "incontext_order": ORDER}
+    found: dict[str, Any] = {SEEN: "seen", "incontext_text": LOG_BOOKS.name}
+    found["incontext_texts"] = LOG_BOOKS.n_texts if is_demo else N_TEXTS  # entries end at other places for each model
+    if not any(name in held for name in TO_PRUNE):
+        found |= {"incontext_order": ORDER} | ({"incontext_heads": HEADS} if is_demo else {})
     return found

@@ -38,14 +38,15 @@ SHORT_WINDOW = (
     "This model reads {} tokens at once, so late tokens are predicted from the last of these alone, in windows that "
     "overlap by half. It is not the score as it is defined, and a model with a longer window would have another."
 )
-SCORE_HELP = (
-    f"Olsson et al.: loss at the {LATE}th token minus loss at the {EARLY}th (from 1, the "
-    "beginning token not counted), averaged over the texts. Below 0 = later tokens are predicted better. The interval "
-    "is Student's over texts, 95%; the change is paired, on the same texts."
+GAIN_HELP = (
+    f"Loss at the {EARLY}th token minus loss at the {LATE}th (from 1, the beginning token not counted), averaged over "
+    "the texts. Above 0: later tokens are predicted better. The in-context score of Olsson et al., of commands and of "
+    "files is the same with its sign reversed. The interval is Student's over texts, 95%; what is lost is paired, on "
+    "the same texts."
 )
 CURVE_HELP = (
     f"Mean over texts, in bins that are even in ln(index); from {charts.BAND_TEXTS} texts on the band is its 95% "
-    "interval, cut off at the end of the axis. The score is the difference of the curve at the two dotted lines."
+    "interval, cut off at the end of the axis. The gain is the drop of the curve between the two dotted lines."
 )
 SLOPE_HELP = (
     "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95% intervals over "
@@ -73,12 +74,12 @@ KIND_HELP = (
 )
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
-COLORS = "Orange: the score is worse without the head. Blue: better. Cross: pruned now. "
+COLORS = "Orange: gain is lost without the head. Blue: more is gained. Cross: pruned now. "
 OTHERS = "Other measures of these heads"
 WHICH_HELP = (
-    "Each head of the full model is ablated alone, and the score measured again on the same texts: score without the "
-    "head minus score with it, in nats; above 0 is worse. Clearly: the 95% interval is above 0, and the change at "
-    "least a tenth of the largest. Full: all that follows is computed again. Pattern-preserving: later heads look "
+    "Each head of the full model is ablated alone, and the gain measured again on the same texts: gain with the head "
+    "minus gain without it, in nats. Clearly: the 95% interval is above 0, and the loss at least a tenth of the "
+    "largest. Full: all that follows is computed again. Pattern-preserving: later heads look "
     "where they looked. Before-and-after vector: how much leaving out the head alone changes losses as this pruning "
     "does (orange), or the opposite (blue)."
 )
@@ -124,7 +125,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
     n_texts = number_field(more_at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
-    around = one_of(more_at, "Score from", SCORED_FROM, "incontext_around", AROUND_HELP, default=AROUND)
+    around = one_of(more_at, "Gain from", SCORED_FROM, "incontext_around", AROUND_HELP, default=AROUND)
     fills, kinds = ({each: each for each in names} for names in (FILLS, KINDS))
     fill = one_of(more_at, "An ablated head gives", fills, "incontext_fill", FILL_HELP, default="zero")
     detail = one_of(more_at, "Ablation in detail", kinds, "incontext_kind", KIND_HELP, default="full")
@@ -160,8 +161,8 @@ def _read_older_address() -> None:
 
 
 def figures(found: LossesSoFar, around: int) -> None:
-    """Draws the score of both models as large figures, each with its meaning."""
-    st.markdown("**In-context score**: lower is better", help=SCORE_HELP)
+    """Draws the gain of both models as large figures, each with its meaning."""
+    st.markdown("**In-context gain**: higher is better", help=GAIN_HELP)
     _score_figure("full model", found.full, around)
     if found.mask is not None and found.mask.is_full:
         st.metric("Pruned model, nats", "–")
@@ -176,12 +177,12 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     says = []
     for who, losses in (("Full model", found.full), ("Pruned model", found.pruned)):
         if losses:
-            score = icl_score(losses, around)
-            says.append(f"{who}: **{number(score.value, sign=True)}** nats, {tables.interval_in_words(score)}")
+            gain = tables.gain(icl_score(losses, around))
+            says.append(f"{who}: **{number(gain.value, sign=True)}** nats, {tables.interval_in_words(gain)}")
     before, after = found.in_both
     if before and found.mask is not None and not found.mask.is_full:
         change = icl_change(before, after, around)
-        says.append(f"Change: {tables.change_in_words(change)}, {tables.interval_in_words(change)}")
+        says.append(f"{tables.change_in_words(change)}, {tables.interval_in_words(change)}")
     return says
 
 
@@ -190,7 +191,7 @@ def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame) -> str:
     `sets`: the scores without random heads, as far as measured."""
     if not found.full or found.mask is None:
         return ""
-    full = icl_score(found.full, of.around)
+    full = tables.gain(icl_score(found.full, of.around))
     if found.mask.is_full:
         return tables.finding(full, None, None, "", 0)
     if len(found.pruned) < len(found.full):
@@ -199,7 +200,8 @@ def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame) -> str:
     by_induction = of.levels.ranking == ORDER and not of.levels.typed
     kind = "strongest induction head" if by_induction else "pruned head"
     what = " and ".join(f"{n} {name}{'s' * (n > 1)}" for n, name in ((n_heads, kind), (n_ffns, "FFN")) if n)
-    pruned, change = icl_score(found.pruned, of.around), icl_change(found.full, found.pruned, of.around)
+    pruned = tables.gain(icl_score(found.pruned, of.around))
+    change = icl_change(found.full, found.pruned, of.around)
     words = tables.finding(full, pruned, change, f"the {what}", n_heads + n_ffns)
     return words + (tables.random_in_words(sets, n_heads) if by_induction and not n_ffns else "")
 
@@ -210,21 +212,21 @@ def _score_figure(who: str, losses: Losses, around: int, change: MeanOverTexts |
         st.metric(label, "–")
         st.markdown("Not measured yet.")
         return
-    score = icl_score(losses, around)
+    gain = tables.gain(icl_score(losses, around))
     gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
-    means = tables.score_in_words(score) if change is None else tables.change_in_words(change)
-    st.metric(label, number(score.value, sign=True), means, **gray)
-    lines = [tables.interval_in_words(score) if change is None else f"Change: {tables.interval_in_words(change)}"]
-    if not around and score.high - score.low > NOISY_NATS:
-        lines.append(":small[Single tokens are noisy: choose ± 10 tokens, or more texts.]")
-    st.markdown("  \n".join(lines))
+    means = tables.direction_in_words(gain) if change is None else tables.change_in_words(change)
+    st.metric(label, number(gain.value, sign=True), means, **gray)
+    if change is None:  # the finding has that of the change
+        st.caption(tables.interval_in_words(gain))
+    if not around and gain.high - gain.low > NOISY_NATS:
+        st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
 
 
 def loss_curve(found: LossesSoFar, around: int, sheet: Sheet) -> None:
     """Draws loss by index."""
     curve = tables.curves(_by_series(found))
     ends = f"{LATE}th token (± {around})" if around else f"{LATE}th token"
-    st.markdown(f"**Loss by token index**: the score is that at the {ends} minus {EARLY}th", help=CURVE_HELP)
+    st.markdown(f"**Loss by token index**: the gain is its drop from the {EARLY}th to the {ends}", help=CURVE_HELP)
     sheet.draw("Loss by index", charts.loss_curve(curve), "incontext_curve", tables.curve_in_words(curve))
     sheet.tables["Loss by index"] = tables.curves(_by_series(found), None).drop(columns=["first", "last"])
 
@@ -249,7 +251,7 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
     st.markdown(tables.heads_in_words(frame) + so_far, help=WHICH_HELP)
     map_at, scatter_at = st.columns([5, 7], gap="large")
     with map_at:
-        _draw_map(frame, kind, sheet, ": orange is worse without it")
+        _draw_map(frame, kind, sheet, ": orange is gain lost without it")
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
         with scatter_at:
@@ -282,11 +284,11 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
     right = partial(st.column_config.TextColumn, alignment="right")
     titles: dict[str, Any] = {
         "name": "Head",
-        kind: right("Change, nats (+ is worse)", help=f"Score without the head minus score with it, {kind} ablation."),
+        kind: right("Gain lost, nats", help=f"Gain with the head minus gain without it, {kind} ablation."),
         "interval": right("95% interval", help="Student's, over texts."),
         "prefix_matching": right("Prefix matching", help="0 to 1."),
     }
     titles = {name: title for name, title in titles.items() if name in shown and shown[name].notna().any()}
-    words = f"The heads of largest {kind} attribution to the in-context score"
+    words = f"The heads without which most gain is lost, {kind} ablation"
     draw_table(shown, titles, words, formats={kind: signed, "prefix_matching": number}, height="content")
     open_heads(shown["name"].tolist())

@@ -12,7 +12,7 @@ from engine.shapes import ModelShape
 from engine.statistics import over_texts
 from engine.texts.incontext import CURVE_BINS, ByIndex, MeanOverTexts, loss_by_index, scores, slope
 from pages.ui.in_context.setting import LossesSoFar
-from pages.ui.page.tables import better_or_worse, number, p_in_words, to_csv
+from pages.ui.page.tables import number, p_in_words, to_csv
 
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
@@ -66,78 +66,92 @@ def head_frame(
     return frame
 
 
+def gain(score: MeanOverTexts) -> MeanOverTexts:
+    """Returns the in-context gain: the score with its sign reversed, so that more is better."""
+    return MeanOverTexts(-score.value, -score.high, -score.low, score.n)
+
+
 def interval_in_words(found: MeanOverTexts) -> str:
-    """Returns text such as "95% interval −4.08 to −0.63, 24 texts"."""
+    """Returns text such as "95% interval +0.63 to +4.08, 24 texts"."""
     if np.isnan(found.low):
         return f"{found.n} text, so no interval"
     return f"95% interval {_signed(found.low)} to {_signed(found.high)}, {found.n} texts"
 
 
 def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str, n: int) -> str:
-    """Returns the finding: whether later tokens are predicted better, and whether the pruned parts, `what`, `n` in
-    number, carry that. None: nothing is pruned."""
-    lower = "Lower is better"
+    """Returns the finding from in-context gains: whether later tokens are predicted better, and whether the pruned
+    parts, `what`, `n` in number, carry that; `change` is that of the score. None: nothing is pruned."""
     if pruned is None or change is None:
-        said = f"In-context score **{_signed(full.value)}** nats ({interval_in_words(full)}). {lower}"
-        return f"**{score_in_words(full).capitalize()}**: {said[0].lower()}{said[1:]}."
+        is_clear = full.low > 0 or full.high < 0
+        said = f"late tokens are predicted **{_gain_in_words(full.value)}** than early ones ({interval_in_words(full)})"
+        return f"{said[0].upper()}{said[1:]}{'' if is_clear else ': no clear difference'}."
     it, verb = ("it", "carries") if n == 1 else ("them", "carry")
-    if not full.high < 0:
-        leads = "**There is no clear in-context learning to lose here**"
+    if not full.low > 0:
+        leads, it = "**There is no clear in-context gain to lose here**", what
     elif change.low > 0:
-        part = "" if pruned.value >= full.value / 2 else "part of "
+        part = "" if pruned.value <= full.value / 2 else "part of "
         leads = f"**{what[0].upper()}{what[1:]} {verb} {part}in-context learning here**"
     elif change.high < 0:
         leads = f"**The model learns more in context without {what}**"
     else:
         leads = f"**It is not clear that {what} {verb} in-context learning here**"
-    moves = f"without {it}, the in-context score goes from {_signed(full.value)} to {_signed(pruned.value)} nats"
-    return f"{leads}: {moves} (**{better_or_worse(change.value, 'nats')}**, {interval_in_words(change)}). {lower}."
+    moves = f"with {it}, late tokens are predicted {_gain_in_words(full.value)} than early ones; without"
+    moves += f"{'' if it == what else f' {it}'}, {_gain_in_words(pruned.value)}"
+    lost = change if change.value >= 0 else gain(change)
+    return f"{leads}: {moves} (**{lost_in_words(change.value)}**, {interval_in_words(lost)})."
 
 
 def random_in_words(together: pd.DataFrame, n: int) -> str:
-    """Returns the score without `n` random heads, from `together.rows_of`; "" if they are not measured."""
+    """Returns the gain without `n` random heads, from `together.rows_of`; "" if they are not measured."""
     if together.empty:
         return ""
-    scores = together[together["draw"].gt(0) & together["size"].eq(n)]["score"]
-    ends = f"{_signed(scores.min())} to {_signed(scores.max())} in {len(scores)} draws"
-    return f" Without {n} others at random: {_signed(scores.mean())} ({ends})." if len(scores) else ""
+    gains = -together[together["draw"].gt(0) & together["size"].eq(n)]["score"]
+    ends = f"{_signed(gains.min())} to {_signed(gains.max())} in {len(gains)} draws"
+    return f" Without {n} others at random: {_gain_in_words(gains.mean())} ({ends})." if len(gains) else ""
 
 
-def score_in_words(found: MeanOverTexts) -> str:
-    """Returns what a score means."""
+def direction_in_words(found: MeanOverTexts) -> str:
+    """Returns what a gain means."""
     if found.low <= 0 <= found.high:
         return "late tokens: no clear difference"
-    return f"late tokens are predicted {'better' if found.value < 0 else 'worse'}"
+    return f"late tokens are predicted {'better' if found.value > 0 else 'worse'}"
 
 
 def change_in_words(change: MeanOverTexts) -> str:
-    """Returns a change of the score, such as "2.90 nats worse", and whether it may be chance."""
-    return better_or_worse(change.value, "nats") + (", may be chance" if change.low <= 0 <= change.high else "")
+    """Returns a change of the score as gain, such as "2.90 nats lost", and whether it may be chance."""
+    return lost_in_words(change.value) + (", may be chance" if change.low <= 0 <= change.high else "")
+
+
+def lost_in_words(change: float) -> str:
+    """Returns a change of the score, in which + is worse, such as "2.90 nats lost"."""
+    return f"{number(abs(change))} nats {'lost' if change >= 0 else 'gained'}"
+
+
+def _gain_in_words(value: float) -> str:
+    return f"{number(abs(value))} nats {'better' if value >= 0 else 'worse'}"
 
 
 def heads_in_words(frame: pd.DataFrame) -> str:
-    """Concludes from both ablations which heads the score needs, and which of them act through later patterns."""
+    """Concludes from both ablations which heads the gain needs, and which of them act through later patterns."""
     full, kept = KINDS
     is_clear = (frame[f"{full} low"] > 0) & (frame[full] >= CLEAR_SHARE * frame[full].max())
     clear = frame[is_clear].sort_values(full, ascending=False)
     if clear.empty:
-        return "Without any one head, the score is not clearly worse: others do the same, or more texts are needed."
+        return "Without any one head, no gain is clearly lost: others do the same, or more texts are needed."
     first = clear.head(3)
     named = ", ".join(f"{number(value)} ({name})" for name, value in zip(first["name"], first[full], strict=True))
     heads = "one head alone" if len(clear) == 1 else f"any one of {len(clear)} heads"
-    words = f"**Without {heads}, the score is clearly worse**: by {named} nats."
+    words = f"**Without {heads}, gain is clearly lost**: {named} nats."
     if "prefix_matching" not in first:
         return words
     others = first[first["prefix_matching"] < INDUCTION_FROM]
     if others.empty:
         return f"{words} {'They match' if len(first) > 1 else 'It matches'} prefixes, as induction heads do."
-    names, matching = (_listed(each) for each in (others["name"], others["prefix_matching"].map(number)))
-    is_one = len(others) == 1
+    is_one, names = len(others) == 1, _listed(others["name"])
     words += f" **{names} {'is not an induction head' if is_one else 'are not induction heads'}**"
-    words += f" (prefix matching {matching})"
-    if (others[kept] < others[full] / 2).all():
-        left = _listed(others[kept].map(_signed))
-        words += f": {'it matters' if is_one else 'they matter'} for where later heads look (with that kept: {left})"
+    if (others[f"{kept} low"] <= 0).all():
+        role = "it tells later heads" if is_one else "they tell later heads"
+        words += f": {role} where to look. If those look where they did, nothing is clearly lost"
     return f"{words}."
 
 

@@ -18,8 +18,8 @@ from pages.ui.page.tables import number
 from pages.ui.page.work import Work
 
 ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. Finished work is kept."
-COLUMNS = {"score": "In-context score (nats)", "loss": "Mean loss (nats)"}
-TITLES = {"score": "In-context score without them", "loss": "Loss without them"}
+COLUMNS = {"gain": "In-context gain (nats)", "loss": "Mean loss (nats)"}
+TITLES = {"gain": "In-context gain without them", "loss": "Loss without them"}
 
 
 def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
@@ -53,8 +53,8 @@ def draw(x: InContextControls, around: int, sheet: Sheet) -> pd.DataFrame:
         found.append(frame)
         wraps = st.container(key="wraps together")  # in a narrow window
         for (column, title), at in zip(COLUMNS.items(), wraps.columns(2, gap="large"), strict=True):
-            shown = head_sets.by_size(frame, column)
-            words = head_sets.in_words(shown, partial(_in_nats, signed=column == "score"))
+            shown = head_sets.by_size(frame.assign(gain=-frame["score"]), column)
+            words = head_sets.in_words(shown, partial(_in_nats, signed=column == "gain"))
             drawn = head_sets.chart(shown, title, ".2~f")
             at.markdown(f"**{TITLES[column]}**  \n{words}", help=head_sets.HELP)
             sheet.draw(TITLES[column], drawn, f"incontext_together {column}", words, at)

@@ -104,13 +104,13 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "In context",
             "trending_down",
             "How much better a model predicts late words of a text than early ones, and which heads cause it.",
-            "set “Attention heads pruned” to 0 and back to 10: the two curves part where the text repeats.",
+            "drag “Attention heads pruned”: the two curves part where the text repeats.",
         ),
         Screen(
             "correlations",
             "Correlations",
             "grid_on",
-            "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
+            "Whether tasks rank heads alike: rank correlations of importance (1 same order, 0 unrelated).",
             "click a cell of the matrix to see the two rankings that it compares, one dot per head.",
         ),
         Screen(
