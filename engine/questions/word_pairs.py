@@ -7,9 +7,12 @@ between train and test, and blank pairs are left out. The included ones are the 
 
 import csv
 import filecmp
+import hashlib
 import io
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache as once
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +26,6 @@ from engine.questions.encoding import encode_questions
 from engine.questions.requests import Question
 from engine.questions.tasks import SPLITS, embedded_tasks, local_files
 
-INCLUDED = Path(__file__).with_suffix(".csv")
 N_SHOTS = 10
 MOST_BYTES = 10_000_000  # of a file
 
@@ -64,6 +66,12 @@ class PairTask:
         return [pair for pair in self.pairs if not pair.is_train]
 
     @property
+    def digest(self) -> str:
+        """Identifies the pairs and how prompts are written."""
+        about = json.dumps([self.pairs, self.form, self.has_own_answers, N_SHOTS])
+        return hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
+
+    @property
     def is_usable(self) -> bool:
         """Whether there are enough pairs for a prompt."""
         return len(self.train) > N_SHOTS and bool(self.test)
@@ -83,7 +91,7 @@ class PairTask:
 
     def prompt(self, split: str, number: int, shuffled: bool = False) -> Question:
         """Returns a prompt with N_SHOTS train pairs before a pair of the split; `shuffled`: each example has the
-        answer of another, which begins with another token. For a task with first tokens."""
+        answer of another, which begins with another token. For a usable task with first tokens."""
         generator = np.random.default_rng((number, split == "train"))
         train, tokens = self.train, list[int]()
         while 2 * max(map(tokens.count, tokens), default=N_SHOTS) > N_SHOTS:  # else an answer would have to stay
@@ -134,11 +142,19 @@ def read_pairs(file: str | Path) -> tuple[PairTask, ...]:
 
 
 def included_tasks(folder: Path) -> tuple[PairTask, ...]:
-    """Returns the included tasks for a model in a folder: of word pairs or, with the tokenizer of the included model,
-    the included tasks that examples explain, since its words are those."""
+    """Returns the included tasks for a model in a folder: word pairs or, with the tokenizer of the included model, the
+    included tasks that examples explain, since it knows only their words."""
     own, demo = folder / "tokenizer.json", model_folder() / "tokenizer.json"
-    if not own.is_file() or not filecmp.cmp(own, demo, shallow=False):
-        return read_pairs(INCLUDED)
+    return _demo_tasks() if own.is_file() and filecmp.cmp(own, demo, shallow=False) else _included()
+
+
+@once
+def _included() -> tuple[PairTask, ...]:
+    return read_pairs(Path(__file__).with_suffix(".csv"))
+
+
+@once
+def _demo_tasks() -> tuple[PairTask, ...]:
     found = []
     for info in embedded_tasks().values():
         if info.needs == "examples":

@@ -18,7 +18,8 @@ TITLES = {
 HEIGHT_PX, ROW_PX, AROUND_PX = 330, 26, 165
 _NAMES = dict.fromkeys(label(name) for name in (*CRITERIA, *OF_ONE_TASK) if name != RANDOM)
 ORDER = palette(list(_NAMES), random=RANDOM, chance=CHANCE)
-DASHES = [[2, 4] if name == CHANCE else [7, 3] if at >= len(PLACES) else [1, 0] for at, name in enumerate(ORDER)]
+_BY_ROUND = ([1, 0], [7, 3], [3, 3])  # of colors
+DASHES = [[2, 4] if name == CHANCE else _BY_ROUND[at // len(PLACES)] for at, name in enumerate(ORDER)]
 TOOLTIP = "line:N|Criterion; level:Q|Pruned|.0%; acc:Q|Questions right|.1%; about:N|Uncertainty; n:Q|Questions"
 
 

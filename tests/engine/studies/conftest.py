@@ -79,7 +79,9 @@ def answers_stored(store):
 AS_EVER = {"heads": "heads", "ffns": "ffns"}
 SCORES = {
     name: {axis: f"{axis}-{name}" for axis in AS_EVER} for name in ("weight", "activation", "wanda", "taylor")
-} | {name: {"heads": f"heads-{name}", "ffns": "ffns"} for name in ("oracle", "prefix", "first-token")}
+} | {
+    name: {"heads": f"heads-{name}", "ffns": "ffns"} for name in ("oracle", "prefix", "first-token", "function-vector")
+}
 
 
 class ByHand:
