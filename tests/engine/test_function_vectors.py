@@ -1,6 +1,8 @@
 """Function-vector scores equal a plain loop of full passes with hooks, and find the head of a model built to have
 one."""
 
+from string import ascii_uppercase
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from engine.importance.importance import importance
 from engine.progress import final
 from engine.questions.word_pairs import Pair, PairTask
 from tests.engine.fixtures import WORD_PAIRS, family_folder, refused_by, target_in
+from tests.engine.test_circuits_of_hand_built_models import built
 
 
 @pytest.fixture
@@ -79,3 +82,45 @@ def test_a_task_with_too_few_pairs_is_left_out_and_none_is_an_error(tiny_opt, se
     [receipt] = [record.receipt for key in session.store.keys() if (record := session.record(key)) is not None
                  and record.receipt.get("task") == "same" and "z" in record.arrays]  # fmt: skip
     assert receipt["dropped_pairs"] == 29
+
+
+def test_the_head_that_tells_that_examples_are_right_is_found(tiny_opt, tmp_path, session):
+    """Layer 0, head 2 looks at the token before, and an FFN finds right pairs of it and the token itself. Layer 1, head
+    5 averages that over the prompt, and an FFN gives the answer where it is told so: all that examples do here."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
+    words = [pair.answer for pair in WORD_PAIRS.pairs if len(tokenizer.tokenize(f" {pair.answer}")) == 1]
+    pairs = tuple(
+        Pair(letter, word, at % 4 > 0) for at, (letter, word) in enumerate(zip(ascii_uppercase, words, strict=False))
+    )
+    n, token, letter, before, told = len(pairs), 0, 64, 128, 192  # places in the residual stream, of 64 each
+    position, head, other = 256, slice(2 * 64, 3 * 64), slice(5 * 64, 6 * 64)
+
+    def change(decoder):
+        (first, second), each = decoder.layers, torch.arange(n)
+        decoder.embed_tokens.weight.zero_()
+        for at, (question, answer, *_) in enumerate(pairs):
+            decoder.embed_tokens.weight[tokenizer(question).input_ids[-1], letter + at] = 1
+            decoder.embed_tokens.weight[tokenizer(f" {answer}").input_ids[-1], token + at] = 1
+        decoder.embed_positions.weight[2:66, position : position + 64] = torch.eye(64)
+        for matrix in ("q_proj", "k_proj", "v_proj"):
+            getattr(first.self_attn, matrix).weight.zero_()
+            getattr(second.self_attn, matrix).weight.zero_()
+        first.self_attn.q_proj.weight[head, position : position + 64] = 2 * torch.eye(64).roll(-1, 0)
+        first.self_attn.k_proj.weight[head, position : position + 64] = torch.eye(64)
+        first.self_attn.v_proj.weight[head, letter : letter + 64] = torch.eye(64)
+        first.self_attn.out_proj.weight[before : before + 64, head] = torch.eye(64) / 16
+        second.self_attn.v_proj.weight[other.start, told] = 1
+        second.self_attn.out_proj.weight[told + 1, other.start] = 0.3
+        for layer in (first, second):
+            layer.fc1.weight.zero_()
+            layer.fc1.bias[:] = -20  # of two features, which are 13 or more each, both
+        first.fc1.weight[each, token + each] = first.fc1.weight[each, before + each] = 1
+        first.fc2.weight[told, each] = 0.5
+        second.fc1.weight[each, letter + each] = second.fc1.weight[each, told + 1] = 1
+        second.fc2.weight[token + each, each] = 1
+
+    built(tiny_opt, tmp_path / "model", change, n_layers=2, ffn_dim=32)
+    task = PairTask("built", pairs, form="{}")
+    found = final(function_vectors(target_in(session, tmp_path / "model", "fp32"), [task]).run(session))
+    assert found.shuffled.max() < 0.1 and found.mean[1, 5] > 0.9
+    assert np.abs(np.delete(found.mean.ravel(), 8 + 5)).max() < 1e-3
