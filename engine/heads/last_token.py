@@ -109,13 +109,14 @@ def _joined(layer: Any, more: Tensor) -> Any:
 def _replaced(out: Any, heads: Sequence[int], instead: Tensor) -> Any:
     """Returns the hook, to be removed, by which the last rows have the z of one of these heads each replaced by its row
     of `instead` (H, d_head), at their first token."""
+    import torch
+
+    which = torch.tensor([head for head in heads if head >= 0], dtype=torch.long)
+    rows = torch.arange(-len(which), 0)  # only the first row of all is replaced nowhere
 
     def replace(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         z = args[0].clone()
-        by_head = z.unflatten(-1, instead.shape)  # (row, n, H, d_head), of the same memory
-        for row, head in zip(range(len(z) - len(heads), len(z)), heads, strict=True):
-            if head >= 0:
-                by_head[row, 0, head] = instead[head].to(z)
+        z.unflatten(-1, instead.shape)[rows, 0, which] = instead[which].to(z)  # (row, n, H, d_head), of the same memory
         return (z, *args[1:])
 
     return out.register_forward_pre_hook(replace)
