@@ -15,6 +15,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
+from engine.heads.function_vectors import function_vectors
 from engine.heads.induction import induction
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
 from engine.measurement import Measurement, of_records
@@ -36,12 +37,14 @@ OF_THE_SAME_PASSES = ("heads-one-divisor", "heads-taylor", "ffns-taylor")  # as 
 GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSES, "heads")}  # the stored score of each
 OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
-PREFIX = "heads-prefix"
+PREFIX, FUNCTION_VECTOR = "heads-prefix", "heads-function-vector"
+OF_ALL_TASKS = (*OF_WEIGHTS, PREFIX, FUNCTION_VECTOR)  # which do not depend on the task
 GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
 SMALL_WIDTH = 4096
 LARGE_PARAMETERS = 500_000_000  # from here a pass fragments half a gigabyte, and takes longer than freeing it
-WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, PREFIX)
+WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, PREFIX,
+        FUNCTION_VECTOR)  # fmt: skip
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # for a group of rows, as returned by gate_gradients
 N_UNFINISHED = 4  # interrupted chunks whose gradients are kept with the model
 
@@ -99,6 +102,7 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     `heads-wanda`, `ffns-wanda`: sum of |w| times the root mean square of its input, over the output weights.
     `heads-first-token`: attention to all but the first token.
     `heads-prefix`: prefix matching (Olsson et al.), on random tokens instead of questions.
+    `heads-function-vector`: answer restored by the head's mean output (Todd et al.), on word pairs.
 
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
     score, or not available under a mask.
@@ -110,9 +114,9 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     if what in ORACLES:
         return oracle(target, questions, what).map(partial(_drops, what, target.shape))
     if what == PREFIX:
-        return induction(target).map(
-            lambda found: Scores(PREFIX, found.n["prefix_matching"], found.mean["prefix_matching"])
-        )
+        return induction(target).map(lambda of: Scores(what, of.n["prefix_matching"], of.mean["prefix_matching"]))
+    if what == FUNCTION_VECTOR:
+        return function_vectors(target).map(lambda found: Scores(what, len(found.rise), found.mean))
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)

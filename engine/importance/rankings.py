@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from engine.errors import UsageError
-from engine.importance.importance import GRADIENTS, OF_ACTIVITY, OF_WEIGHTS, PREFIX
+from engine.importance.importance import FUNCTION_VECTOR, GRADIENTS, OF_ACTIVITY, OF_ALL_TASKS, OF_WEIGHTS, PREFIX
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 
@@ -244,6 +244,11 @@ CRITERIA = {
         "heads that look at what followed the same token before; FFNs as by importance",
         "ten short probes",
     ),
+    "function-vector": Criterion(
+        "Function vector", FUNCTION_VECTOR, "ffns",
+        "heads whose mean output on solved word pairs restores the answer after shuffled ones; FFNs as by importance",
+        "64 prompts of word pairs per model, each about three passes, and 128 more passes",
+    ),
     "first-token": Criterion(
         "Beyond first token", "heads-first-token", "ffns",
         "heads that look at more than the first token; FFNs as by importance",
@@ -262,5 +267,5 @@ def record_of(what: str) -> str:
 def passes(what: str, shape: ModelShape) -> int:
     """Returns about how many forward passes per question a score takes."""
     oracles = {"ffns": shape.n_layers + 1, "heads-oracle": shape.n_heads_total + 1}
-    light = dict.fromkeys(OF_ACTIVITY, PATTERN_COST) | dict.fromkeys((*OF_WEIGHTS, PREFIX), 1)
+    light = dict.fromkeys(OF_ACTIVITY, PATTERN_COST) | dict.fromkeys(OF_ALL_TASKS, 1)
     return (oracles | light).get(what, GRADIENT_COST)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from engine.errors import HeadroomError
-from engine.importance.importance import OF_WEIGHTS, PREFIX, importance
+from engine.importance.importance import OF_ALL_TASKS, PREFIX, importance
 from engine.importance.rankings import n_pruned, record_of
 from engine.measurement import Workload
 from engine.models.session import Session, Target
@@ -156,8 +156,8 @@ class _Making:
         return kept
 
     def _scores_id(self, what: str, task: TaskSpec) -> str:
-        of_all = what in (*OF_WEIGHTS, PREFIX)
-        return cell_id(self._model, self.setting.n_ranking, record_of(what), None if of_all else task.fields())
+        of = None if what in OF_ALL_TASKS else task.fields()
+        return cell_id(self._model, self.setting.n_ranking, record_of(what), of)
 
     def _accuracy_id(self, points: Sequence[Point]) -> str:
         first, setting = points[0], self.setting

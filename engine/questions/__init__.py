@@ -5,6 +5,7 @@
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
 `chats`: the chat template of a model, and prompts rendered with it
 `chat_process`: renders chats in a process of its own, with bounded time and memory
+`word_pairs`: tasks of word pairs, and their prompts with true or shuffled answers
 `lm_eval_internals`: private and fragile parts of lm-evaluation-harness, and two answer metrics that it needs
 `encoding`: questions as tokens, packed one row a question; a text as tokens
 """

@@ -36,7 +36,8 @@ from engine.timing.workload import CHARACTERS_A_TOKEN
 CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
 # of the model and built-in texts alone
 LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts", "context")
-LONG = ("ideal-tasks", "heads-oracle")  # last: they start by themselves only if the parts before leave time
+# last: they start by themselves only if the parts before leave time
+LONG = ("ideal-tasks", "heads-function-vector", "heads-oracle")
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
 AROUND = 10  # tokens averaged on either side in an in-context score, the default of the In context screen

@@ -1,7 +1,8 @@
 """Olsson's activation scores against loops over heads, positions and copies as llm-interpret has them.
 
 Both compute the same four scores of the same examples of a random model of OPT-125m's shape (llm-interpret has two of
-them; duplicate and previous token are looped over in the same way), each with its own forward passes.
+them; duplicate and previous token are looped over in the same way), each with its own forward passes. And heads
+replaced at the last token of a prompt, one by one: all in rows of one token against a full pass per head.
 """
 
 import tempfile
@@ -9,23 +10,63 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from engine.accuracy.scoring import logits_of
 from engine.heads import probes
+from engine.heads.last_token import hidden_with
 from engine.models.loading import LoadSpec, load
 from tests.benchmarks.measure import Comparison, in_turn, opt_125m
 
 N_EXAMPLES, N_TOKENS, N_ROUNDS = 10, 25, 3
 FAMILY = "Induction scores against llm-interpret's loops"
+LAST_TOKEN = "Heads replaced at the last token against a full pass per head"
+PROMPT_TOKENS = 100
 
 
 def compare(quick: bool) -> Iterator[Comparison]:
-    """Seconds of all four scores, in turn."""
+    """Seconds of all four scores, in turn; and of all heads replaced."""
+    import torch
+
     with tempfile.TemporaryDirectory() as folder:
         model = load(LoadSpec(opt_125m(folder), "fp32"))
         ours(model)
         n_rounds = 1 if quick else N_ROUNDS
         mine, usual = in_turn([lambda: ours(model), lambda: theirs(model)], n_rounds)
-    name = f"OPT-125m shape, fp32, {N_EXAMPLES} examples"
-    yield Comparison(FAMILY, name, "s", mine.seconds, usual.seconds, f"{n_rounds} rounds")
+        name = f"OPT-125m shape, fp32, {N_EXAMPLES} examples"
+        yield Comparison(FAMILY, name, "s", mine.seconds, usual.seconds, f"{n_rounds} rounds")
+        ids, shape = list(range(100, 100 + PROMPT_TOKENS)), model.identity.shape
+        instead = torch.randn(shape.n_layers, shape.n_heads, shape.d_head)
+        ways = [lambda: in_rows(model, ids, instead), lambda: one_by_one(model, ids, instead)]
+        mine, usual = in_turn(ways, n_rounds, warm_up=True)
+        same = f"logits differ by at most {(mine.found[1:] - usual.found).abs().max():.0e}"
+        name = f"OPT-125m shape, fp32, prompt of {PROMPT_TOKENS} tokens"
+        yield Comparison(LAST_TOKEN, name, "s", mine.seconds, usual.seconds, f"{n_rounds} rounds", 20.0, same)
+
+
+def in_rows(model, ids, instead):
+    """(1 + L * H, V): logits at the last token, as they are and with each head replaced there."""
+    import torch
+
+    with torch.inference_mode():
+        return logits_of(model, hidden_with(model, ids, instead))
+
+
+def one_by_one(model, ids, instead):
+    """(L * H, V): logits at the last token with each head replaced there, by a full pass each."""
+    import torch
+
+    outs, d_head, found = (
+        [layer.self_attn.out_proj for layer in model.model.model.decoder.layers],
+        instead.shape[-1],
+        [],
+    )
+    for layer, head in np.ndindex(instead.shape[:2]):
+
+        def replace(module, args, layer=layer, head=head):
+            args[0][0, -1, d_head * head : d_head * (head + 1)] = instead[layer, head]
+
+        with torch.inference_mode(), outs[layer].register_forward_pre_hook(replace):
+            found.append(model.model(torch.tensor([ids]), use_cache=False, logits_to_keep=1).logits[0, -1])
+    return torch.stack(found)
 
 
 def generators():

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
@@ -21,7 +22,8 @@ from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import returned as finished  # noqa: F401
 from engine.questions.requests import TaskSpec, get_requests, select
-from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
+from engine.questions.word_pairs import Pair, PairTask
+from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY, TEXT
 
 
 def has_anothers_modules(kind: str) -> bool:
@@ -48,6 +50,9 @@ EXAMINED = FAMILIES if IS_THOROUGH else [name for name in FAMILIES if TINY[name]
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
          "max_position_embeddings": 256, "initializer_range": 0.3, "vocab_size": 512, "bos_token_id": 2,
          "eos_token_id": 2}  # fmt: skip
+# of words that the tiny tokenizer has tokens for
+WORD_PAIRS = PairTask("words", tuple(Pair(str(n), word, n % 2 == 0)
+                                     for n, word in enumerate(sorted(set(re.findall("[a-z]+", TEXT))))))  # fmt: skip
 WORDS = "river boats bread road letters children morning stones question answer water summer".split()
 
 

@@ -14,13 +14,13 @@ D_MODEL, N_HEADS = 512, 8
 D_HEAD = D_MODEL // N_HEADS
 
 
-def built(tiny_opt, folder, change, n_layers=1, n_ctx=128):
+def built(tiny_opt, folder, change, n_layers=1, n_ctx=128, ffn_dim=8):
     """An OPT folder with near-orthogonal embeddings, no positions, silent FFNs and heads, then changed by `change`."""
     from transformers import OPTConfig, OPTForCausalLM
 
     torch.manual_seed(0)
     config = OPTConfig(
-        vocab_size=512, hidden_size=D_MODEL, word_embed_proj_dim=D_MODEL, ffn_dim=8, num_hidden_layers=n_layers,
+        vocab_size=512, hidden_size=D_MODEL, word_embed_proj_dim=D_MODEL, ffn_dim=ffn_dim, num_hidden_layers=n_layers,
         num_attention_heads=N_HEADS, max_position_embeddings=n_ctx, bos_token_id=2, eos_token_id=2,
     )  # fmt: skip
     model = OPTForCausalLM(config).eval()

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from engine.accuracy.evaluation import accuracy, evaluation
 from engine.errors import UsageError
-from engine.importance.importance import GRADIENTS, OF_ACTIVITY, PREFIX, WHAT, importance
+from engine.importance.importance import FUNCTION_VECTOR, GRADIENTS, OF_ACTIVITY, PREFIX, WHAT, importance
 from engine.importance.rankings import CRITERIA, passes
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask, single_ablations
@@ -242,7 +242,11 @@ def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt
         for what in (criterion.heads, criterion.ffns):
             wanted = importance(target, questions, what)
             assert wanted.stored(session) is None and passes(what, target.shape) >= 1
-            kinds = {"forward": ("ffns", "heads-oracle"), "gradient": GRADIENTS, "patterns": (*OF_ACTIVITY, PREFIX)}
+            kinds = {
+                "forward": ("ffns", "heads-oracle", FUNCTION_VECTOR),
+                "gradient": GRADIENTS,
+                "patterns": (*OF_ACTIVITY, PREFIX),
+            }
             [*found] = wanted.left(session).characters
             assert found == [kind for kind, names in kinds.items() if what in names], "weights read nothing"
             assert wanted.whole() == wanted.left(session)

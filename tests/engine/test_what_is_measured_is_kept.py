@@ -10,6 +10,7 @@ from engine.accuracy.evaluation import evaluation
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import head_views, overview
 from engine.heads.circuits import feeding, ov_tokens
+from engine.heads.function_vectors import function_vectors
 from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts
 from engine.heads.induction import induction
@@ -25,7 +26,7 @@ from engine.texts.continuation import How, continuation, next_tokens
 from engine.texts.perplexity import perplexity
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import last, left_when, questions_in, target_in, write_questions
+from tests.engine.fixtures import WORD_PAIRS, last, left_when, questions_in, target_in, write_questions
 
 LONG, TEXTS = " ".join([TEXT, TEXT.upper(), TEXT]), [TEXT[:300], TEXT[200:500]]
 MASKED = {  # of a target, questions and a mask
@@ -51,6 +52,7 @@ OF_THE_WHOLE = {
     "influence": lambda target, questions, mask: block_influence(target, questions),
     "the greedy search": lambda target, questions, mask: greedy(target, questions, 2),
     "induction": lambda target, questions, mask: induction(target, "olsson", 0),
+    "function vectors": lambda target, questions, mask: function_vectors(target, [WORD_PAIRS]),
     "in texts": lambda target, questions, mask: head_in_texts(target, dict(enumerate(TEXTS)), (1, 0)),
     "OV": lambda target, questions, mask: ov_tokens(target, TEXT, (1, 0)),
     "what feeds a head": lambda target, questions, mask: feeding(target, (1, 0)),

@@ -26,7 +26,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import Work, live
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
-AT_FIRST = [name for name in CRITERIA if name != "oracle"]  # the oracle takes one pass per component
+AT_FIRST = [name for name in CRITERIA if name not in ("oracle", "function-vector")]  # which take long
 AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
 STEPS = {"every 10%": 100, "every 20%": 200, "every 25%": 250, "every 5%": 50}
 OLDER_STEPS = {" %".join(step.split("%")): step for step in STEPS}  # labels in older addresses

@@ -80,7 +80,10 @@ AS_EVER = {"heads": "heads", "ffns": "ffns"}
 SCORES = (
     {"gradient": {"heads": "heads-one-divisor", "ffns": "ffns"}}
     | {name: {axis: f"{axis}-{name}" for axis in AS_EVER} for name in ("weight", "activation", "wanda", "taylor")}
-    | {name: {"heads": f"heads-{name}", "ffns": "ffns"} for name in ("oracle", "prefix", "first-token")}
+    | {
+        name: {"heads": f"heads-{name}", "ffns": "ffns"}
+        for name in ("oracle", "prefix", "first-token", "function-vector")
+    }
 )
 
 

@@ -1,0 +1,126 @@
+"""Function-vector scores equal a plain loop of full passes with hooks, and find the head of a model built to have
+one."""
+
+from string import ascii_uppercase
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from engine.architecture.family import family_of
+from engine.errors import HeadroomError
+from engine.heads import function_vectors as module
+from engine.heads.function_vectors import function_vectors
+from engine.importance.importance import importance
+from engine.progress import final
+from engine.questions.word_pairs import Pair, PairTask
+from tests.engine.fixtures import WORD_PAIRS, family_folder, refused_by, target_in
+from tests.engine.test_circuits_of_hand_built_models import built
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Fewer prompts: a plain loop takes a full pass per head and prompt."""
+    monkeypatch.setattr(module, "N_CLEAN", 3)
+    monkeypatch.setattr(module, "N_SHUFFLED", 2)
+
+
+@pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
+def test_scores_equal_a_full_pass_per_head(family, tiny_opt, tmp_path, session, few):
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer, target = AutoTokenizer.from_pretrained(folder), target_in(session, folder, "fp32", bos=True)
+    outs, task = family_of(target.identity.config).layer_modules(model), WORD_PAIRS.tokenized(tokenizer)
+
+    def p_after(text, change, layers=range(3)):
+        """(V,) probabilities after a text whose z at the last token is given to `change`, layer by layer."""
+        ids = torch.tensor([[2, *tokenizer(text, add_special_tokens=False).input_ids]])
+        hooks = [outs[at][0].register_forward_pre_hook(lambda _, args, at=at: change(at, args[0][0, -1]))
+                 for at in layers]  # fmt: skip
+        with torch.no_grad():
+            found = model(ids).logits[0, -1].softmax(-1)
+        for hook in hooks:
+            hook.remove()
+        return found.numpy()
+
+    means, expected = torch.zeros(3, 32), []
+
+    def add(at, z):
+        means[at] += z / 3
+
+    for number in range(3):
+        p_after(task.prompt("train", number).contexts[0], add)
+    for number in range(2):
+        question = task.prompt("test", number, shuffled=True)
+        [token] = {pair.token for pair in task.test if question.continuations == (f" {pair.answer}",)}
+        before = p_after(question.contexts[0], print, ())[token]
+        for layer, head in np.ndindex(3, 4):
+
+            def put(at, z, mine=slice(8 * head, 8 * head + 8)):
+                z[mine] = means[at, mine]
+
+            expected.append(p_after(question.contexts[0], put, [layer])[token] - before)
+    found = final(function_vectors(target, [WORD_PAIRS]).run(session))
+    np.testing.assert_allclose(found.rise.ravel(), expected, atol=1e-7, rtol=1e-3)
+    assert np.abs(expected).max() > 1e-5 and len(found.shuffled) == 2
+
+
+def test_the_criterion_reads_the_included_tasks_and_no_questions(tiny_opt, session, few, monkeypatch):
+    monkeypatch.setattr(module, "included_tasks", lambda folder: [WORD_PAIRS])
+    target = target_in(session, tiny_opt, "fp32")
+    found = final(importance(target, None, "heads-function-vector").run(session))
+    known = function_vectors(target, [WORD_PAIRS]).stored(session)
+    assert known is not None and found.n == 2 and np.array_equal(found.scores, known.mean)
+
+
+def test_a_task_with_too_few_pairs_is_left_out_and_none_is_an_error(tiny_opt, session, few):
+    target = target_in(session, tiny_opt, "fp32")
+    same = PairTask("same", tuple(Pair(f"{n}", "same", n % 2 == 0) for n in range(30)))
+    refused_by(HeadroomError, "too often the same", lambda: final(function_vectors(target, [same]).run(session)))
+    assert len(final(function_vectors(target, [same, WORD_PAIRS]).run(session)).rise) == 2
+    [receipt] = [record.receipt for key in session.store.keys() if (record := session.record(key)) is not None
+                 and record.receipt.get("task") == "same" and "z" in record.arrays]  # fmt: skip
+    assert receipt["dropped_pairs"] == 29
+
+
+def test_the_head_that_tells_that_examples_are_right_is_found(tiny_opt, tmp_path, session):
+    """Layer 0, head 2 looks at the token before, and an FFN finds right pairs of it and the token itself. Layer 1, head
+    5 averages that over the prompt, and an FFN gives the answer where it is told so: all that examples do here."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
+    words = [pair.answer for pair in WORD_PAIRS.pairs if len(tokenizer.tokenize(f" {pair.answer}")) == 1]
+    pairs = tuple(
+        Pair(letter, word, at % 4 > 0) for at, (letter, word) in enumerate(zip(ascii_uppercase, words, strict=False))
+    )
+    n, token, letter, before, told = len(pairs), 0, 64, 128, 192  # places in the residual stream, of 64 each
+    position, head, other = 256, slice(2 * 64, 3 * 64), slice(5 * 64, 6 * 64)
+
+    def change(decoder):
+        (first, second), each = decoder.layers, torch.arange(n)
+        decoder.embed_tokens.weight.zero_()
+        for at, (question, answer, *_) in enumerate(pairs):
+            decoder.embed_tokens.weight[tokenizer(question).input_ids[-1], letter + at] = 1
+            decoder.embed_tokens.weight[tokenizer(f" {answer}").input_ids[-1], token + at] = 1
+        decoder.embed_positions.weight[2:66, position : position + 64] = torch.eye(64)
+        for matrix in ("q_proj", "k_proj", "v_proj"):
+            getattr(first.self_attn, matrix).weight.zero_()
+            getattr(second.self_attn, matrix).weight.zero_()
+        first.self_attn.q_proj.weight[head, position : position + 64] = 2 * torch.eye(64).roll(-1, 0)
+        first.self_attn.k_proj.weight[head, position : position + 64] = torch.eye(64)
+        first.self_attn.v_proj.weight[head, letter : letter + 64] = torch.eye(64)
+        first.self_attn.out_proj.weight[before : before + 64, head] = torch.eye(64) / 16
+        second.self_attn.v_proj.weight[other.start, told] = 1
+        second.self_attn.out_proj.weight[told + 1, other.start] = 0.3
+        for layer in (first, second):
+            layer.fc1.weight.zero_()
+            layer.fc1.bias[:] = -20  # of two features, which are 13 or more each, both
+        first.fc1.weight[each, token + each] = first.fc1.weight[each, before + each] = 1
+        first.fc2.weight[told, each] = 0.5
+        second.fc1.weight[each, letter + each] = second.fc1.weight[each, told + 1] = 1
+        second.fc2.weight[token + each, each] = 1
+
+    built(tiny_opt, tmp_path / "model", change, n_layers=2, ffn_dim=32)
+    task = PairTask("built", pairs, form="{}")
+    found = final(function_vectors(target_in(session, tmp_path / "model", "fp32"), [task]).run(session))
+    assert found.shuffled.max() < 0.1 and found.mean[1, 5] > 0.9
+    assert np.abs(np.delete(found.mean.ravel(), 8 + 5)).max() < 1e-3
