@@ -19,7 +19,7 @@ from pages.ui.page import runtime
 from tests.conftest import REPOSITORY
 from tests.write_shipped import KERNELS, LARGE_VIEW, OF_ONE_KERNEL, ONCE, VIEWS, opened, top_of_heads
 
-MAX_BYTES = 3_700_000
+MAX_BYTES = 4_000_000
 
 
 @pytest.fixture
