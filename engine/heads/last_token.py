@@ -138,6 +138,7 @@ def _attend(
     scaling: float,
     softcap: float | None = None,
     sliding_window: int | None = None,
+    slopes: Tensor | None = None,
     **ignored: Any,
 ) -> tuple[Tensor, None]:
     """Returns (z (row, n, H, d_head), None), as transformers expects of an attention function: the queries of all rows
@@ -151,6 +152,8 @@ def _attend(
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     source = torch.arange(scores.shape[-1], device=scores.device)
+    if slopes is not None:  # ALiBi: (key head, heads that share it, 1, 1)
+        scores += slopes.to(scores).unflatten(0, (key.shape[1], -1))[..., None, None] * source
     distance = source[-n:, None] - source
     scores.masked_fill_((distance < 0) | (distance >= (sliding_window or len(source))), -torch.inf)
     pattern = scores.softmax(-1).to(value)

@@ -27,6 +27,7 @@ from pages.ui.page.work import Work, live
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
 AT_FIRST = [name for name in CRITERIA if name not in ("oracle", "function-vector")]  # which take long
+OLDER = {"importance": ["Importance"]}  # labels in older addresses
 AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
 STEPS = {"every 10%": 100, "every 20%": 200, "every 25%": 250, "every 5%": 50}
 OLDER_STEPS = {" %".join(step.split("%")): step for step in STEPS}  # labels in older addresses
@@ -56,7 +57,7 @@ def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, tas
     named = {name: criteria_tables.label(name) for name in OPTIONS}
     more = {"format_func": named.__getitem__, "help": CRITERIA_HELP}
     draw = partial(where.multiselect, "Criteria", OPTIONS, **more)
-    chosen = several(f"{prefix}_criteria", OPTIONS, draw, AT_FIRST, named)
+    chosen = several(f"{prefix}_criteria", OPTIONS, draw, AT_FIRST, named, OLDER)
     axis = one_of(at, "Prune", AXES, f"{prefix}_along", AXIS_HELP)
     help = "Levels at which accuracy is measured; all of them count in the area."
     rename_choice(f"{prefix}_step", OLDER_STEPS)

@@ -1,5 +1,8 @@
-"""Names and meanings of the six induction scores."""
+"""Names and meanings of the six induction scores, and the rule of what an induction head is."""
 
+from engine.heads.induction import INDUCTION_FROM
+
+RULE = f"prefix matching from {INDUCTION_FROM} and copying above chance"
 TITLES = {
     "prefix_matching": "Prefix matching",
     "copying": "Copying",

@@ -17,9 +17,10 @@ from pages.ui.comparison import pairs
 from pages.ui.comparison.second import heading
 from pages.ui.controls.controls import one_of
 from pages.ui.figures.charts import ROUGHLY
+from pages.ui.figures.induction_scores import RULE
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts
-from pages.ui.induction.tables import RULE, finding, head_scores
+from pages.ui.induction.tables import finding, head_scores
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import number, percent, plain
 from pages.ui.page.work import Work

@@ -8,10 +8,10 @@ import pandas as pd
 from engine.heads.induction import INDUCTION_FROM, SCORES, InductionScores, retained
 from engine.importance.rankings import agreement, n_top, random_order
 from engine.shapes import ModelShape
+from pages.ui.figures.induction_scores import RULE
 from pages.ui.induction.charts import shown
 from pages.ui.page.tables import number, percent
 
-RULE = f"prefix matching from {INDUCTION_FROM} and copying above chance"
 N_RANDOM = 20  # random orders of the mean and the band
 LEVELS = np.linspace(0, 1, 51)
 MOST_NAMED = 8  # induction heads in the finding

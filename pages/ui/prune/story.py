@@ -12,7 +12,7 @@ from engine.studies.removal import N_DRAWS, Removal, draw, without
 from engine.studies.surveys import in_words as task_in_words
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.break_points import cliff_in_words, power_in_words
-from pages.ui.induction.tables import RULE
+from pages.ui.figures.induction_scores import RULE
 from pages.ui.page.marks import mark
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, number, percents, whole_percent
