@@ -35,7 +35,7 @@ ONE_EACH = {
         "prune_axis": "",
         "bos": "n" * 300,
     },
-    "importance": {"importance_what": IMAGE, "importance_tasks": "", "importance_shots": "nan"},
+    "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_variant": "", "induction_seed": "inf", "induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
     "passage": {
