@@ -32,6 +32,8 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
         box.and_(page.locator(f'[value="{side}"]')).wait_for()
     ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {second}"]')).wait_for()
     said = in_words()
+    address = page.evaluate("location.search")  # the first ranking is the default, which no address names
+    assert f"correlations_a={second.split(',')[0]}" in address and "correlations_shots=0" in address
 
     page.get_by_role("combobox", name="Ranking", exact=True).click()
     page.keyboard.type(first)
@@ -39,8 +41,6 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     page.keyboard.press("Enter")
     ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {first}"]')).wait_for()
     assert in_words() == said
-    address = page.evaluate("location.search")
-    assert f"correlations_a={first.split(',')[0]}" in address and "correlations_shots=0" in address
 
 
 def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_keeps_the_rest(page, address):
