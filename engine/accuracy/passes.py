@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
+from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +47,20 @@ class Prefix:
 class _Group:
     """Rows of one padded attention. `padded` (B, T): each token's position in the pass, arbitrary for padding; `real`
     (n,): which of the B * T are tokens, in the pass's order, None without padding; `mask` (B, 1, T, n_prefix + T);
-    `windowed`: the same of layers with a window, None if no row is longer; `keys` (B, n_prefix + T): where they are."""
+    `windowed`: the same of layers with a window, None if no row is longer."""
 
+    rows: Sequence[Row]
+    n_prefix: int
     start: int
     padded: Tensor
     real: Tensor | None
     mask: Tensor | None
     windowed: Tensor | None
-    keys: Tensor
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """Returns `_key_positions` of the rows, which only models with ALiBi read."""
+        return _key_positions(self.rows, self.n_prefix).to(self.padded.device)
 
 
 @dataclass(frozen=True)
@@ -235,8 +242,8 @@ def _grouped(loaded: Loaded, groups: Sequence[Sequence[Row]], dtype: Any, n_pref
         real = None if bool(is_real.all()) else is_real.flatten().nonzero()[:, 0].to(device)
         window = _window_within(loaded, rows)
         windowed = None if window is None else _mask(rows, dtype, device, n_prefix, window)
-        keys = _key_positions(rows, n_prefix).to(device)
-        yield _Group(start, padded.to(device), real, _mask(rows, dtype, device, n_prefix), windowed, keys)
+        mask = _mask(rows, dtype, device, n_prefix)
+        yield _Group(rows, n_prefix, start, padded.to(device), real, mask, windowed)
         start += int(lengths.sum())
 
 

@@ -7,9 +7,10 @@ minute; clean prompts end with a train pair, so that no mean has seen the pair t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from engine.errors import HeadroomError
 from engine.heads.last_token import head_outputs, hidden_with
 from engine.measurement import Measurement, of_records
 from engine.models.loading import Loaded
-from engine.models.session import Target
+from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import encode_questions
@@ -28,6 +29,7 @@ from engine.records import Record, canonical_key
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
 N_CLEAN, N_SHUFFLED = 16, 8  # prompts of a task, for means and for scores
+Tokenize = Callable[[Any], PairTask]  # from a tokenizer
 
 
 @dataclass(frozen=True)
@@ -50,61 +52,70 @@ class FunctionVectorScores:
 def function_vectors(target: Target, tasks: Sequence[PairTask] | None = None) -> Measurement[FunctionVectorScores]:
     """Returns the FunctionVectorScores over these tasks (None: the included ones) once all records are stored.
     HeadroomError: no task has enough answers that begin differently."""
-    pieces = partial(_pieces, target, included_tasks(target.identity.folder) if tasks is None else tasks)
-    n = len(pieces([]))
+    asked = included_tasks(target.identity.folder) if tasks is None else tasks
+    known = [lru_cache(maxsize=1)(task.tokenized) for task in asked]  # once, not for every prompt
+
+    def pieces(session: Session, records: list[Record]) -> list[Piece]:
+        return _pieces(target, asked, known, records)
 
     def value(records: list[Record]) -> FunctionVectorScores | None:
-        return _scores(target, records) if len(records) == n else None
+        return _scores(target, records) if len(records) == len(asked) * (1 + N_SHUFFLED) else None
 
-    about = ("function vectors", *(piece.key for piece in pieces([])))
-    return of_records(target, about, lambda session, records: pieces(records), value)
+    return of_records(target, ("function vectors", *(task.digest for task in asked)), pieces, value)
 
 
-def _pieces(target: Target, tasks: Sequence[PairTask], records: Sequence[Record]) -> list[Piece]:
-    """Returns for each task the means, then one piece per prompt, which reads them from the `records` so far."""
+def _pieces(
+    target: Target, tasks: Sequence[PairTask], known: Sequence[Tokenize], records: Sequence[Record]
+) -> list[Piece]:
+    """Returns for each task the means, then one piece per prompt, which reads them from the `records` so far; `known`:
+    what gives each task with its tokens."""
     shape, found = target.shape, list[Piece]()
     rows = CHARACTERS_A_TOKEN * shape.n_heads * (shape.n_layers + 1) / 2  # of all heads, as characters of a full pass
-    for task in tasks:
+    for task, tokenized in zip(tasks, known, strict=True):
         about = target.key() | {"pairs": task.digest, "clean": N_CLEAN}
         texts = [len(task.asked(pair).contexts[0] + pair.answer) for pair in task.pairs]
         read, at = (N_SHOTS + 1) * sum(texts) / max(len(texts), 1), len(found)
         means = {"z": (shape.n_layers, shape.n_heads, shape.d_head)}
-        measure = partial(_means, bos=target.bos, task=task)
+        measure = partial(_means, bos=target.bos, tokenized=tokenized)
         key = canonical_key("function vectors", about)
         found.append(Piece(key, N_CLEAN, means, measure, partial(float, N_CLEAN * read)))
         for number in range(N_SHUFFLED):
-            measure = partial(_patched, bos=target.bos, task=task, number=number, at=at, records=records)
+            measure = partial(_patched, bos=target.bos, tokenized=tokenized, number=number, at=at, records=records)
             key = canonical_key("function vectors", about | {"prompt": number})
             found.append(Piece(key, 1, {"p": (1 + shape.n_heads_total,)}, measure, partial(float, read + rows)))
     return found
 
 
-def _means(loaded: Loaded, bos: bool, task: PairTask) -> Measuring:
+def _means(loaded: Loaded, bos: bool, tokenized: Tokenize) -> Measuring:
     """Measures z at the last token, averaged over clean prompts; 0 for a task with too few pairs."""
-    known, shape = task.tokenized(loaded.tokenizer), loaded.identity.shape
+    known, shape = tokenized(loaded.tokenizer), loaded.identity.shape
     z = np.zeros((shape.n_layers, shape.n_heads, shape.d_head), np.float32)
     for number in range(N_CLEAN if known.is_usable else 0):
-        dropped = f" ({known.n_dropped} of {len(task.pairs)} pairs dropped)" if known.n_dropped else ""
-        yield Progress(0, 1, message=f"mean outputs on {task.name}{dropped}", share=number / N_CLEAN)
+        dropped = (
+            f" ({known.n_dropped} of {known.n_dropped + len(known.pairs)} pairs dropped)" if known.n_dropped else ""
+        )
+        yield Progress(0, 1, message=f"mean outputs on {known.name}{dropped}", share=number / N_CLEAN)
         ids, _ = _read(loaded, bos, known.prompt("train", number))
         z += head_outputs(loaded, ids).numpy() / N_CLEAN
-    return {"z": z}, {"kind": "function vectors", "task": task.name, "dropped_pairs": known.n_dropped}
+    return {"z": z}, {"kind": "function vectors", "task": known.name, "dropped_pairs": known.n_dropped}
 
 
-def _patched(loaded: Loaded, bos: bool, task: PairTask, number: int, at: int, records: Sequence[Record]) -> Measuring:
+def _patched(
+    loaded: Loaded, bos: bool, tokenized: Tokenize, number: int, at: int, records: Sequence[Record]
+) -> Measuring:
     """Measures p of the answer after a prompt with shuffled answers, as it is and with each head's mean output; nan for
     a task with too few pairs. `at`: the place of its means among the records."""
     import torch
 
-    yield Progress(0, 1, message=f"function vectors of {task.name}", share=0.0)
-    known = task.tokenized(loaded.tokenizer)
+    known = tokenized(loaded.tokenizer)
+    yield Progress(0, 1, message=f"function vectors of {known.name}", share=0.0)
     p = np.full(1 + loaded.identity.shape.n_heads_total, np.nan, np.float32)
     if known.is_usable:
         ids, token = _read(loaded, bos, known.prompt("test", number, shuffled=True))
         with torch.inference_mode():
             hidden = hidden_with(loaded, ids, torch.from_numpy(records[at].arrays["z"]))
             p = np.exp(-nats_of(loaded, hidden, np.full(len(hidden), token)))
-    return {"p": p}, {"kind": "function vectors", "task": task.name, "prompt": number}
+    return {"p": p}, {"kind": "function vectors", "task": known.name, "prompt": number}
 
 
 def _read(loaded: Loaded, bos: bool, question: Question) -> tuple[tuple[int, ...], int]:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache as once
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ class PairTask:
     def test(self) -> list[Pair]:
         return [pair for pair in self.pairs if not pair.is_train]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Identifies the pairs and how prompts are written."""
         about = json.dumps([self.pairs, self.form, self.has_own_answers, N_SHOTS])
