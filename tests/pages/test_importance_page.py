@@ -11,14 +11,13 @@ import pytest
 from scipy.stats import spearmanr
 
 from engine.importance.importance import Scores, importance, weight_scores
-from engine.importance.rankings import aggregate, agreement, order
+from engine.importance.rankings import AGGREGATES, aggregate, agreement, order
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import StudySettings, grid, together
 from pages.ui.controls import many_tasks
-from pages.ui.controls.many_tasks import MEANS
 from pages.ui.figures import charts
 from pages.ui.importance import charts as drawn
 from pages.ui.importance import divisors, tables
@@ -174,7 +173,7 @@ def test_rank_1_is_the_most_important_which_pruning_takes_last():
     assert rows["name"].tolist() == ["L0H0", "L0H1", "L1H0", "L1H1"]
 
 
-@pytest.mark.parametrize("how", MEANS)
+@pytest.mark.parametrize("how", AGGREGATES)
 def test_the_mean_is_the_engines_and_counts_who_keeps_a_head(how):
     rng = np.random.default_rng(0)
     found = scores(*rng.random((3, 2, 5)))

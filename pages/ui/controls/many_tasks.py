@@ -26,11 +26,6 @@ from pages.ui.page.tables import plain
 from pages.ui.page.work import Work
 
 REDRAW_S = 10.0
-MEANS = {"shares": "of shares", "scores": "of scores", "ranks": "of ranks"}  # engine.importance.rankings.AGGREGATES
-MEAN_HELP = (
-    "Of shares: each task's scores are divided by their sum, so that all tasks count alike. Of scores (Bansal et al.): "
-    "tasks with large gradients count more. Of ranks: all tasks count alike, whatever the size of the scores."
-)
 MADE_FOR_DEMO = "Tasks named demo_ were made for the demo model; other models may only guess at them."
 TASKS_HELP = (
     "All whose rows are on this computer; type part of a name to filter. One from the hub appears here once its folder "

@@ -79,9 +79,9 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     return charts.with_data(chart, heads=numbered[columns], maps=maps)
 
 
-def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int, in_shares: bool = False) -> charts.Picture:
+def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
     """Returns layers x heads of `aggregate_rows`."""
-    return _one_map(rows, title, f"kept:Q|In the top 30% (of {n_cells})", in_shares=in_shares)
+    return _one_map(rows, title, f"kept:Q|In the top 30% (of {n_cells})")
 
 
 def weight_map(rows: pd.DataFrame, title: str) -> charts.Picture:
@@ -89,12 +89,12 @@ def weight_map(rows: pd.DataFrame, title: str) -> charts.Picture:
     return _one_map(rows, title)
 
 
-def _one_map(rows: pd.DataFrame, title: str, *tips: str, in_shares: bool = False) -> charts.Picture:
+def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
     n_layers = int(rows["layer"].max()) + 1
     height = charts.row_height(n_layers)
-    largest, form = float(rows["score"].abs().max()) or 1.0, SHARE if in_shares else charts.ROUGHLY
+    largest, form = float(rows["score"].abs().max()) or 1.0, charts.ROUGHLY
     colour = _colour("score", title, rows["score"], largest, form)
-    base = charts.head_grid(f"score:Q|{title}|{SHARE if in_shares else charts.MAGNITUDE}", RANK, *tips)
+    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, *tips)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
