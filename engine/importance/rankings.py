@@ -257,6 +257,9 @@ CRITERIA = {
 }  # fmt: skip
 
 
+SLOW = ("function-vector", "oracle")  # criteria of many times the passes of the others
+
+
 def record_of(what: str) -> str:
     """Returns a name shared by all scores that are read from the same records, so measured together."""
     if what in OF_ACTIVITY:

@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings import CRITERIA
+from engine.importance.rankings import CRITERIA, SLOW
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.measurement import Measurement
 from engine.models.session import Target
@@ -26,7 +26,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import Work, live
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
-AT_FIRST = [name for name in CRITERIA if name not in ("oracle", "function-vector")]  # which take long
+AT_FIRST = [name for name in CRITERIA if name not in SLOW]
 OLDER = {"importance": ["Importance"]}  # labels in older addresses
 AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
 STEPS = {"every 10%": 100, "every 20%": 200, "every 25%": 250, "every 5%": 50}
