@@ -40,8 +40,10 @@ def even(
     _refuse_uneven(identity, mask, kept)
     n_heads = len(kept[stays[0]])
     n_keys = len(key_heads(shape, kept[stays[0]]))
-    embedding = f"{family.position_embedding or family.token_embedding}.weight"
-    begins = re.compile(rf"(.*\.)?{f'{family.embedding_norm}.bias' if family.embedding_norm else embedding}")
+    first = f"{family.position_embedding or family.token_embedding}.weight"
+    if family.embedding_norm:
+        first = f"{family.embedding_norm}.bias"
+    begins = re.compile(rf"(.*\.)?{first}")
     added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the previous layer, -1 for none
     own = family.own_name("num_hidden_layers")
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}

@@ -29,7 +29,6 @@ from engine.questions.encoding import Encoded, Row, pack
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
-from engine.statistics import paired
 from engine.timing.workload import gradient_characters
 
 ORACLES = ("heads-oracle", "ffns")
@@ -299,6 +298,6 @@ def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:
     """Returns the accuracy lost by each ablation; `answers`: the full model's, then one for each head or FFN."""
     size = (shape.n_layers,) if what == "ffns" else (shape.n_layers, shape.n_heads)
     accuracy_drop, nats_drop = (each.reshape(size) for each in lost(answers[0], answers[1:]))
-    pairs = [paired(answers[0].correct, each.correct) for each in answers[1:]]
-    flips = np.array([[pair.gained for pair in pairs], [pair.lost for pair in pairs]]).reshape(2, *size)
-    return Scores(what, len(answers[0]), accuracy_drop, nats_drop, flips=flips)
+    full, ablated = answers[0].correct, np.array([each.correct for each in answers[1:]])
+    flips = np.array([(ablated & ~full).sum(1), (full & ~ablated).sum(1)]).reshape(2, *size)
+    return Scores(what, len(full), accuracy_drop, nats_drop, flips=flips)

@@ -87,16 +87,17 @@ def next_in_words(frame: pd.DataFrame) -> str:
 def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation | None] = ()) -> str:
     """Returns what the full model says first, how likely that is without the pruned heads and FFNs, and whether that is
     a large effect; another token, if its probability changes by more than twice as much."""
-    p = frame.pivot_table("p", "token_id", "model", sort=False)
-    change = (p[charts.PRUNED if charts.PRUNED in p else charts.FULL] - p[charts.FULL]).abs()
-    full = frame[frame["model"].eq(charts.FULL)].assign(change=lambda rows: rows["token_id"].map(change))
-    best, most = full.nsmallest(1, "rank").iloc[0], full.nlargest(1, "change").iloc[0]
-    best = most if most["change"] > max(VISIBLE, 2 * best["change"]) else best
-    word = _quoted(_begun(best["token"], said))
-    pruned = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].eq(charts.PRUNED)]
+    full, pruned = (
+        frame[frame["model"].eq(who)].set_index("token_id", drop=False) for who in (charts.FULL, charts.PRUNED)
+    )
+    best = full.nsmallest(1, "rank").iloc[0]
     if pruned.empty or mask is None:
-        return f"The full model continues with {word}, {best['said']}"
-    other, parts = pruned.iloc[0], ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
+        return f"The full model continues with {_quoted(_begun(best['token'], said))}, {best['said']}"
+    change = (pruned["p"] - full["p"]).abs()
+    if change.max() > max(VISIBLE, 2 * change[best["token_id"]]):
+        best = full.iloc[int(change.argmax())]
+    word, other = _quoted(_begun(best["token"], said)), pruned.loc[best["token_id"]]
+    parts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
     gone = " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
     moves = "falls" if other["p"] < best["p"] else "rises"
     moves = (

@@ -105,14 +105,8 @@ def _oracle_in_words(rows: pd.DataFrame) -> str:
         return "No head clearly costs accuracy when it is removed alone."
     best = clear.iloc[0]
     words = f"Without **{best['name']}** alone, {100 * best['score']:.0f} points of accuracy are lost on average"
-    others = len(clear) - 1
-    more = (
-        f"{others} others clearly cost"
-        if others > 1
-        else "One other clearly costs"
-        if others
-        else "No other clearly costs"
-    )
+    others, few = len(clear) - 1, {0: "No other clearly costs", 1: "One other clearly costs"}
+    more = few.get(others, f"{others} others clearly cost")
     return f"{words}. {more} accuracy, of {len(rows)} heads."
 
 
