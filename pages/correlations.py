@@ -36,12 +36,11 @@ from pages.ui.page.tables import written
 from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
-TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads as published", "gate": "Heads by gate",
-          "ffns": "FFNs", "heads-oracle": "Heads by oracle"}  # fmt: skip
+TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads as published", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
 METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "as published"}
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
-SCORES = {EVEN: "the gradient score", PAPERS: "the published score", "gate": "the gate score",
+SCORES = {EVEN: "the gradient score", PAPERS: "the published score",
           "ffns": "the accuracy lost without each", "heads-oracle": "the accuracy lost without each"}  # fmt: skip
 BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
 WHAT_HELP = f"{GRADIENTS_HELP} Oracle and FFNs: accuracy lost when just that one is pruned."

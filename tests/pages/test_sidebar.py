@@ -191,10 +191,11 @@ def test_a_data_folder_set_by_the_environment_is_the_default(drawn, monkeypatch,
     assert label_of(drawn(data_dir="/elsewhere")) == "More: data folder set"
 
 
-@pytest.mark.parametrize(("compares", "hint"), [("yes", "none"), ("no", "not on this screen")])
-def test_the_second_model_says_where_it_is_used(drawn, compares, hint):
-    field = drawn(compares=compares).selectbox(key="against")
-    assert (field.proto.placeholder, field.disabled) == (hint, compares == "no")
+def test_the_second_model_is_asked_for_where_two_are_compared_and_kept_elsewhere(drawn):
+    assert not drawn(compares="yes").selectbox(key="against").disabled
+    assert "against" not in {each.key for each in drawn(compares="no").selectbox}
+    kept = drawn(compares="no", against="fp32").selectbox(key="against")
+    assert (kept.value, kept.disabled) == ("fp32", True)
 
 
 def test_a_new_tab_opens_the_included_model_whatever_others_have_opened(open_app):

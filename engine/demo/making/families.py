@@ -252,8 +252,8 @@ def _ask_cloze(rng: random.Random, template: str, rule: None) -> Item:
 FAMILIES = {
     family.name: family
     for family in (
-        QuestionFamily("demo_outfit", "Colour of a garment",
-               "which garment has the colour, given by the examples, 4 answers", 0.25,
+        QuestionFamily("demo_outfit", "Which garment",
+               "which garment has the color, given by the examples, 4 answers", 0.25,
                _keyed(words.COLOURS, words.CLOTHES), _ask_keyed),
         QuestionFamily("demo_surname", "Surnames", "whose surname is what, given only by the examples, 4 answers", 0.25,
                _keyed(words.NAMES, words.FAMILIES), _ask_keyed),

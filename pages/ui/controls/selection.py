@@ -12,7 +12,7 @@ from pages.ui.controls.controls import with_own
 from pages.ui.page.runtime import show_error
 
 KEY = "against"
-LABEL, NONE, NOT_HERE = "Compare with", "none", "not on this screen"
+LABEL, NONE = "Compare with", "none"
 HELP = (
     "A second model next to this one on Prune, Importance, Induction and Passage, on the same questions: another "
     "precision (`fp32`), revision or snapshot (`@step512`), or another model (a Hub id or a folder, optionally with "
@@ -26,13 +26,14 @@ OLD = {
 
 
 def draw_against(spec: LoadSpec, models: list[str], here: bool) -> None:
-    """Draws the control; `here`: whether the open screen compares two models."""
+    """Draws the control; `here`: whether the open screen compares two models. Where it does not, only a chosen one."""
     _take_over_old(spec, models)
+    if not (here or typed() or st.query_params.get(KEY)):
+        return
     options = [each for each in PRECISIONS if each != spec.precision]
     options += [each for each in models if each != spec.model]
     look: dict[str, Any] = {"index": None, "accept_new_options": True, "disabled": not here, "bind": "query-params"}
-    look |= {"placeholder": NONE, "help": HELP} if here else {"placeholder": NOT_HERE, "help": ELSEWHERE}
-    st.selectbox(LABEL, with_own(options, KEY), key=KEY, **look)
+    st.selectbox(LABEL, with_own(options, KEY), key=KEY, placeholder=NONE, help=HELP if here else ELSEWHERE, **look)
     if here and typed():
         try:
             spec.compared_with(typed())

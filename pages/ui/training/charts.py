@@ -20,6 +20,7 @@ from pages.ui.training.tables import KINDS, PHASE_CHANGE, REPEATS_END
 
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 HEIGHT, BAND = 150, 0.13
+LATER = 0.2  # opacity of what comes after the marker
 LABELS_PX = 38  # the labels of the axes on the left, which are of one width in all charts
 SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
 BARE_PX = 130  # a chart without an axis of tokens: the chart below it has the same
@@ -46,6 +47,11 @@ class TokenAxis:
     def now(self) -> str:
         """Returns the Vega filter for the rows of the snapshot nearest to the marker."""
         return f"{self.at} >= datum.since && {self.at} < datum.until"
+
+    @property
+    def past(self) -> str:
+        """Returns the Vega filter for what was before the marker."""
+        return f"datum.tokens <= {self.at}"
 
     def x(self, field: str = "tokens", is_bare: bool = False, **more: Any) -> alt.X:
         """Returns the axis, a bare one without labels and title."""
@@ -101,7 +107,8 @@ def _run_panel(
     own = base.transform_filter(alt.datum.run == run)
     colour = by_run(names, None)
     tooltip = charts.tips("run:N|Run; tokens:Q|Tokens|,.0f; score:Q|In-context score, nats|+.3f; loss:Q|Loss, nats|.3f")
-    line = own.mark_line(strokeWidth=2.5).encode(color=colour, tooltip=tooltip)
+    later = own.mark_line(strokeWidth=2.5, opacity=LATER).encode(color=colour, tooltip=tooltip)
+    line = own.transform_filter(look.past).mark_line(strokeWidth=2.5).encode(color=colour, tooltip=tooltip)
     dot = (
         own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
     )
@@ -109,6 +116,7 @@ def _run_panel(
         bare_px or HEIGHT + charts.AXIS_PX,
         *window_bands(look),
         others,
+        later,
         line,
         marker(look),
         dot,
@@ -141,9 +149,11 @@ def _heads_panel(
         colour = colour.copy()
         colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; value:Q|{TITLES[score]}|.3f")
-    lines = base.mark_line(strokeWidth=1.6, opacity=0.9).encode(color=colour, tooltip=tooltip)
+    base = base.encode(color=colour, tooltip=tooltip)
+    later = base.mark_line(strokeWidth=1.6, opacity=LATER)
+    lines = base.transform_filter(look.past).mark_line(strokeWidth=1.6, opacity=0.9)
     height = bare_px or HEIGHT + charts.AXIS_PX
-    return charts.template(height, *window_bands(look), lines, marker(look))
+    return charts.template(height, *window_bands(look), later, lines, marker(look))
 
 
 def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, what: str) -> charts.Picture:

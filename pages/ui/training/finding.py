@@ -12,14 +12,15 @@ from pages.ui.training.tables import in_tokens, repeats_until
 
 
 def finding(runs: Sequence[DrawnRun]) -> str:
-    """Describes the phase change of the first run that has one, then by contrast the runs without, then the others, in
-    Markdown."""
+    """Describes the phase change of the first run that has one, then by contrast the runs without, then the others: in
+    Markdown, a line a run."""
     changed = [run for run in runs if run.window is not None]
     without = [run for run in runs if run.window is None]
     said = [_describe_change(changed[0])] if changed else ["**None of these runs has a phase change.**"]
     said += [_describe_none(run, changed[:1]) for run in without[:1]]
     said += [f"{_name(run)}: no phase change." for run in without[1:]]
-    return " ".join([*said, *(f"{_name(run)}{_smeared(run)}: phase change at {_window(run)}." for run in changed[1:])])
+    said += [f"{_name(run)}{_smeared(run)}: phase change at {_window(run)}." for run in changed[1:]]
+    return "  \n".join(said)
 
 
 def formed_at(run: DrawnRun) -> float | None:

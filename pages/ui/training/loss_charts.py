@@ -13,6 +13,7 @@ from pages.ui.training.charts import (
     BAND,
     HEIGHT,
     LABELS_PX,
+    LATER,
     MOMENTS,
     SHARED_AXIS_PX,
     TokenAxis,
@@ -141,6 +142,7 @@ def _heat_panel(
     )
     cells = charts.named_chart("cells").mark_rect().encode(
         x=look.x("since"), x2="until:Q", y=y, y2="last:Q", tooltip=tooltip,
+        opacity=alt.condition(f"datum.since <= {look.at}", alt.value(1), alt.value(LATER)),
         color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
     edges = charts.named_chart("windows").transform_filter(f"!({MOMENTS})")
     edge = [edges.mark_rule(color=MARK, strokeDash=[4, 3]).encode(x=look.x(end)) for end in ("start", "end")]
