@@ -16,10 +16,6 @@ LONG_ROPE = ("longrope", "su")  # names of the rotation whose angles depend on h
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # fields of mixtures of experts
 
 
-FALCON = "has attention that differs by model, with ALiBi in some, which Headroom does not read"
-NOT_READ = {"falcon": FALCON}
-
-
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family of a model's config.json; HeadroomError when its architecture is not in the table, and its layout is
     not that of Llama."""
@@ -42,7 +38,7 @@ def _why_not(config: Mapping[str, Any]) -> str:
         return "has an encoder and a decoder, and Headroom reads decoders only"
     if isinstance(config.get("text_config"), Mapping):
         return "also reads images or sound, and Headroom reads models of text only"
-    return NOT_READ.get(str(config.get("model_type")), "")
+    return ""
 
 
 def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:

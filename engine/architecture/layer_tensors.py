@@ -52,8 +52,11 @@ def head_numbers(family: Family, shape: ModelShape, rest: str, kept: Sequence[in
     within, _, name = module.rpartition(".")
     if within != family.attention or name not in family.qkv:
         return None
-    if family.qkv_layout == "by head":  # each head's query, key and value one behind the other
-        return 0, positions(kept, 3 * shape.d_head)
+    if family.qkv_layout == "by head":  # of each key head: queries of the heads that share it, key, value
+        sharing, keys = shape.n_heads // shape.n_key_value_heads, key_heads(shape, kept)
+        parts = [head + 2 * (head // sharing) for head in kept]
+        parts += [(sharing + 2) * key + sharing + which for key in keys for which in (0, 1)]
+        return 0, positions(sorted(parts), shape.d_head)
     if family.qkv_layout != "apart":  # all queries, all keys, all values
         width, d_kv = shape.n_heads * shape.d_head, shape.n_key_value_heads * shape.d_head
         queries, keys = positions(kept, shape.d_head), positions(key_heads(shape, kept), shape.d_head)

@@ -10,12 +10,13 @@ import copy
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache as once
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.families.definition import Family
 from engine.architecture.family import model_fields
 from engine.architecture.torch_internals import compiler_left_out, replace_class, replaced
 
@@ -109,13 +110,22 @@ def takes_mean(norm: Any) -> bool:
     return isinstance(norm, torch.nn.LayerNorm) or type(norm).__name__ == "CohereLayerNorm"
 
 
-def adapt_attention(modules: Iterable[Any], config: Any) -> None:
-    """Has these attention modules of a model, which compute by themselves (`Family.is_adapted`), look up by name what
+def adapt_attention(family: Family, model: Any) -> None:
+    """Has the attention modules of a model, which compute by themselves (`Family.is_adapted`), look up by name what
     they attend by, as in all other models; under the name `eager` they compute what they always have."""
-    for number, module in enumerate(modules):
-        module.layer_idx, module.config = number, config  # GPT-Neo calls one otherwise, BLOOM has not the other
-        adapted = {"_attn": _adapted, "_reshape": _adapted_bloom, "Wqkv": _adapted_mpt}
-        replace_class(module, next(how for name, how in adapted.items() if hasattr(module, name))(type(module)))
+    import torch
+
+    adapted = {"_attn": _adapted, "_reshape": _adapted_bloom, "Wqkv": _adapted_mpt, "_split_heads": _adapted_falcon}
+    layers = family.layer_list(model)
+    for number, module in enumerate(family.attention_modules(model)):
+        module.layer_idx, module.config = number, model.config  # GPT-Neo calls one otherwise, BLOOM has not the other
+        mark = next(name for name in adapted if hasattr(module, name))
+        replace_class(module, adapted[mark](type(module)))
+        if mark == "_split_heads":
+            replace_class(layers[number], _parallel(type(layers[number])))
+            for each in layers[number].modules():
+                if isinstance(each, torch.nn.Linear):  # a class of its own, which bitsandbytes leaves in 16 bits
+                    replace_class(each, torch.nn.Linear)
 
 
 @once
@@ -199,6 +209,46 @@ def _adapted_mpt(attention: Any) -> Any:
             return self.out_proj(z.flatten(2).to(hidden_states.dtype)), pattern
 
     return Adapted
+
+
+@once
+def _adapted_falcon(attention: Any) -> Any:
+    """The same of Falcon's without ALiBi."""
+    from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
+
+    choose = attention_chooser()
+
+    class Adapted(attention):
+        def forward(self, hidden_states: Tensor, alibi: None, attention_mask: Any, position_ids: Any = None,
+                    layer_past: Any = None, **options: Any) -> tuple[Tensor, Any]:  # fmt: skip
+            if self.config._attn_implementation == "eager":
+                return super().forward(hidden_states, alibi, attention_mask, position_ids, layer_past, **options)
+            split = self._split_heads(self.query_key_value(hidden_states))
+            query, key, value = (each.transpose(1, 2) for each in split)
+            query, key = apply_rotary_pos_emb(query, key, *options["position_embeddings"])
+            if layer_past is not None:
+                key, value = layer_past.update(key, value, self.layer_idx)
+            self.num_key_value_groups = query.shape[1] // key.shape[1]
+            given = self, query, key, value, attention_mask
+            z, pattern = choose(self.config)(*given, scaling=self.inv_norm_factor)
+            return self.dense(z.flatten(2)), pattern
+
+    return Adapted
+
+
+@once
+def _parallel(layer: Any) -> Any:
+    """A class that is Falcon's `layer` with parallel parts but for its sum, which it makes in what the FFN gave, though
+    others may hold that."""
+
+    class Parallel(layer):
+        def forward(self, hidden_states: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Any]:
+            norms = [getattr(self, name) for name in ("ln_attn", "ln_mlp", "input_layernorm") if hasattr(self, name)]
+            read = [norm(hidden_states) for norm in norms]
+            found, pattern = self.self_attention(read[0], *args, **options)
+            return hidden_states + (self.mlp(read[-1]) + found), pattern
+
+    return Parallel
 
 
 def additive_mask() -> Callable[..., Any]:

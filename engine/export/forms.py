@@ -89,7 +89,8 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
             own["num_attention_heads"] = len(heads) or int(
                 layer == 0
             )  # one of zeros in layer 0, where transformers counts tokens
-        if shape.n_key_value_heads < shape.n_heads and (n := len(key_heads(shape, heads))) < shape.n_key_value_heads:
+        n = len(key_heads(shape, heads))
+        if n < shape.n_key_value_heads < shape.n_heads and family.cuts_heads:
             own["num_key_value_heads"] = n or int(layer == 0)
         if skip := [name for name, gone in (("attention", not heads), ("mlp", not mask.ffns[layer])) if gone]:
             own["skip"] = skip
@@ -132,6 +133,10 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
 def refuse_some_heads(family: Family, mask: Mask) -> None:
     """Raises UsageError if a layer loses some of its heads and what the others compute depends on those."""
     for layer, row in enumerate(mask.heads):
+        if any(row) and not all(row) and not family.cuts_heads:
+            raise UsageError(f"{family.name} holds queries, keys, and values of several heads together, and "
+                             f"--form small and even cannot cut out a part of layer {layer}; prune all of its heads "
+                             f"(L{layer}H*), or use --form masked")  # fmt: skip
         if family.norms_all_heads and any(row) and not all(row):
             raise UsageError(f"{family.name} norms the queries of all heads of a layer together, so that no part of "
                              f"them can be cut out of layer {layer}; prune all of its heads (L{layer}H*), or use "

@@ -154,7 +154,10 @@ def pruned_classes(kind, layers, attention, out, projections, ffn, ffn_begins, n
     model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[stock]
     names = {"LAYERS": layers, "ATTENTION": attention, "PROJECTIONS": projections, "OUT": out, "FFN": ffn,
              "FFN_BEGINS": ffn_begins, "NORMS": norms}  # fmt: skip
-    config = type("PrunedConfig", (stock,), {"model_type": f"pruned_{kind}", "validate_architecture": _takes_any_heads})
+    own = {"model_type": f"pruned_{kind}", "validate_architecture": _takes_any_heads}
+    if isinstance(getattr(stock, "head_dim", None), property):  # a number in these files
+        own["head_dim"] = None
+    config = type("PrunedConfig", (stock,), own)
     return config, type("PrunedForCausalLM", (Pruned, model), {"config_class": config, **names})
 
 

@@ -213,7 +213,7 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
 
     def begin(model: Any) -> None:
         if family.is_adapted:  # before accelerate wraps what modules compute
-            adapt_attention(family.attention_modules(model), model.config)
+            adapt_attention(family, model)
         if quantised is not None:
             quantised.begin(model)
 

@@ -167,7 +167,7 @@ def _copy(config: Mapping[str, Any]) -> Loaded:
     family, shape = family_of(small), shape_of(small)
     model = random_model(model_config(small), family.attends_by)
     if family.is_adapted:
-        adapt_attention(family.attention_modules(model), model.config)
+        adapt_attention(family, model)
     identity = Identity("", Path(), small, family.name, shape, "", "", 0, 0, "float32", False)
     placing = Placement((CPU,) * shape.n_layers, CPU, 0)
     return Loaded(LoadSpec("demo", "fp32"), identity, model, None, family, CPU, placing)

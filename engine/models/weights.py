@@ -53,8 +53,10 @@ def _by_head(loaded: Loaded, outputs: list[Tensor]) -> list[Tensor]:
     """Queries, keys and values (..., H, d_head) from what the projections gave."""
     shape = loaded.identity.shape
     if loaded.family.qkv_layout == "by head":
-        heads = outputs[0].unflatten(-1, (shape.n_heads, 3, shape.d_head))
-        return list(heads.unbind(-2))
+        sharing = shape.n_heads // shape.n_key_value_heads
+        groups = outputs[0].unflatten(-1, (shape.n_key_value_heads, sharing + 2, shape.d_head))
+        keys, values = (groups[..., at, :].repeat_interleave(sharing, dim=-2) for at in (-2, -1))
+        return [groups[..., :-2, :].flatten(-3, -2), keys, values]
     if len(outputs) == 1:
         counts = shape.n_heads, shape.n_key_value_heads, shape.n_key_value_heads
         outputs = list(outputs[0].split([count * shape.d_head for count in counts], dim=-1))

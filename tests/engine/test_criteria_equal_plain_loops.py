@@ -122,14 +122,19 @@ class Plain:
         (*weights,), out, writes, _ = self.gpt_neox(layer, layer.self_attention)
         return weights, out, writes, writes  # behind it the stream is added
 
+    def falcon(self, layer):
+        at = layer.self_attention  # of each key head: the queries that share it, the key, the value
+        return self.gpt_neox(layer, at, (at.query_key_value.out_features // 8 - 4) // 2)
+
     def mpt(self, layer):
         at, mlp = layer.attn, layer.ffn
         return (at.Wqkv.weight.T[:, 64:], at.out_proj.weight.T, [mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
             at.out_proj, mlp.down_proj, mlp.down_proj  # fmt: skip
 
-    def gpt_neox(self, layer, at=None):
+    def gpt_neox(self, layer, at=None, n_keys=4):
         at, mlp = at or layer.attention, layer.mlp
-        values = at.query_key_value.weight.T.reshape(32, 4, 3, 8)[:, :, 2].reshape(32, 32)
+        values = at.query_key_value.weight.T.reshape(32, n_keys, -1, 8)[:, :, -1]
+        values = values.repeat_interleave(4 // n_keys, dim=1).reshape(32, 32)
         reads, writes = mlp.dense_h_to_4h, mlp.dense_4h_to_h
         return (values, at.dense.weight.T, [reads.weight.T], writes.weight.T), at.dense, writes, mlp
 

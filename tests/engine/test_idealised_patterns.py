@@ -153,14 +153,15 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
         output = output.clone()
         width = target.shape.n_heads * target.shape.d_head
         if model.family.qkv_layout == "by head":
-            output.view(*output.shape[:-1], target.shape.n_heads, 3, -1)[..., 0, :] = 0
+            n_keys = target.shape.n_key_value_heads
+            output.view(*output.shape[:-1], n_keys, -1, target.shape.d_head)[..., :-2, :] = 0
         else:
             output[..., :width] = 0
         return output
 
     def everywhere(module, args, given):
         return args, given | (
-            {each: torch.zeros_like(given[each]) for each in ("alibi", "position_bias") if each in given}
+            {each: torch.zeros_like(given[each]) for each in ("alibi", "position_bias") if given.get(each) is not None}
         )
 
     hook = getattr(attention, model.family.qkv[0]).register_forward_hook(silenced)

@@ -21,6 +21,7 @@ import torch
 import transformers
 
 from engine.architecture import torch_internals, transformers_internals
+from engine.architecture.families import FAMILIES
 from engine.checkpoints import hub_internals
 from engine.checkpoints import tensor_index as headers
 from engine.kernels import bitsandbytes_internals
@@ -211,8 +212,7 @@ def attention_of_its_own(tmp_path, monkeypatch):
     for config in (neo, j):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
         expected = model(torch.tensor([[1, 2, 3]])).logits
-        attention = [getattr(layer.attn, "attention", layer.attn) for layer in model.transformer.h]
-        transformers_internals.adapt_attention(attention, model.config)
+        transformers_internals.adapt_attention(FAMILIES[config.model_type], model)
         assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
         with transformers_internals.attention_named(model, "sdpa"):
             torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)
@@ -235,8 +235,7 @@ def slopes_of_alibi(tmp_path, monkeypatch):
     for config in (bloom, mpt):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
         expected = model(torch.tensor([[1, 2, 3]])).logits
-        attention = [module for name, module in model.named_modules() if name.endswith(("self_attention", "attn"))]
-        transformers_internals.adapt_attention(attention, model.config)
+        transformers_internals.adapt_attention(FAMILIES[config.model_type], model)
         assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
         with transformers_internals.attention_named(model, "of a test"):
             torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)

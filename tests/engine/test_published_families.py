@@ -41,6 +41,19 @@ PUBLISHED = {
          "expansion_ratio": 4, "no_bias": True, "logit_scale": None, "learned_pos_emb": True,
          "attn_config": {"alibi": True, "alibi_bias_max": 8, "attn_impl": "torch", "clip_qkv": None, "qk_ln": False,
                          "attn_type": "multihead_attention", "prefix_lm": False}}, 6_649_286_656),
+    "tiiuae/falcon-7b": (
+        {"model_type": "falcon", "vocab_size": 65024, "hidden_size": 4544, "num_hidden_layers": 32,
+         "num_attention_heads": 71, "num_kv_heads": 71, "multi_query": True, "parallel_attn": True, "bias": False,
+         "new_decoder_architecture": False, "alibi": False}, 6_921_720_704),
+    "tiiuae/falcon-40b": (
+        {"model_type": "falcon", "vocab_size": 65024, "hidden_size": 8192, "num_hidden_layers": 60,
+         "num_attention_heads": 128, "num_kv_heads": 8, "multi_query": True, "parallel_attn": True, "bias": False,
+         "new_decoder_architecture": True, "alibi": False}, 41_303_293_952),
+    "tiiuae/falcon-11B": (
+        {"model_type": "falcon", "vocab_size": 65024, "hidden_size": 4096, "num_hidden_layers": 60,
+         "num_attention_heads": 32, "num_kv_heads": 8, "ffn_hidden_size": 16384, "max_position_embeddings": 8192,
+         "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1, "rope_theta": 500042.0, "bias": False,
+         "tie_word_embeddings": False}, 11_102_822_400),
     "mistralai/Mistral-7B-v0.1": (
         {"model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -175,7 +188,9 @@ def test_a_published_model_is_counted_as_transformers_counts_it(name, meta_model
     parts, layers = ModelConfig(name, config).parts, family.layer_list(model)
     assert parts.n_params == model.num_parameters() == n_params
     assert {sum(each.numel() for each in layer.parameters()) for layer in layers} == {parts.layer.n_params}
-    matrices = [each.weight for each in layers[0].modules() if type(each).__name__ in ("Linear", "Conv1D")]
+    matrices = [
+        each.weight for each in layers[0].modules() if type(each).__name__ in ("Linear", "Conv1D", "FalconLinear")
+    ]
     assert parts.layer.n_quantised == sum(each.numel() for each in matrices)
     outputs = int(family.qkv_layout == "joined")  # GPT-2's matrices hold (inputs, outputs)
     assert parts.layer.n_outputs == sum(each.shape[outputs] for each in matrices)
@@ -222,6 +237,12 @@ def test_a_model_whose_stream_is_normed_is_refused():
 def test_an_mpt_model_that_transformers_computes_otherwise_is_refused(said):
     config = PUBLISHED["mosaicml/mpt-7b"][0] | said
     refused_by(HeadroomError, "MPT models are read with", lambda: shape_of(config))
+
+
+@pytest.mark.parametrize("said", [{"alibi": True}, {"parallel_attn": False}])
+def test_a_falcon_model_of_its_smallest_series_is_refused(said):
+    config = PUBLISHED["tiiuae/falcon-7b"][0] | said
+    refused_by(HeadroomError, "Falcon models are read with", lambda: shape_of(config))
 
 
 def test_every_family_has_a_published_model():
@@ -286,7 +307,6 @@ def test_longrope_is_read_only_as_far_as_its_angles_stay_the_same(spelled):
         ({"model_type": "t5", "is_encoder_decoder": True}, "'t5' has an encoder and a decoder"),
         ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}, "'gemma3' also reads images"),
         ({"model_type": "mamba"}, "'mamba' is not supported"),
-        ({"model_type": "falcon"}, "'falcon' has attention that differs by model"),
     ],
 )
 def test_an_architecture_that_cannot_be_opened_says_why(config, said):

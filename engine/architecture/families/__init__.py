@@ -15,6 +15,7 @@ What Headroom knows of a family is one `Family` value, and NAMES is the one list
 `gpt_neox`: GPT-NeoX and Pythia
 `bloom`: BLOOM
 `mpt`: MPT
+`falcon`: Falcon, but for the models with ALiBi
 `mistral`: Mistral
 `qwen2`: Qwen2 and Qwen2.5
 `qwen3`: Qwen3
@@ -36,5 +37,5 @@ from engine.architecture.families.definition import Family
 # each is a module here, and what a config.json says as its `model_type`
 NAMES = ("opt", "llama", "headroom_small", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma",
          "gemma2", "gemma3_text", "phi3", "granite", "starcoder2", "phi", "stablelm", "cohere", "gpt2",
-         "gpt_neo", "gptj", "gpt_neox", "bloom", "mpt")  # fmt: skip
+         "gpt_neo", "gptj", "gpt_neox", "bloom", "mpt", "falcon")  # fmt: skip
 FAMILIES: dict[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}

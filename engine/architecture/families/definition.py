@@ -40,7 +40,8 @@ class Family:
     layers: str  # the list of layers
     attention_out: str  # the attention output projection
     qkv: tuple[str, ...]  # inside the attention module: three projections, or one that holds all three
-    # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by head
+    # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by key head: the queries
+    # of the heads that share it, and then its key and value
     qkv_layout: Literal["apart", "stacked", "joined", "by head"] = "apart"
     ffn_out: str  # the last module of the FFN's branch
     ffn_in: str = ""  # the first, where the FFN is not a module by itself
@@ -74,6 +75,7 @@ class Family:
     ffn_biases: str | bool = ""
     norm_biases: str | bool = ""
     has_unembedding_bias: bool = False
+    cuts_heads: bool = True  # whether the code of an exported `small` model knows layers with some of their heads
     biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so

@@ -60,6 +60,7 @@ TO_TRY = [
     ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
     ("bigscience/bloom-560m", "BLOOM", 1.1),
     ("mosaicml/mpt-7b", "MPT", 13.3),
+    ("tiiuae/falcon-7b", "Falcon", 14.4),
 ]
 MODELS += [name for name, *_ in TO_TRY if name not in MODELS]
 MODEL_HELP = (

@@ -1,0 +1,59 @@
+"""Falcon: attention and FFN in parallel, and one matrix in which the queries of heads that share a key and value head
+lie in front of these; in the first generation all heads share one. The FFN is added to in place.
+
+The models that train with ALiBi, one behind the other (falcon-rw), are left out: transformers adds its biases twice
+where it does not attend by torch's own function.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.architecture.families.definition import ROTARY, Family
+from engine.errors import HeadroomError
+
+BY_TWO_NORMS = {"attention_norm": "ln_attn", "ffn_norm": "ln_mlp", "shares_norm": False}
+
+
+def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What differs by generation; HeadroomError for what Headroom does not read."""
+    is_new = config.get("new_decoder_architecture")
+    for name, usual in (("alibi", False), ("parallel_attn", True)):
+        if bool(config.get(name, usual)) != usual:
+            raise HeadroomError(f"config.json: {name} is {config[name]!r}, and Falcon models are read with {usual!r} "
+                                "only, as falcon-7b, 11B, and 40b; use one of these")  # fmt: skip
+    if is_new:
+        return BY_TWO_NORMS if config.get("num_ln_in_parallel_attn") in (None, 2) else {}
+    shared = {} if config.get("multi_query") is False else {"defaults": {**FAMILY.defaults, "num_key_value_heads": 1}}
+    return {"fields": FAMILY.fields - {"num_kv_heads"}, **shared}
+
+
+FAMILY = Family(
+    name="Falcon",
+    layers="transformer.h",
+    attention_out="self_attention.dense",
+    qkv=("query_key_value",),
+    qkv_layout="by head",
+    ffn_out="mlp",
+    ffn_read=("mlp.dense_h_to_4h",),
+    ffn_write="mlp.dense_4h_to_h",
+    attention_norm="input_layernorm",
+    shares_norm=True,
+    norm="transformer.ln_f",
+    token_embedding="word_embeddings",
+    fields=ROTARY - {"intermediate_size", "hidden_act", "head_dim", "partial_rotary_factor"} | {
+        "ffn_hidden_size", "activation", "num_kv_heads", "new_decoder_architecture", "multi_query", "parallel_attn",
+        "alibi", "bias", "num_ln_in_parallel_attn", "layer_norm_epsilon", "hidden_dropout"},
+    own_names={"intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads"},
+    defaults={"max_position_embeddings": 2048},
+    is_tied=True,
+    has_biases=False,
+    attention_biases="bias",
+    ffn_biases="bias",
+    norm_biases=True,
+    biased_type="falcon",
+    cuts_heads=False,
+    variant=variant,
+    is_adapted=True,
+    attends_by="eager",
+    tiny={"falcon": {}, "falcon-grouped": {"new_decoder_architecture": True, "num_kv_heads": 2}},
+)  # fmt: skip
