@@ -280,6 +280,32 @@ def test_a_release_or_rest_that_was_lost_is_reported_again(page, address, is_hel
     expect(page).to_have_url(re.compile("prune_heads=60"))
 
 
+SLOW = """ms => {
+  const real = WebSocket.prototype.send
+  WebSocket.prototype.send = function (data) { setTimeout(() => real.call(this, data), ms) }
+}"""
+
+
+@pytest.mark.slow("waits for messages that are kept back for 3 s")
+def test_a_release_is_kept_while_the_server_is_busy(page, address):
+    page.goto(f"{address}/{ALONE}&prune_mask=F3")
+    settled_figure(page, questions=32, heads=0)
+    x, y = grab(page)
+    page.mouse.move(x(60), y, steps=5)
+    for at in range(60):  # never at rest, until the page has drawn this level
+        page.mouse.move(x(60), y + at % 2)
+        page.wait_for_timeout(50)
+        if not page.evaluate("document.documentElement.classList.contains('headroom-stale')"):
+            break
+    page.evaluate(SLOW, 3000)
+    page.mouse.move(x(75), y, steps=5)
+    page.mouse.up()
+    page.wait_for_timeout(2500)
+    expect(slider(page)).to_have_value("75")
+    settled_figure(page, heads=n_at(75), questions=32)
+    expect(page).to_have_url(re.compile("prune_heads=75"))
+
+
 def test_what_other_code_sets_reaches_the_slider(page, address):
     page.goto(f"{address}/{ALONE}")
     settled_figure(page, questions=32)

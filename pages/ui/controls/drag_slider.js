@@ -3,7 +3,7 @@
 const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30
 const KEY_REST_MS = 60 // a held key repeats about every 30 ms
 const STALE = "headroom-stale" // class of the page while Python's drawing is of another level than the slider's
-const LOST_MS = 1500 // after this, a release that Python still waits for is sent again if nothing moves here
+const LOST_MS = 1500 // after this, a rest that was not noticed is reported if nothing moves here
 
 export default function (mount) {
   const { data } = mount, view = viewOf(mount, begin), { part } = view
@@ -14,10 +14,11 @@ export default function (mount) {
   part(".level").classList.toggle("large", data.large)
   view.box.ariaLabel = data.label
   view.box.step = data.step
-  if (!view.down && !view.moving && !isStale(view)) set(view, data.value)
+  const isHeard = view.number === data.seen
+  if (!view.down && !view.moving && isHeard) set(view, data.value)
   show(view)
   clearTimeout(view.lost)
-  if (data.hand !== null) view.lost = setTimeout(() => letGoAt(view, data.hand), LOST_MS)
+  if (data.hand !== null || !isHeard) view.lost = setTimeout(() => tellAgain(view), LOST_MS)
   return () => { clearTimeout(view.report); clearTimeout(view.rest); clearTimeout(view.lost); markBehind(view, false) }
 }
 
@@ -72,13 +73,15 @@ function still(view) {
   return view.down ? REST_MS : KEY_REST_MS
 }
 
-function letGoAt(view, percent) {
-  const left = view.movedAt + LOST_MS - performance.now()
+// Reports the level again: where the slider was released if Python may have lost that, else where Python last saw it.
+function tellAgain(view) {
+  const { data, number, movedAt, toldAt } = view, isHeard = number === data.seen
+  const left = Math.max(movedAt + LOST_MS, isHeard ? 0 : toldAt + ANSWER_MS) - performance.now()
   if (left > 0) {
-    view.lost = setTimeout(() => letGoAt(view, percent), left)
+    view.lost = setTimeout(() => tellAgain(view), left)
     return
   }
-  if (!view.down) view.input.value = percent // while held, it stays at the pointer
+  if (isHeard && !view.down) view.input.value = data.hand // while held, it stays at the pointer
   view.reported = true
   show(view)
   letGo(view)
