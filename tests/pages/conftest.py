@@ -281,7 +281,8 @@ def level(at, key):
 
 def sent(at, key):
     """What the slider was sent."""
-    [data] = [data for data in components(at) if data.get("label") == at.number_input(key=key).label]
+    label = at.number_input(key=key).label
+    [data] = [data for data in components(at) if str(data.get("label")).partition(", besides")[0] == label]
     return data
 
 

@@ -88,6 +88,14 @@ def test_the_axes_of_the_curve_do_not_move():
         assert scales and all(scale == {"domain": domain} for scale in scales)
 
 
+def test_the_line_goes_through_a_current_position_that_is_measured_in_full():
+    known, now = points(0.9, 0.7), points(0.2).assign(level=0.05)
+    for n, expected in ((known["n"].max(), [0.9, 0.2, 0.7]), (known["n"].max() - 1, [0.9, 0.7])):
+        drawn = accuracy_curve(known, now.assign(n=n), 0.9, 0.25, "x").datasets
+        assert [row["acc"] for row in drawn["through"]] == expected
+        assert [row["acc"] for row in drawn["points"]] == [0.9, 0.7]
+
+
 def guesses(*estimated):
     return pd.DataFrame([{"level": i / 10, "estimated": each, "low": each - 0.1, "high": each + 0.1, "trusted": "no"}
                          for i, each in enumerate(estimated)])  # fmt: skip
@@ -109,7 +117,7 @@ def test_an_estimate_is_never_drawn_as_measured():
             (row["series"] == "estimate") == a_guess == ("estimated" in row) == ("acc" not in row) for row in rows
         )
     drawn = {layer["data"]["name"] for layer in layers_of(spec, y="acc")}
-    assert drawn == {"points", "now", "lines"}, "what is called accuracy was measured"
+    assert drawn == {"points", "through", "now", "lines"}, "what is called accuracy was measured"
     drawn = {layer["data"]["name"] for layer in layers_of(spec, y="estimated")}
     assert drawn == {"estimates", "hand"}
     [line] = [layer for layer in layers_of(spec, y="estimated") if layer["mark"]["type"] == "line"]

@@ -233,7 +233,9 @@ def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_
     assert [each.text for each in at.progress] == ["Ranking heads: 48 of 64"]
     words = f"{about}4 of 8 heads, 0 of 2 FFNs pruned  \nRanking heads (needed once per task)"
     assert words in under_figure(at)
-    assert sent(at, "prune_heads")["texts"]["50"] == f"{about}4 of 8 heads"
+    slider = sent(at, "prune_heads")
+    assert slider["texts"]["50"] == f"{about}4 of 8 heads"
+    assert slider["label"] == "Attention heads pruned" + (", besides those set by name" if named else "")
     button(at, "Cancel").click().run()
     assert [each.text for each in at.progress] == ["Ranking heads: stopping"]
     gate.go_on.set()

@@ -32,7 +32,7 @@ HTML = """
 </div>
 """
 _COMPONENT = component_of("drag_slider", HTML, Path(__file__).parent, "drag_slider")
-STEP = 5
+STEP, ON_TOP = 5, "besides those set by name"
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,18 @@ def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) ->
     return Field(key, label, int(value), place)
 
 
-def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None) -> None:
-    """Draws the slider of a field, and the box.
+def draw_slider(
+    field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None, is_more: bool = False
+) -> None:
+    """Draws the slider of a field, and the box; `is_more`: components are set by name as well, which its label says.
 
     `live`: the page runs while the slider moves, and `hand` returns its position; such a slider is the page's main
     control, and drawn larger. `texts` describe each level, at once
     and without a run; None leaves no room for them.
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
-    data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    label = f"{field.label}, {ON_TOP}" if is_more else field.label
+    data = {"label": label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
     data["large"] = live
     now = hand(field.key)
     data["hand"] = now.permille // 10 if now.moving else None  # the last reported position, until the release

@@ -29,7 +29,9 @@ def choose_pruning(
     heads = draw_field(heads_at, f"{prefix}_heads", heads_title[:1].upper() + heads_title[1:], HEADS)
     ffns = choose_level(prefix, menu, "ffns", ffns_title, "These FFNs add nothing.")
     typed, ranking = type_mask(prefix, menu), choose_ranking(prefix, menu, RANKING)
-    draw_slider(replace(heads, label=f"{heads.label}, {ranking}"), help)  # each screen has its own order
+    draw_slider(
+        replace(heads, label=f"{heads.label}, {ranking}"), help, is_more=bool(typed)
+    )  # each screen has its own order
     more: dict[str, Any] = {"disabled": not by_importance(ranking, ffns), "help": TASK_HELP}
     name = task_box(menu, "Important for", local_tasks(data_dir), f"{prefix}_task", **more)
     return Levels(TaskSpec(name, SHOTS), ranking, 10 * heads.percent, ffns, typed)

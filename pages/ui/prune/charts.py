@@ -47,9 +47,19 @@ def accuracy_curve(
     if not models:
         points, now = points.assign(series="measured"), now.assign(series="now")
     points = points.assign(shape=points["series"]).sort_values(["series", "level"])
-    points["run"] = points.groupby("series")["level"].diff().gt(GAP).cumsum()
+    through = _through(points, now)
     along, hand = (frame.assign(series="estimate", line="estimate") for frame in dashed)
-    return charts.picture(_curve(x_title, models), points=points, now=now, lines=named, estimates=along, hand=hand)
+    return charts.picture(
+        _curve(x_title, models), points=points, through=through, now=now, lines=named, estimates=along, hand=hand
+    )
+
+
+def _through(points: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
+    """Returns what the lines go through: the measured levels, and the current position if it is measured in full."""
+    here = now[now["n"] >= points["n"].max()] if len(points) else now.head(0)
+    rows = pd.concat([points, here.assign(series=here["series"].replace("now", "measured"))])
+    rows = rows.drop_duplicates(["series", "level"]).sort_values(["series", "level"])
+    return rows.assign(run=rows.groupby("series")["level"].diff().gt(GAP).cumsum())
 
 
 @charts.kept
@@ -78,6 +88,7 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
         shapes = alt.Scale(domain=["measured", SECOND], range=["circle", "square"])
         shape = alt.Shape("shape:N", scale=shapes, legend=None)
     measured = charts.named_chart("points").encode(x=x, color=colour, tooltip=tooltip)
+    through = charts.named_chart("through").encode(x=x, color=colour, tooltip=tooltip)
     here = charts.named_chart("now").encode(x=x, color=colour, tooltip=tooltip)
     estimated = charts.named_chart("estimates").encode(x=x, color=colour, tooltip=about)
     hand = charts.named_chart("hand").encode(x=x, color=colour, tooltip=about)
@@ -85,7 +96,7 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
         *_lines(y, colour),
         estimated.mark_area(opacity=0.15).encode(y=y_low, y2="high:Q"),
         estimated.mark_line(strokeWidth=1.5, opacity=0.8).encode(y=y_estimated, strokeDash=DASHES),
-        measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y, detail="run:N"),
+        through.mark_line(strokeWidth=2, opacity=0.55).encode(y=y, detail="run:N"),
         measured.mark_rule(strokeWidth=1.5).encode(y=y_low, y2="high:Q"),
         measured.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
         here.mark_rule(strokeWidth=2.5).encode(y=y_low, y2="high:Q"),

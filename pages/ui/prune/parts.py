@@ -79,7 +79,8 @@ def draw_levels(screen: PruneScreen) -> None:
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the slider is drawn while the rest is waited for
-        draw_slider(fields[axis], LEVEL_HELP[axis], True, {} if shown is None else shown.texts(axis))
+        texts = {} if shown is None else shown.texts(axis)
+        draw_slider(fields[axis], LEVEL_HELP[axis], True, texts, is_more=bool(screen.controls.typed))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
