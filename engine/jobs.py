@@ -1,4 +1,4 @@
-"""One worker thread for all computation. Pages only read frozen `Snapshot`s.
+"""One worker thread for all computation, and one for reading. Pages only read frozen `Snapshot`s.
 
 A job is a generator that yields `Progress` after each chunk of work. Between two of them, and wherever it asks
 `engine.progress.may_stop` (between two layers of a pass), the worker sees whether it is to stop. It closes the
@@ -13,6 +13,11 @@ of lower priority yields at once, and a job whose turn is over yields after its 
 restarted. It is not kept open, because a paused generator could hold a mask on the model that the next job measures.
 Its finished work is in the store, so restarting only costs the reading.
 
+Jobs that only read stored records (`Job.reads`) have a worker of their own, which serves them in the same way: reading
+never waits for a computation. One that comes to what only the other worker may do (`engine.progress.leave_to_worker`)
+is left to that. While a job waits that may find all of its records stored (`Job.stored`), they are read
+there, and it is done if none is missing.
+
 A background job (`while_seen`) also yields when no page has looked at it for UNSEEN_S and no page that did is open; it
 resumes when a page looks again. A page looks each time it is drawn. A page in a hidden tab, whose timers browsers slow
 down, counts as open.
@@ -23,14 +28,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
 from engine.errors import Cancelled, HeadroomError, unforeseen
-from engine.progress import Progress, Stopped, TimeLeft, is_to_stop, piece_done
-from engine.slots import HeldJob, Job, Place, Slots, Snapshot, spent
-from engine.turns import Turn, Turns, precedes, rank
+from engine.progress import LeftToWorker, Progress, Stopped, TimeLeft, is_to_stop, only_reads, piece_done
+from engine.slots import HeldJob, Job, Lane, Place, Slots, Snapshot, spent
+from engine.turns import Turn, precedes, rank
 
 LONG_S = 1.0  # of work: then there may be something to tidy up
 UNSEEN_S = 4.0  # a page draws what it shows every second
@@ -39,9 +45,9 @@ _log = logging.getLogger(__name__)
 
 
 class Jobs:
-    """A queue with one daemon worker thread. Safe to use from any thread; `snapshot` never waits.
+    """Queues with a daemon worker thread each. Safe to use from any thread; `snapshot` never waits.
 
-    `at_rest` is called by the worker when it has worked for LONG_S or more since the last time and nothing is left.
+    `at_rest` is called by a worker when LONG_S or more was worked since the last time and nothing is left.
     `page` names the page that looks (None: no page does), `is_open` says whether that one is still to be seen. `tab`
     names the tab that asks, whose slots are meant; `is_here` says whether a tab is still open.
     """
@@ -58,11 +64,9 @@ class Jobs:
         self._tab, self._is_here = tab, is_here
         self._changed = threading.Condition()  # guards everything below; notified whenever a snapshot changes
         self._slots = Slots(is_here)
-        self._queue: list[HeldJob] = []
-        self._running: HeldJob | None = None
-        self._turns = Turns()
+        self._measuring, self._reading = Lane("headroom-jobs"), Lane("headroom-reads")
         self._numbers = itertools.count()
-        self._worker: threading.Thread | None = None
+        self._worked_s = 0.0
         self._closed = False
 
     def put(self, slot: str, asked: Job, again: bool = False) -> Snapshot[Any]:
@@ -84,17 +88,18 @@ class Jobs:
             job = old if old is not None and is_same else self._slots.of_others(slot, asked, again)
             if job is None:
                 job = HeldJob(asked, next(self._numbers))
-                self._queue.append(job)
+                waits = self._of(job).running is not None or bool(self._of(job).queue)
+                self._enqueue(job)
+                if waits and asked.stored is not None:
+                    self._enqueue(self._reader(job, asked))
             if job is not old:
                 self._slots.hold(at, job)
                 if again or asked.priority <= 0:  # else the page itself reads something or works ahead
-                    self._turns.ask(at[0])
+                    for lane in self._lanes:
+                        lane.turns.ask(at[0])
             job.while_seen = job.while_seen and asked.while_seen
             job.priority = min(job.priority, asked.priority)
             self._look_at(job)
-            if self._worker is None:
-                self._worker = threading.Thread(target=self._work, name="headroom-jobs", daemon=True)
-                self._worker.start()
             self._changed.notify_all()
             return job.snapshot
 
@@ -113,10 +118,12 @@ class Jobs:
         """What the slot's queued job waits for: the job that runs, or that will run first. None where it waits for
         nothing. If that is another tab's, its time left is no more than what is left of its turn."""
         with self._changed:
-            job, running = self._slots.held.get(self._at(slot)), self._running
+            job = self._slots.held.get(self._at(slot))
             if job is None or job.snapshot.state != "queued":
                 return None
-            first = running or self._turns.first(self._queue)
+            lane = self._of(job)
+            running = lane.running
+            first = running or lane.turns.first(lane.queue)
             if first is job or first is None:
                 return None
             ahead = first.snapshot
@@ -133,8 +140,7 @@ class Jobs:
         with self._changed:
             job = self._slots.held.get(self._at(slot))
             if job is not None and not job.snapshot.finished:
-                others = [self._running] if self._running is not None else []
-                job.priority, job.goes_first = min(each.priority for each in [*others, *self._queue, job]) - 1, True
+                job.priority, job.goes_first = min(each.priority for each in [*self._of(job).jobs, job]) - 1, True
                 self._changed.notify_all()
 
     def snapshot(self, slot: str) -> Snapshot[Any] | None:
@@ -144,8 +150,8 @@ class Jobs:
 
     @property
     def running(self) -> Snapshot[Any] | None:
-        """The job that runs, of whichever tab; None while nothing does."""
-        job = self._running
+        """The job that computes, of whichever tab; None while none does."""
+        job = self._measuring.running
         return None if job is None else job.snapshot
 
     def cancel(self, slot: str) -> None:
@@ -179,12 +185,12 @@ class Jobs:
         last MOST_CLOSED of these tabs."""
         with self._changed:
             closed = {tab for tab, _ in self._slots.held if not self._is_here(tab)}
-            for tab in self._turns.by_last_asked(closed)[MOST_CLOSED:]:
+            for tab in self._measuring.turns.by_last_asked(closed)[MOST_CLOSED:]:
                 over, are_all = self._slots.left_behind(tab)
                 for at in over:
                     self._release(at)
-                if are_all:
-                    self._turns.forget(tab)
+                for lane in self._lanes if are_all else ():
+                    lane.turns.forget(tab)
             self._changed.notify_all()
 
     def join(
@@ -212,14 +218,49 @@ class Jobs:
         return self.snapshot(slot)
 
     def close(self, timeout: float | None = 10.0) -> None:
-        """Cancels everything and waits for the worker to end, so that generators are closed and the model is clean."""
+        """Cancels everything and waits for the workers to end, so that generators are closed and the model is clean."""
         with self._changed:
             self._closed = True
-            for job in [*self._slots.held.values(), *self._queue]:
+            for job in [*self._slots.held.values(), *(job for lane in self._lanes for job in lane.jobs)]:
                 self._abandon(job)
             self._changed.notify_all()
-        if self._worker is not None:
-            self._worker.join(timeout)
+        for lane in self._lanes:
+            if lane.worker is not None:
+                lane.worker.join(timeout)
+
+    @property
+    def _lanes(self) -> tuple[Lane, Lane]:
+        return self._measuring, self._reading
+
+    def _of(self, job: HeldJob) -> Lane:
+        """The lane in which a job runs."""
+        return self._reading if job.reads else self._measuring
+
+    def _enqueue(self, job: HeldJob) -> None:
+        lane = self._of(job)
+        lane.queue.append(job)
+        if lane.worker is None:
+            lane.worker = threading.Thread(target=self._work, args=(lane,), name=lane.name, daemon=True)
+            lane.worker.start()
+
+    def _reader(self, job: HeldJob, asked: Job) -> HeldJob:
+        """A job that reads the results of one that waits, and ends that if none is missing."""
+
+        def read() -> Iterator[Progress[Any]]:
+            assert asked.stored is not None
+            found: Any = None
+            with suppress(LeftToWorker):
+                for step in asked.stored() if job.snapshot.state == "queued" else ():
+                    found = step.value
+                    yield replace(step, value=None)
+            with self._changed:
+                if found is not None and job in self._measuring.queue:
+                    self._measuring.queue.remove(job)
+                    self._end(job, state="done", value=found)
+
+        reader = HeldJob(replace(asked, start=read, while_seen=False, reads=True), job.number)
+        reader.places = job.places  # of the same tabs, whichever these are by then
+        return reader
 
     def _at(self, slot: str) -> Place:
         """The place of a slot of the tab that asks."""
@@ -234,8 +275,8 @@ class Jobs:
         """Takes the job out of the queue, or has the worker stop it."""
         job.cancelled.set()
         if job.snapshot.state in ("queued", "left"):
-            if job in self._queue:
-                self._queue.remove(job)
+            if job in self._of(job).queue:
+                self._of(job).queue.remove(job)
             job.start = spent
             job.snapshot = replace(job.snapshot, state="cancelled", finished_s=time.monotonic())
 
@@ -245,7 +286,7 @@ class Jobs:
         if (page := self._page()) is not None:
             job.pages = {each for each in job.pages if self._is_open(each)} | {page}
         if job.snapshot.state == "left":
-            self._queue.append(job)
+            self._enqueue(job)
             self._publish(job, state="queued")
 
     def _is_unseen(self, job: HeldJob) -> bool:
@@ -253,30 +294,31 @@ class Jobs:
             return False
         return not any(map(self._is_open, job.pages))
 
-    def _work(self) -> None:
-        worked_s = 0.0
+    def _work(self, lane: Lane) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closed)
-                if not self._queue:
+                self._changed.wait_for(lambda: lane.queue or self._closed)
+                if not lane.queue:
                     return
-                job = self._turns.first(self._queue) or self._queue[0]
-                self._queue.remove(job)
+                job = lane.turns.first(lane.queue) or lane.queue[0]
+                lane.queue.remove(job)
                 if self._is_unseen(job):
                     self._publish(job, state="left")  # it stays in its slot, until somebody looks
                     continue
                 now_s = time.monotonic()
                 began_s = now_s if job.turn is None else job.snapshot.started_s
-                job.turn, self._running = Turn(job.turn is None, now_s), job
-                self._turns.serve(job.tabs)
+                job.turn, lane.running = Turn(job.turn is None, now_s), job
+                lane.turns.serve(job.tabs)
                 self._publish(job, state="running", started_s=began_s)
             copy_context().run(self._run, job, job.turn)  # context variables that a job sets end with it
-            worked_s += time.monotonic() - now_s
-            if worked_s >= LONG_S and not self._queue:
-                worked_s = 0.0
+            with self._changed:
+                self._worked_s += time.monotonic() - now_s
+                is_at_rest = self._worked_s >= LONG_S and not any(each.jobs for each in self._lanes)
+                self._worked_s = 0.0 if is_at_rest else self._worked_s
+            if is_at_rest:
                 try:
                     self._at_rest()
-                except Exception as error:  # tidying up must not end the only worker
+                except Exception as error:  # tidying up must not end the worker
                     _log.error("tidying up failed", exc_info=error)
 
     def _must_stop(self, job: HeldJob) -> bool:
@@ -289,23 +331,25 @@ class Jobs:
 
     def _next(self, job: HeldJob) -> HeldJob:
         """The job whose turn it would be if the running one waited, too."""
-        waiting = [each for each in self._queue if not self._is_unseen(each)]
-        return (self._turns.first([job, *waiting]) or job) if waiting else job
+        lane = self._of(job)
+        waiting = [each for each in lane.queue if not self._is_unseen(each)]
+        return (lane.turns.first([job, *waiting]) or job) if waiting else job
 
     def _hands_over(self, job: HeldJob, turn: Turn) -> bool:
         """Whether the running job, which has just finished a piece, is to leave the worker to another tab: its turn is
         over, or the user has asked for something new there."""
         with self._changed:
-            if not self._queue:
+            lane = self._of(job)
+            if not lane.queue:
                 return False
             now_s = time.monotonic()
             job.had_turn |= turn.is_whole(now_s)
             if is_over := turn.is_over(now_s):
-                self._turns.serve(job.tabs)
+                lane.turns.serve(job.tabs)
             after = self._next(job)
             if {*after.tabs} & {*job.tabs} or rank(after) > rank(job):
                 return False
-            return is_over or self._turns.asked_since(after.tabs, turn.began_s)
+            return is_over or lane.turns.asked_since(after.tabs, turn.began_s)
 
     def _run(self, job: HeldJob, turn: Turn) -> None:
         """Runs one job until it is done, fails, is cancelled, gives way to another or is not looked at."""
@@ -313,7 +357,9 @@ class Jobs:
         gave_way: dict[str, Any] = {"state": "queued", "forecast": None}
         generator: Iterator[Progress[Any]] | None = None
         time_left, n_pieces, reads_again = TimeLeft(time.monotonic()), 0, True
+        lane = self._of(job)
         is_to_stop.set(lambda: self._must_stop(job))
+        only_reads.set(job.reads)
         piece_done.set(turn.count_piece)
         try:
             generator = job.start()
@@ -333,21 +379,26 @@ class Jobs:
                 if self._must_stop(job) or (is_piece and progress.part < 1 and self._hands_over(job, turn)):
                     end = gave_way
                     break
-        except Stopped:
+        except Stopped as stopped:
             end = gave_way
+            if isinstance(stopped, LeftToWorker):
+                job.reads, job.turn = False, None
         except BaseException as error:  # a panic in Rust code (tokenizers, safetensors) is a BaseException
             end = _ending(error)
         end = _closed(generator) or end
         with self._changed:
-            self._running = None
+            lane.running = None
             if job.cancelled.is_set() and end["state"] == "queued":
                 end = {"state": "cancelled"}
             if end["state"] == "queued":
-                self._queue.append(job)
+                self._enqueue(job)
                 self._publish(job, **end)
             else:
-                job.start = spent  # the closure may hold on to a model
-                self._publish(job, finished_s=time.monotonic(), forecast=None, stopping=False, **end)
+                self._end(job, **end)
+
+    def _end(self, job: HeldJob, **end: Any) -> None:
+        job.start = spent  # the closure may hold on to a model
+        self._publish(job, finished_s=time.monotonic(), forecast=None, stopping=False, **end)
 
     def _publish(self, job: HeldJob, **changes: Any) -> None:
         job.snapshot = replace(job.snapshot, **changes)

@@ -20,7 +20,13 @@ class Stopped(BaseException):
     """Raised in the middle of a step by `may_stop`. Not an Exception, so that nothing on the way takes it for one."""
 
 
+class LeftToWorker(Stopped):
+    """Raised by `leave_to_worker`."""
+
+
 is_to_stop: ContextVar[Callable[[], bool]] = ContextVar("is_to_stop", default=lambda: False)  # set by who runs the work
+
+only_reads: ContextVar[bool] = ContextVar("only_reads", default=False)  # in a job that does not wait for the worker
 
 # called when a piece of the work is finished and stored: to stop after it loses nothing
 piece_done: ContextVar[Callable[[], None]] = ContextVar("piece_done", default=lambda: None)
@@ -33,6 +39,12 @@ def may_stop() -> None:
     """A point where work can stop at once: raises Stopped if the worker asks for that."""
     if is_to_stop.get()():
         raise Stopped
+
+
+def leave_to_worker() -> None:
+    """A point from which work is for the worker alone: raises LeftToWorker in a job that only reads."""
+    if only_reads.get():
+        raise LeftToWorker
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from engine.progress import Progress
-from engine.turns import Turn
+from engine.turns import Turn, Turns
 
 T = TypeVar("T")
 State = Literal["queued", "running", "left", "done", "failed", "cancelled"]  # left: no page shows it
@@ -66,7 +66,8 @@ class Snapshot(Generic[T]):
 class Job:
     """A job to run. `while_seen`: only while a page shows it, otherwise to its end. `owner`: the key of the work that
     this job reads for, if any. `about`: its subject, such as a task, for tabs that wait for it. `may_fetch`: it may
-    download task rows."""
+    download task rows. `reads`: it only reads stored records, which does not wait for computations. `stored`: yields
+    the value at its end if all of its records are stored."""
 
     key: str
     start: Callable[[], Iterator[Progress[Any]]]
@@ -76,6 +77,8 @@ class Job:
     owner: str = ""
     about: str = ""
     may_fetch: bool = False
+    reads: bool = False
+    stored: Callable[[], Iterator[Progress[Any]]] | None = None
 
 
 class HeldJob:
@@ -83,7 +86,7 @@ class HeldJob:
 
     def __init__(self, asked: Job, number: int) -> None:
         self.priority, self.number = asked.priority, number
-        self.start, self.may_fetch = asked.start, asked.may_fetch
+        self.start, self.may_fetch, self.reads = asked.start, asked.may_fetch, asked.reads
         self.places: set[Place] = set()  # that hold it
         self.while_seen, self.seen_s, self.n_waiting = asked.while_seen, time.monotonic(), 0
         self.pages: set[Hashable] = set()  # that have looked at it
@@ -112,6 +115,22 @@ class HeldJob:
         ended = {"state": "cancelled", "finished_s": time.monotonic(), "forecast": None}
         found.snapshot = replace(self.snapshot, **ended)
         return found
+
+
+class Lane:
+    """A worker thread: the jobs that wait for it, the one that runs, and whose turn it is. Guarded like its jobs."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queue: list[HeldJob] = []
+        self.running: HeldJob | None = None
+        self.worker: threading.Thread | None = None
+        self.turns = Turns()
+
+    @property
+    def jobs(self) -> list[HeldJob]:
+        """The jobs that wait or run."""
+        return [*self.queue, *([] if self.running is None else [self.running])]
 
 
 class Slots:

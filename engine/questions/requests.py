@@ -21,7 +21,7 @@ from engine.architecture.transformers_internals import supply_squad_metrics
 from engine.checkpoints.hub_internals import disable_telemetry
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
-from engine.progress import may_stop, tell
+from engine.progress import leave_to_worker, may_stop, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate, Messages
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
@@ -144,6 +144,7 @@ def get_requests(
         if files is None and not may_fetch():
             where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"
             raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
+        leave_to_worker()  # imports libraries, and changes some of their functions meanwhile
         questions, greedy = _render(task, info, given)
         text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": task.fields()})

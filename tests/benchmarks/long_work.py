@@ -68,7 +68,7 @@ def _watched(at: AppTest) -> dict[str, float]:
         last = time.monotonic()
         while last < ends:
             time.sleep(EVERY_S)
-            now, running = time.monotonic(), runtime.jobs()._running
+            now, running = time.monotonic(), runtime.jobs()._measuring.running
             if running is not None:
                 slot = next((at[1] for at, job in [*runtime.jobs()._slots.held.items()] if job is running), "replaced")
                 ran[slot] = ran.get(slot, 0.0) + now - last

@@ -8,7 +8,7 @@ from engine import jobs as module
 from engine import turns
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
-from engine.progress import Progress, piece_done
+from engine.progress import Progress, leave_to_worker, piece_done
 from engine.slots import Job
 from tests.conftest import HANG_S as WAIT_S
 from tests.engine.jobs_work import Work
@@ -313,7 +313,7 @@ def test_what_closed_tabs_held_is_forgotten_except_work_that_goes_on(tabs, monke
     tabs.closed |= {"asked", "seen", "one", "two", "last"}
     tabs.jobs.forget_closed()
     assert {tab for tab, _ in tabs.jobs._slots.held} == {"asked", "last", "open"}
-    assert {*tabs.jobs._turns._place} == {"asked", "last", "open"}
+    assert {*tabs.jobs._measuring.turns._place} == {"asked", "last", "open"}
     asked.release()
     assert tabs.end("asked").state == "done" and seen.starts == 0
     tabs.jobs.forget_closed()
@@ -380,3 +380,50 @@ def test_many_threads_put_cancel_and_look_at_once(tabs):
     tab.name = None
     jobs.close(WAIT_S)
     assert ends == ["done"] * 6 and most == [1]
+
+
+def test_reading_does_not_wait_for_the_computation_of_another_tab(tabs):
+    long = Pieces(2)
+    tabs.put("A", "long", long)
+    long.wait_started()
+    tabs.put("B", "read", Pieces(1, let_go=1), priority=1, slot="stored", reads=True)
+    assert tabs.end("B", "stored").state == "done" and tabs.state("A") == "running"
+    assert tabs.jobs.running.key == "long", "what reads computes nothing"
+    long.release(2)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_waiting_job_whose_results_are_all_stored_is_done_at_once(tabs, is_complete):
+    long, mine = Pieces(2), Pieces(1, let_go=1)
+    tabs.put("A", "long", long)
+    long.wait_started()
+    read = threading.Event()
+
+    def stored():
+        yield Progress(1, 1, 7 if is_complete else None)
+        read.set()
+
+    tabs.put("B", "mine", mine, stored=stored)
+    assert read.wait(WAIT_S)
+    if not is_complete:
+        assert tabs.state("B") == "queued"
+        long.release(2)
+    end = tabs.end("B")
+    assert (end.state, end.value, mine.starts) == ("done", 7 if is_complete else 0, 0 if is_complete else 1)
+    long.release(2)
+    assert tabs.end("A").state == "done"
+
+
+def test_what_a_read_may_not_do_is_left_to_the_worker(tabs):
+    long, ran_in = Pieces(2), []
+    tabs.put("A", "long", long)
+    long.wait_started()
+
+    def renders():
+        ran_in.append(threading.current_thread().name)
+        leave_to_worker()
+        yield Progress(1, 1, "rendered")
+
+    tabs.put("B", "questions", renders, reads=True)
+    long.release(2)
+    assert tabs.end("B").value == "rendered" and ran_in == ["headroom-reads", "headroom-jobs"]

@@ -13,7 +13,7 @@ import json, sys, threading, time
 from engine.jobs import Jobs
 from engine.slots import FINISHED
 let_work, work = threading.Event(), Jobs._work
-Jobs._work = lambda self: let_work.wait() and work(self)
+Jobs._work = lambda self, lane: let_work.wait() and work(self, lane)
 heads, free = sys.argv[1:]
 if free == "free":
     let_work.set()

@@ -142,6 +142,24 @@ def test_what_is_stored_is_read_and_nothing_is_measured(counting):
     assert work.now() is None and counting.n_runs == 0
 
 
+def test_reading_does_not_wait_for_what_is_measured(counting):
+    other = Counting()
+    Work("other", "Losses of A", other.of("b")).start()
+    assert other.at_one.wait(HANG_S)
+    work = counting.work()
+    assert work.stored() == ["old"] and work.is_read
+    whole = replace(work, of=replace(work.of, steps=lambda session, measures: iter_all("whole")))
+    assert whole.value(HANG_S) == "whole", "all of it is stored"
+    assert runtime.jobs().running.key == other.of("b").key
+    other.go_on.set()
+
+
+def iter_all(value):
+    """The steps of a measurement all of whose records are stored."""
+    yield Progress(1, 1, value)
+    return {}
+
+
 def test_whose_a_read_is_does_not_follow_from_how_keys_begin(counting):
     short, long = counting.work("a"), counting.work("a, b")
     assert long.stored() == ["old"] and long.is_read and not short.is_read

@@ -114,7 +114,7 @@ def chosen() -> Setup:
 
 def identity_of(spec: LoadSpec) -> Work[Identity]:
     """Returns the work that identifies a model from its files, in a slot per model, as tabs may differ."""
-    action = Action.of(f"identity {stamp(spec)}", partial(identify, spec, store()))
+    action = Action.of(f"identity {stamp(spec)}", partial(identify, spec, store()), reads=True)
     return Work(f"identity of {spec.model}", "Reading the model's files", action)
 
 

@@ -20,7 +20,7 @@ LINK = "This view as a link, for anyone who has this app open at the same addres
 
 def draw_measured(measurements: Measurements, of: str) -> None:
     """Draws the receipts of the measurements, and the link; `of` changes with the records read."""
-    action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, session()))
+    action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, session()), reads=True)
     work = Work(SLOT, "Receipts", action, 1, while_seen=True)
     parts = work.value()
     if parts is None:

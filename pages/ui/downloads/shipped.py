@@ -66,7 +66,7 @@ def _receipt(measurements: Measurements, of: str) -> Receipt | None:
     last = jobs().snapshot(LOOK)
     if jobs().running is not None and last is not None and last.owner == of:
         return last.value
-    read = Action(f"{of} {store().n_puts}", partial(shipped_receipt, measurements, session()))
+    read = Action(f"{of} {store().n_puts}", partial(shipped_receipt, measurements, session()), reads=True)
     return Work(LOOK, "", read, 1, while_seen=True, owner=of).value()
 
 

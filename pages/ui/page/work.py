@@ -36,20 +36,22 @@ SHOWN = "work shown"  # in the session: keys of the work that its page shows, an
 
 @dataclass(frozen=True)
 class Action(Generic[T]):
-    """Work that is not a measurement: `start` yields its Progress, and `key` changes with its subject."""
+    """Work that is not a measurement: `start` yields its Progress, and `key` changes with its subject. What only
+    `reads` does not wait for computations."""
 
     key: str
     start: Callable[[], Iterator[Progress[T]]]
+    reads: bool = False
 
     @classmethod
-    def of(cls, key: str, compute: Callable[[], T], message: str = "") -> "Action[T]":
+    def of(cls, key: str, compute: Callable[[], T], message: str = "", reads: bool = False) -> "Action[T]":
         """Returns an action in one step, whose value is that of `compute`."""
 
         def start() -> Iterator[Progress[T]]:
             yield Progress(0, 1, message=message)
             yield Progress(1, 1, compute())
 
-        return cls(key, start)
+        return cls(key, start, reads)
 
     def run(self, session: Session) -> Iterator[Progress[T]]:
         """Yields Progress."""
@@ -118,7 +120,10 @@ class Work(Generic[T]):
         """Returns the job, which may download task rows if the session that starts it has agreed to that."""
         may_fetch = bool(st.session_state.get(FETCH_TASKS))
         run = partial(_with_consent, may_fetch, partial(self.of.run, session()))
-        return Job(self.key, run, priority, self.title, while_seen, self.owner, self.about, may_fetch)
+        reads = isinstance(self.of, Action) and self.of.reads
+        stored = None if isinstance(self.of, Action) else partial(_if_complete, partial(self.of.read, session()))
+        about = (self.title, while_seen, self.owner, self.about, may_fetch)
+        return Job(self.key, run, priority, *about, reads, stored)
 
     def offer(
         self, label: str, icon: str, help: str, least_s: float = LONG_S, by_size: bool = False, **more: Any
@@ -200,13 +205,13 @@ class Work(Generic[T]):
     def stored(self, others: str = "") -> list[T]:
         """Returns the results so far, stored ones and those of this work. For measurements.
 
-        Results are read at once, and again when something was stored since; while the work is under way nothing is
-        read, as the measuring would have to pause each time. With `others` (`noticed`), also when other processes have
-        stored something: earlier results come first then, until the read has ended.
+        Results are read at once, and again when something was stored since; earlier results come first until the read
+        has ended. While the work is under way they are read once: it finds the others itself. With `others`
+        (`noticed`), they are also read when other processes have stored something.
         """
         assert isinstance(self.of, Measurement)
         start = partial(self.of.read, session())
-        action = Action(f"{self.key}, {store().n_puts} stored {others}", start)
+        action = Action(f"{self.key}, {store().n_puts} stored {others}", start, reads=True)
         reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), notes().setdefault(READ_WHOLE, {})
         if not (self.under_way and self._last_read() is not None):
             reading.start()
@@ -215,7 +220,7 @@ class Work(Generic[T]):
         read = None if last is None or last.value is None else last.value.value
         if last is not None and last.state == "done":
             whole[self.slot] = self.key, read
-        elif others and whole.get(self.slot, ("",))[0] == self.key:
+        elif whole.get(self.slot, ("",))[0] == self.key:
             before = whole[self.slot][1]
         return [value for value in (before, read, self.found) if value is not None]
 
@@ -264,6 +269,12 @@ class Work(Generic[T]):
         """Returns the last read of this work's stored results; None before the first, or if the slot has other work."""
         last = jobs().snapshot(f"{self.slot}, stored")
         return last if last is not None and last.owner == self.key else None
+
+
+def _if_complete(read: Callable[[], Iterator[Progress[Stored[T]]]]) -> Iterator[Progress[T]]:
+    """Yields the steps of a read, with its value if no record is missing."""
+    for step in read():
+        yield step.map(lambda stored: stored.value if stored.is_complete else None)
 
 
 def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> Iterator[Progress[T]]:

@@ -55,13 +55,13 @@ def curve_work(x: Experiment, axis: Axis, known: Evidence, slot: str = "curve", 
 def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
     """Returns the work that reads the stored estimates; again when something was stored."""
     read = partial(read_estimates, x, known, session())
-    return Work("estimates", "Estimates", Action.of(f"{x.key} {store().n_puts}", read), 1)
+    return Work("estimates", "Estimates", Action.of(f"{x.key} {store().n_puts}", read, reads=True), 1)
 
 
 def questions_work(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[Requests]:
     """Returns the work that renders the questions of a task; finished at once if they are stored."""
     render = partial(get_requests, task, data_dir, store())
-    return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render), priority)
+    return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render, reads=True), priority)
 
 
 def forecast_seconds(wanted: Measurement[Any]) -> float:
