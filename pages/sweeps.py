@@ -1,6 +1,7 @@
 """The Sweeps screen: accuracy over many tasks, shot counts, levels and rankings, measured in the background."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -37,8 +38,8 @@ FRONT_HELP = "Drawn darker among the curves. “Rescored after each step” and 
 JUDGES_HELP = "Of each task's validation split. More of them, narrower intervals."
 SETTINGS_HELP = "Questions per task."
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
-ORDERS = {ORDER: CRITERIA[ORDER].label, "own": "As published"}
-ORDER_HELP = "The scores of each task: as the paper's, with one divisor for all layers, or as published."
+ORDERS = {CRITERIA[ORDER].heads: CRITERIA[ORDER].label, "heads": "As published"}
+ORDER_HELP = "The gradient score with one divisor for all layers, or as Bansal et al. (2023) published it."
 NAMES = {**SECTIONS, criteria.SECTION: criteria.TITLE}
 STARTS = {"heads": False, "transfer": True}  # measured without a click on the demo model: whether in a few seconds
 OLDER = {"Both": SECTIONS["both"], "Scored anew": SECTIONS["rescored"]}  # in addresses
@@ -54,7 +55,7 @@ names = list(dict.fromkeys(task.name for task in tasks))
 front_name = one_listed(row, "Highlighted task", names, "sweeps_front", width=200, help=FRONT_HELP)
 more_at = settings_popover(row, SETTINGS_HELP)
 judges = number_field(more_at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, help=JUDGES_HELP)
-order = one_of(more_at, "Heads and FFNs by", ORDERS, "sweeps_order", ORDER_HELP)
+order = one_of(more_at, "Heads by", ORDERS, "sweeps_order", ORDER_HELP)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 if section == criteria.SECTION:
     criteria.draw_section(setup, front, int(judges), row)
@@ -66,10 +67,11 @@ if section == "transfer":
     permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, first)
 
 target = wait_for_model(setup, prunes=True)
-asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
-requests = requests_of(section, tasks, front, permille, asked, order)
+asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges), "head_score": order}
+requests = requests_of(section, tasks, front, permille, asked)
 since_s, points = time.monotonic(), points_of(requests)
-wanted = sweep(target, setting_of(setup, int(judges)), points, pool_of(names))
+setting = replace(setting_of(setup, int(judges)), heads_by=order)
+wanted = sweep(target, setting, points, pool_of(names))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
@@ -93,7 +95,8 @@ def draw() -> None:
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
     possible = {point for point in points if point.task not in found.failed}
     missing = len(possible - {row.point for row in found.rows})
-    if not found.rows and missing:
+    inner = any({row.point.heads_permille, row.point.ffns_permille} - {0, 1000} for row in found.rows)
+    if missing and not inner:  # nothing and everything pruned is known from other rankings, too
         demo = demo_view("sweeps", setup) if section == "heads" else {}  # whose results come with the app
         demo |= {"sweeps_limit": JUDGES} if demo else {}
         with empty_state("curves", f"You will see {SHOWS[section]}.", work.is_read, demo):

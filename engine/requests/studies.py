@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 TENTHS = ",".join(map(str, range(0, 101, 10)))
 N_BEST = 5
+HEAD_SCORES = ("heads", "heads-one-divisor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,12 @@ class Sweep(OfManyTasks):
         "pruning order: own (each task's own importance; default), another criterion, or another rule",
         aliases=("--by",),
     )
+    head_score: str = choice(
+        "heads",
+        HEAD_SCORES,
+        "score of heads in the orders own, task, aggregate, others, and rescored: as published, or with one divisor "
+        "for all layers (default: heads)",
+    )
     source_task: str = string("", "task whose importance is used with --order task", aliases=("--of",))
     aggregate_tasks: str | None = string(
         None, "comma-separated tasks to aggregate (default: those of --tasks)", aliases=("--pool",)
@@ -159,6 +166,9 @@ class Sweep(OfManyTasks):
     plan: str | None = path(
         None, "add the cells to this plan for `headroom work FILE`, without measuring", is_alternative=True
     )
+
+    def settings(self, n_questions: int | None = None) -> StudySettings:
+        return replace(super().settings(n_questions), heads_by=self.head_score)
 
     @property
     def levels(self) -> tuple[list[int], list[int]]:

@@ -28,8 +28,8 @@ from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.controls import many_tasks
 from pages.ui.figures.charts import to_svg
+from pages.ui.importance.divisors import EVEN
 from pages.ui.page import runtime, work
-from pages.ui.page.defaults import ORDER
 from pages.ui.page.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
 from tests.pages.conftest import (
@@ -85,8 +85,8 @@ def test_curves_are_measured_once_and_found_again_by_the_program_too(open_screen
     assert not at.get("vega_lite_chart")
     measure(at)
     curves = drawn(at)["curves"]
-    setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
-    wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0], ORDER)
+    setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64, EVEN)
+    wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0])
     session = Session(runtime.store())
     rows = final(sweep(session.target(setting.spec), setting, wanted, ()).run(session)).rows
     for each in rows:
@@ -119,7 +119,7 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert not at.get("vega_lite_chart")
     wanted, puts = points_of_section("heads", tasks, tasks[0], 500), runtime.store().n_puts
     store = open_store(runtime.store().directory)  # as another process opens it
-    session, setting = Session(store), StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
+    session, setting = Session(store), StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64, EVEN)
     last = list(
         sweep(session.target(setting.spec), setting, wanted, pool_of([task.name for task in tasks])).run(session)
     )
@@ -131,7 +131,7 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert is_measured(at)
     curves = drawn(at)["curves"]
     mine = {(row.point.task.name, row.point.heads_permille / 1000): row.acc for row in last[-1].value.rows
-            if row.point.by == ORDER}  # fmt: skip
+            if row.point.by == "own"}  # fmt: skip
     shown = curves[curves["line"].isin([task.name for task in tasks])]
     assert dict(zip(zip(shown["line"], shown["level"], strict=True), shown["acc"], strict=True)) == mine
 
@@ -148,13 +148,13 @@ def test_every_section_measures_what_it_plans(open_screen, section):
 def test_the_commands_measure_what_the_section_plans(section):
     tasks = [TaskSpec(name, shots) for name in ("demo_copy", "demo_induction", "demo_price") for shots in (0, 5)]
     front, pool = tasks[1], pool_of(["demo_copy", "demo_induction", "demo_price"])
-    requests = plans.requests_of(section, tasks, front, 250, {"limit": 16})
+    requests = plans.requests_of(section, tasks, front, 250, {"limit": 16, "head_score": EVEN})
     for request in requests:
         assert request_of(parser().parse_args(argv(request))) == request and request.limit == 16
         assert request.order != "aggregate" or request.sources() == pool
     assert set(plans.points_of(requests)) == set(points_of_section(section, tasks, front, 250))
-    as_published = plans.points_of(plans.requests_of("heads", tasks, front, 250, {}, "own"))
-    assert {*points(tasks, TENTHS, [0])} < {*as_published}
+    by_score = [request for request in requests if request.order != "random"]
+    assert {request.settings().heads_by for request in by_score} == {EVEN}, "every ranking by the score in Settings"
 
 
 def points_of_section(section, tasks, front, permille):
@@ -163,9 +163,9 @@ def points_of_section(section, tasks, front, permille):
     heads, ffns = (TENTHS, [0]), ([0], TENTHS)
     few_heads, few_ffns = (RANDOM_LEVELS, [0]), ([0], RANDOM_LEVELS)
     return {
-        "heads": [*points(tasks, *heads, ORDER), *random_points(tasks, *few_heads)],
-        "ffns": [*points(tasks, *ffns, ORDER), *random_points(tasks, *few_ffns)],
-        "both": points(tasks, TENTHS, TENTHS, ORDER),
+        "heads": [*points(tasks, *heads), *random_points(tasks, *few_heads)],
+        "ffns": [*points(tasks, *ffns), *random_points(tasks, *few_ffns)],
+        "both": points(tasks, TENTHS, TENTHS),
         "transfer": [*points(here, [permille], [0]), *transfer_points(here, permille)],
         "outside": [*points(outside, *heads), *points(outside, *heads, "aggregate")],
         "rescored": [*points([front], *heads), *random_points([front], *few_heads),
@@ -264,7 +264,35 @@ def test_transfer_is_against_the_tasks_own_ranking():
     assert found["lost"].round(6).to_dict() == {"copa": 10, "piqa": 0, "all tasks": 5}
     assert found["own"].to_dict() == {"copa": False, "piqa": True, "all tasks": False}
     words = tables.transfer_in_words(found.reset_index(), 0.5)
-    assert "costs 10.0 points" in words and "aggregate of all tasks 5.0" in words
+    assert "**10 points** of accuracy are lost on piqa by the ranking of copa (the worst)" in words
+    assert "all tasks together: −5 points" in words and "better" not in words
+    shown = charts.transfer_map(found.reset_index().assign(lost=[10.0, -34.0, 0.2])).datasets["transfer"]
+    assert [each["change"] for each in shown] == ["−10", "+34", "0"]
+    better = tables.transfer_in_words(found.reset_index().assign(lost=[-34.0, 0.0, 0.0]), 0.5)
+    assert "no task loses" in better and "34 points are gained on piqa by that of copa" in better
+
+
+def test_a_finding_takes_all_levels_and_compares_at_one_level():
+    own = falling(TASKS[0])
+    random = [row(TASKS[0], each, 0, 0.4, "random") for each in (200, 400, 600, 800)]
+
+    def said_of(rows):
+        breaks = tables.break_table(break_points(rows, "heads"))
+        return tables.curves_finding(tables.curves(rows, random, "heads"), breaks, "heads")
+
+    assert said_of(own).endswith("In random order, 40% are right at 40%, 90% by score.")
+    assert said_of([own[0], own[7], own[10]]).startswith("3 of 11 levels are measured")
+    early = [own[0], *(row(TASKS[0], each, 0, 0.3, lost=60) for each in range(100, 1001, 100))]
+    assert said_of(early).startswith("Pruning **10% of heads** already costs a task accuracy with 0 shots: 30% right")
+
+
+def test_a_mean_has_no_interval_and_a_task_without_choices_no_chance():
+    rows = [replace(each, chance=0.0) for each in falling(TASKS[0])]
+    found = tables.curves(rows, [], "heads", "piqa")
+    assert "chance" not in set(found["kind"])
+    layers = charts.curves(found, "heads").spec["layer"]
+    [mean] = [each for each in layers if each.get("transform", [{}])[0].get("filter") == "(datum.kind === 'mean')"]
+    assert [tip["field"] for tip in mean["encoding"]["tooltip"]] == ["line", "level", "acc"]
 
 
 def test_what_says_nothing_is_grey_and_credited_with_nothing():

@@ -9,18 +9,20 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
+from pages.ui.page.tables import number
 from pages.ui.sweeps.tables import NAMES, TASKS, line_ends
 
 _PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
 DOMAIN = palette(pruned="mean", now="front", random="random", chance="chance", **_PLACES)
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
+LINE = "line:N|Line; level:Q|Pruned|.0%"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
 LETTER_PX, AROUND_PX = 6, 25  # of a line's name, about; the space around it
 ROW_PX, NAME_PX = 30, 240  # of Transfer: a row, and the longest name
 UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
-LOST = "Points lost against the task's own ranking"
+CHANGE = "Points against the task's own ranking"
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
@@ -40,8 +42,9 @@ def _curves(axis: Axis, end: float) -> charts.Template:
     x |= {"scale": {"domain": [0, end], "nice": False}, "axis": {"format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}}
     colour = alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=None)
     base = charts.named_chart("curves").encode(
-        x=x, detail="line:N", color=colour, tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL)
+        x=x, detail="line:N", color=colour, tooltip=charts.tips(LINE, "acc:Q|Questions right|.1%")
     )
+    interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
     ends = charts.named_chart("ends")
     leaders = ends.mark_rule(strokeWidth=1.5).encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q", color=colour)
     at = {"x": {**x, "field": "x"}, "y": _share("at:Q", RIGHT), "text": "line:N"}
@@ -51,15 +54,18 @@ def _curves(axis: Axis, end: float) -> charts.Template:
         for which, weight in ((is_bold, 700), (f"!({is_bold})", 400))
     ]
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
+    bars = _of_kind(base, "front").mark_rule().encode(y=_share("low:Q", RIGHT), y2="high:Q", **interval)
     layers = [
-        base.transform_filter(alt.FieldOneOfPredicate("kind", list(TASKS))).mark_line(strokeWidth=1.5),
-        _of_kind(base, "front").mark_line(strokeWidth=2, point=True),
+        base.transform_filter(alt.FieldOneOfPredicate("kind", list(TASKS)))
+        .mark_line(strokeWidth=1.5)
+        .encode(**interval),
+        _of_kind(base, "front").mark_line(strokeWidth=2, point=True).encode(**interval),
         _of_kind(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
-        _of_kind(base, "random").mark_line(strokeWidth=2, point=True),
+        _of_kind(base, "random").mark_line(strokeWidth=2, point=True).encode(**interval),
         _of_kind(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
     drawn = [each.encode(y=_share("acc:Q", RIGHT)) for each in layers]
-    return charts.template(HEIGHT_PX, band, *drawn, leaders, *names)
+    return charts.template(HEIGHT_PX, band, bars, *drawn, leaders, *names)
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:
@@ -110,10 +116,12 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
 
 
 def transfer_map(frame: pd.DataFrame) -> charts.Picture:
-    """Returns tasks judged x task of the order; a cell has the points lost against the judged task's own order."""
+    """Returns tasks judged x task of the order; a cell has the points gained (+) or lost (−)
+    against the judged task's own order."""
     names = tuple(dict.fromkeys(frame["task"]))
     others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
-    return charts.picture(_transfer_map(names, (*names, *others)), transfer=frame)
+    change = ["0" if abs(lost) < 0.5 else number(-lost, 0, sign=True) for lost in frame["lost"]]
+    return charts.picture(_transfer_map(names, (*names, *others)), transfer=frame.assign(change=change))
 
 
 @charts.kept
@@ -121,7 +129,7 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Te
     every: dict[str, Any] = {"labelOverlap": False, "labelFlush": False, "labelLimit": NAME_PX}
     slanted = alt.Axis(labelAngle=-45, **every)
     under_px = UNDER_PX + SLANTED_PX * max(map(len, sources))
-    more = "abs(datum.value) == 30 ? datum.label + ' or more' : datum.label"
+    more = "datum.value ? (datum.value > 0 ? '−30 or worse' : '+30 or better') : '0'"
     look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 400}
     legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
     base = charts.named_chart("transfer").encode(
@@ -129,10 +137,10 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Te
         y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
     )
     cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4).encode(
-        color=alt.Color("lost:Q", title=LOST, scale=charts.around_zero(30, clamp=True), legend=legend),
-        tooltip=charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"lost:Q|{LOST}|.1f"),
+        color=alt.Color("lost:Q", title=CHANGE, scale=charts.around_zero(30, clamp=True), legend=legend),
+        tooltip=charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}"),
     )
-    numbers = charts.on_cells(base, 11, "lost", alt.Text("lost:Q", format=".0f"))
+    numbers = charts.on_cells(base, 11, "lost", "change:N")
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
     return charts.template(max(160, ROW_PX * len(names) + under_px), cell, own, *numbers)
 

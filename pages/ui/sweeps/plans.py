@@ -8,7 +8,6 @@ from engine.requests import Sweep
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, RANDOM_SEEDS, TENTHS
 from engine.studies.sweeps import Point
 from pages.ui.downloads.origin import of_grid, percent
-from pages.ui.page.defaults import ORDER
 
 SECTIONS = {
     "heads": "Heads",
@@ -21,15 +20,10 @@ SECTIONS = {
 
 
 def requests_of(
-    section: str,
-    tasks: Sequence[TaskSpec],
-    front: TaskSpec,
-    permille: int,
-    asked: Mapping[str, Any],
-    order: str = ORDER,
+    section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int, asked: Mapping[str, Any]
 ) -> list[Sweep]:
     """Returns the requests of a section for the chosen tasks; `front` is the highlighted task, `permille` the level of
-    transfer, `asked` the fields that all requests have, and `order` that of heads and FFNs alone or together."""
+    transfer, and `asked` the fields that all requests have."""
     here = [task for task in tasks if task.shots == front.shots]
     outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
     heads, ffns = {"head_levels": _levels(TENTHS)}, {"head_levels": "0", "ffn_levels": _levels(TENTHS)}
@@ -40,15 +34,18 @@ def requests_of(
 
     def random(tasks: Sequence[TaskSpec], axis: str) -> list[Sweep]:
         levels = {"head_levels": "0", f"{axis[:-1]}_levels": _levels(RANDOM_LEVELS)}
-        return [sweep(tasks, f"random-{seed}", **levels, order="random", seed=seed) for seed in RANDOM_SEEDS]
+        return [
+            sweep(tasks, f"random-{seed}", **levels, order="random", seed=seed, head_score="heads")
+            for seed in RANDOM_SEEDS
+        ]
 
     names = dict.fromkeys(task.name for task in here)
     if section == "heads":
-        return [sweep(tasks, "own", **heads, order=order), *random(tasks, "heads")]
+        return [sweep(tasks, "own", **heads), *random(tasks, "heads")]
     if section == "ffns":
-        return [sweep(tasks, "own", **ffns, order=order), *random(tasks, "ffns")]
+        return [sweep(tasks, "own", **ffns), *random(tasks, "ffns")]
     if section == "both":
-        return [sweep(tasks, "own", **ffns | heads, order=order)]
+        return [sweep(tasks, "own", **ffns | heads)]
     if section == "transfer":
         others = [sweep(here, f"of-{name}", **level, order="task", source_task=name) for name in names]
         return [sweep(here, "own", **level), *others, sweep(here, "aggregate", **level, order="aggregate")]

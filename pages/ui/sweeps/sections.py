@@ -135,7 +135,8 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
 
 CURVES = "Each task is pruned by its own scores (Settings), the gray band in three random orders."
 CURVES_HELP = (
-    "Gray: the mean of tasks in each random order, lowest to highest. Dotted: guessing on the highlighted task."
+    "Gray: the mean of tasks in each random order, lowest to highest. Dotted: guessing on the highlighted task, if it "
+    "has choices. Bars: 95% intervals of the highlighted task."
 )
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
@@ -160,7 +161,7 @@ BREAK_TITLES = {
 BREAK_FORMATS = {
     "full_acc": percent,
     "published": percent,
-    "chance": percent,
+    "chance": lambda chance: "none" if chance == 0 else percent(chance),
     "detects_points": lambda points: f"{number(points, 0)} points",
 }
 LINES_HELP = {

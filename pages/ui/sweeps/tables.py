@@ -9,6 +9,7 @@ import pandas as pd
 from engine.questions.requests import TaskSpec
 from engine.statistics import detectable
 from engine.studies.statements import BreakPoint
+from engine.studies.study import TENTHS
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import cliff_in_words, power_in_words
@@ -21,6 +22,7 @@ BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_
 TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are not highlighted
 MOST_NAMED = 8  # tasks whose lines are named in a chart
 NAME_SHARE, NAMES_AT = 0.06, 1.03  # height of a name, as share of the chart's; where names begin, as a level
+N_LEVELS = len(TENTHS)
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
 NAMES = {
     "own": "own ranking",
@@ -54,7 +56,7 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
     means = means.reset_index()
     means = means[means["n"] == means["shots"].map(n_tasks)]
     parts.append(means.assign(line="mean of tasks", kind="mean"))
-    guessed = frame[frame["task"] == front]
+    guessed = frame[(frame["task"] == front) & (frame["chance"] > 0)]
     parts.append(guessed.assign(acc=guessed["chance"], line=f"chance, {front}", kind="chance", low=np.nan, high=np.nan))
     if random:
         drawn = table(random).rename(columns={axis: "level"}).groupby(["shots", "level", "seed"])["acc"]
@@ -193,6 +195,8 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str, shots: 
     means, random = (frame[frame["kind"] == kind].set_index("level")["acc"] for kind in ("mean", "random"))
     if not {0.0, 1.0} <= {*means.index}:
         return ""
+    if len(means) < N_LEVELS:
+        return f"{len(means)} of {N_LEVELS} levels are measured: too few to say how much can be pruned."
     readable = breaks[breaks["reading"].eq("")]
     at = f" with {shots_in_words(shots)}"
     if readable.empty:
@@ -201,14 +205,16 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str, shots: 
     n_tasks = len(readable)
     tasks = "the task" if n_tasks == 1 else "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
     words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
-    if level not in means:
-        return f"{words}."
+    if level == 0:
+        level = min(each for each in means.index if each > 0)
+        words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
     inner = [each for each in random.index if 0 < each < 1]
     if not inner:
         return f"{words}."
-    near = min(inner, key=lambda each: (abs(each - level), each))
-    return f"{words}. In random order, {whole_percent(random[near])} are right at {whole_percent(near)}."
+    near = max((each for each in inner if each <= level), default=min(inner))  # both are measured there
+    by_score = "" if near == level else f", {whole_percent(means[near])} by score"
+    return f"{words}. In random order, {whole_percent(random[near])} are right at {whole_percent(near)}{by_score}."
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
@@ -242,14 +248,19 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
     others = frame[~frame["own"] & frame["lost"].notna()]
     if others.empty:
         return "Not measured yet."
-    together = others[others["source"] == "all tasks"]["lost"]
-    others = others[others["source"] != "all tasks"]
-    mean = f"{number(others['lost'].mean(), 1)} points on average"
-    words = f"At {whole_percent(level)} of heads pruned, another task's ranking costs {mean}, against its own"
-    if len(others):
-        worst = others.nlargest(1, "lost").iloc[0]
-        words += f", at most {number(worst['lost'], 0)} ({worst['task']} by {worst['source']})"
-    return words + (f"; the aggregate of all tasks {number(together.mean(), 1)}." if len(together) else ".")
+    is_together = others["source"] == "all tasks"
+    together, others = others[is_together]["lost"], others[~is_together].sort_values("lost")
+    words = f"At {whole_percent(level)} of heads pruned, no task loses accuracy by the ranking of another."
+    if len(others) and (worst := others.iloc[-1])["lost"] >= 0.5:
+        lost = f"**{number(worst['lost'], 0)} points** of accuracy are lost on {worst['task']}"
+        words = f"At {whole_percent(level)} of heads pruned, {lost} by the ranking of {worst['source']} (the worst)."
+    if len(others) and (best := others.iloc[0])["lost"] <= -0.5:
+        gained = f"{number(-best['lost'], 0)} points are gained on {best['task']} by that of {best['source']}"
+        words += f" Another ranking can also be better than the task's own: {gained}."
+    if len(together):
+        ends = dict.fromkeys(number(-lost, 0, sign=True) for lost in (together.max(), together.min()))
+        words += f" By the ranking of all tasks together: {' to '.join(ends)} points."
+    return words
 
 
 def lines_in_words(frame: pd.DataFrame) -> str:
