@@ -51,6 +51,7 @@ METHOD_HELP = (
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
 SETTINGS_HELP = "Coefficient and order of the tasks."
 SHOWS = "You will see how far these tasks rank heads alike: a matrix, and any two head by head."
+ESTIMATES = "Gradients only estimate what the oracle measures: Importance says how well."
 ONE_TASK = "A matrix needs the scores of two tasks at {}: choose another task, or measure it."
 
 
@@ -110,6 +111,10 @@ if names:
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
 finding_at.markdown(said)
+if what in (EVEN, PAPERS):
+    trust_at = st.container(horizontal=True, vertical_alignment="center", gap="small")
+    trust_at.caption(ESTIMATES, width="content")
+    trust_at.page_link("pages/importance.py", label="Check them", icon=":material/balance:")
 sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
 sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
 tasks_at, pair_at = st.columns(2, gap="large") if 0 < len(names) <= BESIDE else (st.container(), st.container())

@@ -41,14 +41,16 @@ from pages.ui.page.work import live
 require_frame("pages/importance.py")
 SHORT = {EVEN: "Gradient", PAPERS: "As published", ORACLE: "Oracle"}
 WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned, which gradients approximate."
+WHAT = "importance_what"
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
 setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("importance", st.container(), setup)
-rename_choice("importance_what", {OLDER: SHORT[EVEN], "Gate": SHORT[EVEN]})
-what = one_of(st.container(), "Head score", SHORT, "importance_what", WHAT_HELP)
+rename_choice(WHAT, {OLDER: SHORT[EVEN], "Gate": SHORT[EVEN]})
+first = sections.first_score(setup, tasks, WHAT)
+what = one_of(st.container(), "Head score", SHORT, WHAT, WHAT_HELP, default=first)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total

@@ -412,3 +412,10 @@ def test_an_empty_screen_leads_to_the_demo_model(open_screen, monkeypatch):
     assert at.session_state["model"] == "demo" and at.session_state["precision"] == "int8" and not at.exception
     assert at.session_state["correlations_shots"] == ["5"], "those of the results that come with the app"
     assert "See it on the demo model" not in labels(at)
+
+
+def test_ties_are_counted_and_sized():
+    assert tables.tied(np.array([0.0, 0.0, 0.0, 1.0])) == 3 and tables.tied(np.array([0.0, 1.0])) == 0
+    ranks = tables.rank_rows(np.array([[0.0, 0.0, 2.0]]), np.array([[1.0, 1.0, 3.0]]))
+    sizes = [each["size"] for each in charts.rank_scatter(ranks, "a", "b", "Head").datasets["ranks"]]
+    assert sorted(sizes) == [70, 140, 140]

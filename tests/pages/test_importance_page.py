@@ -208,7 +208,10 @@ def test_negative_head_scores_have_a_scale_around_zero():
     rows = tables.head_rows(scores([[0.5, -0.0625]], what="heads-oracle"))
     chart = drawn.score_maps(rows, "Oracle")
     colour, *_ = encodings(chart, "color")
-    assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb"}, "in points"
+    assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
+    assert colour["title"].endswith("(square-root scale)")
+    mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
+    assert tables.values_in_words(found, mean.iloc[0], True) == "rank 1; points lost: task0, 0 shots +50.0."
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     one = scores([[0.5, -0.125]])
     mean = tables.aggregate_rows(one, mean_of(one))

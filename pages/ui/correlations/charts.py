@@ -133,11 +133,12 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     x = alt.X("rank_a:Q", title=f"{RANK_TITLE}, {a}", scale=scale, axis=axis)
     y = alt.Y("rank_b:Q", title=f"Rank in {b}", scale=scale, axis=axis)
     size = 70 if n <= 500 else 12
-    points = charts.named_chart("ranks").mark_point(filled=True, size=size, opacity=1, stroke=GREY, strokeWidth=0.7)
+    ranks = ranks.assign(size=size * ranks.groupby(["rank_a", "rank_b"])["name"].transform("size"))
+    points = charts.named_chart("ranks").mark_point(filled=True, opacity=1, stroke=GREY, strokeWidth=0.7)
     n_layers = int(ranks["layer"].max()) + 1
     colour = charts.by_layer(n_layers, orient="top", direction="horizontal", titleOrient="left", symbolStrokeWidth=0)
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
-    points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
+    points = points.encode(x=x, y=y, color=colour, tooltip=tooltip, size=alt.Size("size:Q", scale=None))
     edge = n_top(n) + 0.5
     ends = [(0, 0, n + 1, n + 1, "agreement"), (edge, 0, edge, n + 1, "top 30%"), (0, edge, n + 1, edge, "top 30%")]
     lines = pd.DataFrame(ends, columns=["x", "y", "x2", "y2", "line"])

@@ -164,7 +164,15 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
     )
     if column != "srcc":
         return f"{words[0].upper()}{words[1:]}.{chance}"
+    if abs(mean) < Z_95 / math.sqrt(max(1, n - 1)):
+        return f"By {score}, these tasks show **no detectable agreement** on {NOUNS[noun]}s: {words}.{chance}"
     return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{chance}"
+
+
+def tied(scores: np.ndarray) -> int:
+    """Returns how many components share their score with another."""
+    counts = np.unique(scores, return_counts=True)[1]
+    return int(counts[counts > 1].sum())
 
 
 def _likeness(srcc: float) -> str:
@@ -211,7 +219,9 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     n, count = scores[first].size, n_top(scores[first].size)
     words = f"SRCC **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
     words += f"; of the {count:,} in each top 30% they share **{round(row['overlap'] * count):,}**"
-    return f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
+    words = f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
+    ties = max(tied(scores[side]) for side in (first, second))
+    return f"{words} {ties} of {n} tie with another, and share a rank: larger dots are several." if ties else words
 
 
 def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:

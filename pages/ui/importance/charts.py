@@ -12,7 +12,7 @@ import pandas as pd
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY
+from pages.ui.figures.colours import GREY, MARK
 from pages.ui.page.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient as published", "heads-one-divisor": "Gradient",
@@ -23,7 +23,9 @@ LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height,
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
-PALE = 0.25  # opacity of cells that are not clear
+PALE, PALE_HEADS = 0.25, 0.5  # opacity of cells that are not clear
+NUMBER_PX = 22  # width of a cell that has room for a number
+BY_ROOT = "square-root scale"  # of colors, in the legend
 SHARE = ".2~p"  # such as "5.1%" or "0.012%"
 RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Shots"
@@ -62,9 +64,24 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     )
     base = base.transform_calculate(x2="datum.x + 1", y2=f"datum.y + {row_px}")
     edge: dict[str, Any] = charts.CELL if row_px >= 6 else {"strokeWidth": 0}
-    rect = base.mark_rect(**edge).encode(
-        x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip, **_clearly(rows)
+    rect = base.mark_rect(**edge, cursor="pointer").encode(
+        x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip, **_clearly(rows, PALE_HEADS)
     )
+    clicked = alt.selection_point(name="head", fields=["layer", "head"], empty=False)
+    ring: dict[str, Any] = {
+        "stroke": (MARK, GREY),
+        "strokeWidth": (2.5, edge["strokeWidth"]),
+        "strokeOpacity": (1, 0.45),
+    }
+    ring = {name: alt.condition(clicked, alt.value(on), alt.value(off)) for name, (on, off) in ring.items()}
+    rect = rect.encode(**ring).add_params(clicked)
+    numbers = []
+    if is_oracle and px_per_head >= NUMBER_PX:
+        middle = base.transform_filter("datum.is_clear").transform_calculate(
+            x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number="format(datum.shade, '+.0f')"
+        )
+        middle = middle.encode(x=x, y=y)
+        numbers = charts.on_cells(middle, 10, "shade", "number:N")
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
@@ -72,7 +89,7 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     names = words.transform_filter("datum.first").mark_text(**above, dy=-SHOTS_PX, fontSize=12, fontWeight=600)
     names, counts = names.encode(text="task:N"), words.mark_text(**above, dy=-3, fontSize=11, opacity=0.8)
     counts = counts.encode(text="count:N")
-    chart = alt.layer(rect, frame, names, counts).resolve_scale(color="independent")
+    chart = alt.layer(rect, *numbers, frame, names, counts)
     chart = chart.properties(height=down + LEGEND_PX + charts.AXIS_PX)
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
     columns = ["map", "layer", "head", "score", "rank", *(["is_clear"] if is_oracle else [])]
@@ -122,17 +139,20 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     )
     ticks = [-reach, -reach / 4, 0, reach / 4, reach]
     colour = alt.Color(
-        "points:Q", title=lost, scale=charts.around_zero(reach, type="sqrt"), legend=_legend("+.3~r", ticks)
+        "points:Q",
+        title=f"{lost} ({BY_ROOT})",
+        scale=charts.around_zero(reach, type="sqrt"),
+        legend=_legend("+.3~r", ticks),
     )
-    rect = base.mark_rect(**charts.CELL).encode(color=colour, **_clearly(cells))
+    rect = base.mark_rect(**charts.CELL).encode(color=colour, **_clearly(cells, PALE))
     numbered = charts.on_cells(base, 10, "points", "number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
     return charts.with_data(alt.layer(rect, *numbered).properties(height=height), ffns=cells)
 
 
-def _clearly(rows: pd.DataFrame) -> dict[str, Any]:
+def _clearly(rows: pd.DataFrame, pale: float) -> dict[str, Any]:
     """Returns the channel that makes cells pale whose change of accuracy is not clear, if `rows` say so."""
-    return {"opacity": alt.condition("datum.is_clear", alt.value(1), alt.value(PALE))} if "is_clear" in rows else {}
+    return {"opacity": alt.condition("datum.is_clear", alt.value(1), alt.value(pale))} if "is_clear" in rows else {}
 
 
 def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
@@ -186,11 +206,13 @@ def _numbered(places: Sequence[tuple[float, int]]) -> alt.Axis:
 
 def _colour(field: str, title: str, scores: pd.Series, largest: float, form: str) -> alt.Color:
     """Returns colors from 0 to `largest`, by the square root: most heads score far below the best few. With negative
-    scores, straight and around 0. The legend names values evenly along its bar."""
+    scores, around 0. The legend names values evenly along its bar."""
     is_signed = bool((scores < 0).any())
-    scale = charts.around_zero(largest) if is_signed else alt.Scale(type="sqrt", domain=[0, largest])
-    ticks = [-largest, 0, largest] if is_signed else [0, largest / 4, largest]  # a quarter's root is in the middle
-    return alt.Color(f"{field}:Q", title=title, scale=scale, legend=_legend(form, ticks))
+    scale = charts.around_zero(largest, type="sqrt") if is_signed else alt.Scale(type="sqrt", domain=[0, largest])
+    ticks = (
+        [-largest, -largest / 4, 0, largest / 4, largest] if is_signed else [0, largest / 4, largest]
+    )  # a quarter's root is in the middle
+    return alt.Color(f"{field}:Q", title=f"{title} ({BY_ROOT})", scale=scale, legend=_legend(form, ticks))
 
 
 def _legend(format: str, ticks: Sequence[float]) -> alt.Legend:

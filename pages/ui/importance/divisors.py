@@ -17,7 +17,7 @@ PAPERS, EVEN = "heads", "heads-one-divisor"
 OLDER = "One divisor"  # the label of EVEN in older addresses
 GRADIENTS_HELP = (
     "Gradient: |z · dLoss/dz| summed over positions, all layers divided by all positions. As published: Bansal et "
-    "al.'s, the last layer divided by the answer's tokens alone, which the order “importance” of Prune goes by."
+    "al. (2023), the last layer divided by the answer's tokens alone, which the order “importance” of Prune goes by."
 )
 HELP = (
     "Bansal et al. divide the last layer's scores by the number of answer tokens, those of all other layers by all "

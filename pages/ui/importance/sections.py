@@ -1,6 +1,6 @@
 """The sections of the Importance screen: heads by task, the most important, FFNs by task, gradients and the oracle."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -12,10 +12,11 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import agreement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import StudySettings, Survey, in_words, together
+from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
 from pages.ui.controls.heads import MOST, open_heads
-from pages.ui.controls.many_tasks import importance_work, so_far
+from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
+from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
@@ -23,16 +24,21 @@ from pages.ui.importance.divisors import EVEN, PAPERS, draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
+from pages.ui.page.presentation import presenting
+from pages.ui.page.runtime import session
 from pages.ui.page.tables import for_file, number, share
 from pages.ui.page.work import Work, cost_in_words, live
 
 TOO_MANY = f"{{:,}} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
-MAPS_HELP = "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row."
+MAPS_HELP = (
+    "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row. Click a head."
+)
 TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together by Holm's correction"
-ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Pale: no clear change ({TESTED})."
+ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Pale: no clear change ({TESTED}). Click a head."
 FFNS_HELP = f"Accuracy lost without each. Pale: no clear change ({TESTED})."
 ALONE = "Each head is scored alone, so heads that can replace one another score low."
 UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
+MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 TOGETHER = "Remove heads together"
 ORACLE_HELP = (
     "One dot per head, in the mean over tasks. Oracle: accuracy lost when just that head is pruned, the direct "
@@ -57,6 +63,20 @@ class HeadMaps:
         return tables.aggregate_rows(self.scores, together(self.setting, self.scores))
 
 
+def first_score(setup: Setup, tasks: Sequence[TaskSpec], key: str) -> str:
+    """Returns the head score that the screen opens with: the oracle where it is measured, on the demo model alone, as
+    its results come with the app; another model that is opened then has the gradient."""
+    if not setup.spec.is_demo:
+        if st.session_state.pop(BY_ORACLE, False) and st.session_state.get(key) == ORACLE:
+            del st.session_state[key]
+        return EVEN
+    if BY_ORACLE not in st.session_state:
+        target = session().target(setup.spec, setup.bos)
+        found = survey(target, setting_of(setup), tuple(tasks), ORACLE).stored(session())
+        st.session_state[BY_ORACLE] = found is not None and not found.failed
+    return ORACLE if st.session_state[BY_ORACLE] else EVEN
+
+
 def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
     """Draws a map of each task; returns the finding, [] without scores."""
     if not of.scores:
@@ -76,8 +96,26 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
         help = f"Of {n_heads:,} heads each. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
-    sheet.draw("Heads by task", charts.score_maps(rows, charts.TITLES[of.what]), "importance_maps", words)
+    _draw_selected(of)
+    picture = charts.score_maps(rows, charts.TITLES[of.what])
+    sheet.draw("Heads by task", picture, MAPS, words, on_select="rerun", selection_mode="head")
     return [words]
+
+
+def _draw_selected(of: HeadMaps) -> None:
+    """Draws the head that is clicked in the maps, with its values and what to do with it; else how to choose one."""
+    points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
+    name = "L{layer}H{head}".format(**points[0]) if points else ""
+    found = of.mean[of.mean["name"].eq(name)]
+    if found.empty or presenting():
+        return
+    values = tables.values_in_words(of.scores, found.iloc[0], of.what == ORACLE)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"**{name}**: {values}", width="content")
+        open_heads([name], st.container(width="content"))
+        if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
+            st.session_state.prune_mask = name
+            st.switch_page("pages/prune.py", query_params={"prune_mask": name})
 
 
 def draw_best(of: HeadMaps) -> None:

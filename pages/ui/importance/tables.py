@@ -58,6 +58,17 @@ def best_rows(scores: Mapping[TaskSpec, Scores], mean: pd.DataFrame) -> pd.DataF
     return (shown[_costs(mean)] if is_oracle else shown).sort_values("rank").head(SHOWN)
 
 
+def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracle: bool) -> str:
+    """Returns the value of one head of `aggregate_rows` in each of up to MOST_RANKS maps, by an oracle in points."""
+    at, parts = (int(mean["layer"]), int(mean["head"])), []
+    for task, found in [*scores.items()][:MOST_RANKS]:
+        score = float(found.scores[at])
+        share = 100 * score / (np.abs(found.scores).sum() or 1)
+        value = number(100 * score, 1, sign=True) if is_oracle else f"{number(share, 1)}%"
+        parts.append(f"{in_words(task)} {value}")
+    return f"rank {mean['rank']}; {'points lost' if is_oracle else 'share of the total'}: {'; '.join(parts)}."
+
+
 def weight_rows(found: Scores) -> pd.DataFrame:
     """Returns layer, head, name, score and rank of scores that belong to no task."""
     return _ranked(found)

@@ -46,7 +46,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Importance",
             "insights",
             "Which attention heads and FFNs (feed-forward networks) the model needs, task by task.",
-            "click “Oracle”. It measures what removing each head alone costs; the other scores estimate it.",
+            "click a head in a map: what removing it alone costs on each task, its page, and Prune without it.",
             compares=True,
         ),
         Screen(

@@ -8,7 +8,7 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.statistics import detectable
-from engine.studies.statements import BreakPoint
+from engine.studies.statements import SMALL_LOSS, BreakPoint
 from engine.studies.study import TENTHS
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
@@ -250,11 +250,12 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
         return "Not measured yet."
     is_together = others["source"] == "all tasks"
     together, others = others[is_together]["lost"], others[~is_together].sort_values("lost")
-    words = f"At {whole_percent(level)} of heads pruned, no task loses accuracy by the ranking of another."
-    if len(others) and (worst := others.iloc[-1])["lost"] >= 0.5:
+    at = f"At {whole_percent(level)} of heads pruned"
+    words = f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
+    if len(others) and (worst := others.iloc[-1])["lost"] >= SMALL_LOSS:
         lost = f"**{number(worst['lost'], 0)} points** of accuracy are lost on {worst['task']}"
-        words = f"At {whole_percent(level)} of heads pruned, {lost} by the ranking of {worst['source']} (the worst)."
-    if len(others) and (best := others.iloc[0])["lost"] <= -0.5:
+        words = f"{at}, {lost} by the ranking of {worst['source']} (the worst)."
+    if len(others) and (best := others.iloc[0])["lost"] <= -SMALL_LOSS:
         gained = f"{number(-best['lost'], 0)} points are gained on {best['task']} by that of {best['source']}"
         words += f" Another ranking can also be better than the task's own: {gained}."
     if len(together):
