@@ -29,10 +29,11 @@ STORY = {"prune_story": "Remove induction heads"}
 # what the opening story shows of a text, by the heads that STORY removes
 PASSAGE = {"passage_text": "Privet Drive, twice", "passage_mask": "L1H1-3 L3H5", "passage_heads": "0"}
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
-    **{name: (name, {}) for name in ("prune", "in_context", "importance", "correlations", "sweeps", "head")},
+    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "sweeps", "head")},
     "story": ("prune", STORY),
     "passage": ("passage", PASSAGE),
-    "oracle": ("importance", {"importance_what": "Oracle"}),
+    "importance": ("importance", {"importance_what": "Gradient"}),
+    "oracle": ("importance", {"importance_what": "Oracle"}),  # which it opens with once that is stored
     "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }
 # not the speed of a machine, which is measured on each
