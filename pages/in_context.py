@@ -116,7 +116,7 @@ if not presenting():  # a slide shows one screen, and these sections are below i
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)
 if len(so_far().full) == len(texts):
-    finding_at.markdown(sections.finding(so_far(), controls, sets))
+    finding_at.markdown(sections.finding(so_far(), controls, sets, induction(target).stored(session())))
     if source.kind == "task" and not presenting():
         finding_at.page_link(
             "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}

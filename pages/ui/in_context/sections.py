@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.ablation import FILLS, KINDS
+from engine.heads.induction import InductionScores
 from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, MeanOverTexts, icl_change, icl_score
@@ -186,9 +187,9 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     return says
 
 
-def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame) -> str:
+def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame, known: InductionScores | None) -> str:
     """Returns the finding once both models have read all texts (the full one alone if nothing is pruned), else "".
-    `sets`: the scores without random heads, as far as measured."""
+    `sets`: the scores without random heads, as far as measured; `known`: the induction scores, if they are."""
     if not found.full or found.mask is None:
         return ""
     full = tables.gain(icl_score(found.full, of.around))
@@ -198,8 +199,7 @@ def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame) -> str:
         return ""
     n_heads, n_ffns = found.mask.n_heads_pruned, found.mask.n_ffns_pruned
     by_induction = of.levels.ranking == ORDER and not of.levels.typed
-    kind = "strongest induction head" if by_induction else "pruned head"
-    what = " and ".join(f"{n} {name}{'s' * (n > 1)}" for n, name in ((n_heads, kind), (n_ffns, "FFN")) if n)
+    what = tables.pruned_in_words(found.mask, known)
     pruned = tables.gain(icl_score(found.pruned, of.around))
     change = icl_change(found.full, found.pruned, of.around)
     words = tables.finding(full, pruned, change, f"the {what}", n_heads + n_ffns)

@@ -8,6 +8,7 @@ import pandas as pd
 from engine.heads.ablation import KINDS, HeadAblations
 from engine.heads.induction import INDUCTION_FROM, InductionScores
 from engine.importance.rankings import agreement
+from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.statistics import over_texts
 from engine.texts.incontext import CURVE_BINS, ByIndex, MeanOverTexts, loss_by_index, scores, slope
@@ -97,8 +98,20 @@ def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverT
         leads = f"**It is not clear that {what} {verb} in-context learning here**"
     moves = f"with {it}, late tokens are predicted {_gain_in_words(full.value)} than early ones; without"
     moves += f"{'' if it == what else f' {it}'}, {_gain_in_words(pruned.value)}"
+    if it == what:  # a gain lost or made of what is no gain says nothing
+        return f"{leads}: {moves}."
     lost = change if change.value >= 0 else gain(change)
     return f"{leads}: {moves} (**{lost_in_words(change.value)}**, {interval_in_words(lost)})."
+
+
+def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
+    """Returns what is pruned, such as "4 induction heads and 15 others"; all are "pruned heads" without the scores."""
+    pruned = ~np.array(mask.heads)
+    n_induction = int((pruned & known.is_induction_head).sum()) if known is not None else 0
+    others = mask.n_heads_pruned - n_induction
+    parts = [(n_induction, "induction head"), (others, "other" if n_induction else "pruned head")]
+    named = [f"{n} {name}{'s' * (n > 1)}" for n, name in [*parts, (mask.n_ffns_pruned, "FFN")] if n]
+    return _listed(named)
 
 
 def random_in_words(together: pd.DataFrame, n: int) -> str:
@@ -148,10 +161,11 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     if others.empty:
         return f"{words} {'They match' if len(first) > 1 else 'It matches'} prefixes, as induction heads do."
     is_one, names = len(others) == 1, _listed(others["name"])
-    words += f" **{names} {'is not an induction head' if is_one else 'are not induction heads'}**"
+    words += f" {names} {'is not an induction head' if is_one else 'are not induction heads'}"
     if (others[f"{kept} low"] <= 0).all():
-        role = "it tells later heads" if is_one else "they tell later heads"
-        words += f": {role} where to look. If those look where they did, nothing is clearly lost"
+        it = "it" if is_one else "them"
+        words += f", but **later heads need {it}** to find where to look: with their attention held fixed, "
+        words += f"losing {it} costs nothing clear"
     return f"{words}."
 
 
