@@ -110,8 +110,8 @@ def test_tokens_are_to_be_read_and_each_has_a_bar_of_its_own():
     alike = NextTokens(np.array([5, 6]), ("\ufffd", "\ufffd"), np.log([[0.7, 0.2]]))
     assert sections.next_frame(alike)["token"].tolist() == ["\ufffd (5)", "\ufffd (6)"]
     picture = charts.next_bars(frame, charts.PRUNED)
-    assert [row["p"] for row in picture.datasets["tokens"]] == pytest.approx([0.1, 0.5, 0.1]), "as the full model"
-    assert json.dumps(picture.spec["layer"][0]["encoding"]["y"]["sort"], ensure_ascii=False) == '["␣a", "↵", "\ufffd"]'
+    assert [row["p"] for row in picture.datasets["tokens"]] == pytest.approx([0.5, 0.1, 0.1]), "likeliest first"
+    assert json.dumps(picture.spec["layer"][0]["encoding"]["y"]["sort"], ensure_ascii=False) == '["↵", "␣a", "\ufffd"]'
     assert b"<svg" in to_svg(picture, "Next token")
 
 
@@ -130,13 +130,13 @@ def test_the_finding_is_of_the_token_that_changes_most_and_names_its_word():
     found = NextTokens(np.array([5, 6]), (" the", " Fr"), np.log([[0.165, 0.085], [0.188, 0.008]]))
     frame, mask = sections.next_frame(found), parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))
     said = Continuation(np.array([6, 7, 8]), np.zeros(3), (" Fr", "ance", ", a"))
-    words = "Large effect: without 1 head, `Fr(ance)` falls from 8.5% to 0.8%"
+    words = "Small effect: without 1 head, `Fr(ance)` falls from 8.5% to 0.8%"
     assert sections.finding(frame, mask, (None, said)) == words
 
 
 @pytest.mark.parametrize("full, pruned, words", [
     (0.9, 0.02, "Large effect: without 1 head, `a` falls from 90.0% to 2.0%"),
-    (0.04, 0.09, "Large effect: without 1 head, `a` rises from 4.0% to 9.0%"),
+    (0.04, 0.09, "Small effect: without 1 head, `a` rises from 4.0% to 9.0%"),
     (0.9, 0.85, "Small effect: without 1 head, `a` falls from 90.0% to 85.0%"),
     (0.9, 0.896, "No visible effect: without 1 head, `a` falls from 90.0% to 89.6%"),
     (0.9, 0.90001, "No visible effect: without 1 head, `a` stays at 90.0%"),

@@ -12,9 +12,8 @@ TICKS, REACH = [0, 0.25, 0.5, 0.75, 1], 1.2  # room for a number after the longe
 
 
 def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
-    """Returns one bar per token for the model `who`; those of both models are in the order of the full one."""
-    order = frame[frame["model"].eq(FULL)].sort_values("rank")["token"]
-    mine = frame[frame["model"].eq(who)].set_index("token").loc[order].reset_index()
+    """Returns one bar per token for the model `who`, its likeliest first."""
+    mine = frame[frame["model"].eq(who)].sort_values("rank")
     return charts.picture(_next_bars(who, tuple(mine["token"])), tokens=mine)
 
 

@@ -113,7 +113,7 @@ def _size(full: float, pruned: float) -> str:
     change = abs(pruned - full)
     if change < VISIBLE:
         return "No visible"
-    return "Large" if change >= LARGE or max(full, pruned) >= 2 * min(full, pruned) else "Small"
+    return "Large" if change >= LARGE else "Small"
 
 
 def draw_finding(found: Said) -> None:
