@@ -42,9 +42,8 @@ CAPTION_HELP = (
 
 
 def use_preset(title: str) -> None:
-    """Sets the controls to the preset's values, with matching heads."""
+    """Sets the controls to the preset's values; the chosen heads stay."""
     st.session_state.attention_text, st.session_state.attention_rows = PRESETS[title][:2]
-    write("attention_heads", "")
     write(SWITCHES, "")
 
 
@@ -102,8 +101,10 @@ def draw_view(text: Chosen) -> None:
         look = attention_view(packet, set_heads, f"{text_digest(text.text)} {rows}")
     with problem_at, errors_shown():
         heads = parse_heads(typed, target.shape)
-    heads = heads or default_heads(seen, scores, rows)
+    heads = heads or default_heads(seen, scores, rows, mask)
     names = names_of(heads)
+    if gone := [name for name, (layer, head) in zip(names, heads, strict=True) if not mask.heads[layer][head]]:
+        above.markdown(f"**{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} pruned**: nothing is added.")
     asked = head_views(target, text.text, mask, heads)
     views = asked.stored(session()) or Work("attention heads", "Heads", asked, while_seen=True).required()
     view = combined([views[head] for head in heads])

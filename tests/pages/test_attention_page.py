@@ -117,11 +117,13 @@ def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_
     seen = an_overview(["⟨bos⟩", "a", ":", " 1", "b", ":", " 2"])
     scores = np.zeros((2, 4))
     scores[1, 3] = 0.9
-    assert tables.default_heads(seen, scores, "") == [(1, 3)]
+    full = Mask.full(SHAPE)
+    assert tables.default_heads(seen, scores, "", full) == [(1, 3)]
+    assert tables.default_heads(seen, scores, "", parse_mask("L1H3", SHAPE)) != [(1, 3)], "a pruned head adds nothing"
     seen.raised_nats[0, 2, [3, 6]] = 20
     seen.raised_nats[1, 1, [1, 2, 4, 5]] = 30  # of other tokens than the labels
-    assert tables.default_heads(seen, scores, ":") == [(0, 2)]
-    assert tables.default_heads(seen, None, "") == [(1, 1)]
+    assert tables.default_heads(seen, scores, ":", full) == [(0, 2)]
+    assert tables.default_heads(seen, None, "", full) == [(1, 1)]
 
 
 def test_rows_of_a_pattern_name_both_tokens_and_the_next():
@@ -191,15 +193,12 @@ def test_a_bad_address_gets_one_plain_line(open_screen):
     assert packets(at)[1] is None, "no pattern for heads that there are not"
 
 
-def test_a_preset_sets_text_rows_and_heads(open_screen):
+def test_a_preset_sets_text_and_rows_and_keeps_the_head(open_screen):
     at = press(open_screen(attention_heads="L0H0"), "Pattern labels")
     meta, _ = unpacked(packets(at)[0])
     assert meta["name"] == "Pattern labels" and meta["rows"] == ":"
-    assert at.text_input(key="attention_heads").value == ""
     press(at, "Translation")
-    meta, arrays = unpacked(packets(at)[0])
-    best = int(np.argmax(arrays["scores"]))
-    assert meta["rows"] == "" and unpacked(packets(at)[1])[0]["heads"] == [f"L{best // 4}H{best % 4}"]
+    assert unpacked(packets(at)[0])[0]["rows"] == "" and unpacked(packets(at)[1])[0]["heads"] == ["L0H0"]
 
 
 def test_the_view_opens_at_a_name_that_returns():

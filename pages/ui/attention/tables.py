@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.attention import Head, HeadView, Overview
+from engine.models.masks import Mask
 from pages.ui.page.tables import number, whole_percent
 
 WORD = re.compile(r"[^\W\d_]{4,}")  # not a title, such as Mrs
@@ -23,14 +24,16 @@ def names_of(heads: Iterable[Sequence[int]]) -> list[str]:
     return [f"L{layer}H{head}" for layer, head in heads]
 
 
-def default_heads(seen: Overview, scores: np.ndarray | None, rows: str) -> list[Head]:
-    """Returns the head of the highest prefix matching. While that is unknown, and where only some tokens (`rows`) can
-    be pointed at, the head that raised the logits most: of all tokens, or of those that follow `rows`."""
+def default_heads(seen: Overview, scores: np.ndarray | None, rows: str, mask: Mask) -> list[Head]:
+    """Returns the kept head of the highest prefix matching. While that is unknown, and where only some tokens (`rows`)
+    can be pointed at, the kept one that raised the logits most: of all tokens, or of those that follow `rows`."""
     if scores is not None and not rows:
         values = scores
     else:
         follows = np.array([False] + [not rows or piece.strip() == rows for piece in seen.pieces[:-1]])
         values = seen.raised_nats.astype(np.float32)[..., follows].sum(-1)
+    kept = np.array(mask.heads)
+    values = np.where(kept if kept.any() else ~kept, values, -np.inf)
     layer, head = np.unravel_index(np.nanargmax(values), values.shape)
     return [(int(layer), int(head))]
 
