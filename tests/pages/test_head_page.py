@@ -181,7 +181,11 @@ def test_the_in_context_score_says_its_text_its_direction_and_signs():
     words = "“Five log books”: −1.78 with it, −1.00 without: **0.78 nats worse** (95% interval of the change +0.15 to"
     assert tables.context_in_words((score, change)).startswith(words)
     assert tables.facts(Portrait(SHAPE, (2, 1), context=(score, change))) == [
-        "without it **0.78 nats worse** in-context score"
+        "without it **0.78 nats** of in-context gain are lost"
+    ]
+    by_chance = MeanOverTexts(-0.2, -0.6, 0.2, 6)
+    assert tables.facts(Portrait(SHAPE, (2, 1), context=(score, by_chance))) == [
+        "without it 0.20 nats of in-context gain are added (may be chance)"
     ]
 
 

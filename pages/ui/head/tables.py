@@ -210,16 +210,20 @@ def figure_of(found: Portrait) -> KeyFigure | None:
 
 def facts(found: Portrait) -> list[str]:
     """Returns the strongest result of each other part as a line, as far as they are known."""
-    words = list[str]()
+    clear, chance = list[str](), list[str]()
     for row in effect_rows(found).to_dict("records"):
-        clear = p_in_words(row["p"]) if row["p"] < 0.05 else "may be chance"
-        words.append(f"without it **{_points(row['points'])}** on {row['task']} ({clear})")
+        if row["p"] < 0.05:
+            clear.append(f"without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})")
+        else:
+            chance.append(f"without it {_points(row['points'])} on {row['task']} (may be chance)")
     if found.context is not None:
         change = found.context[1]
-        clear = " (may be chance)" if change.low <= 0 <= change.high else ""
-        words.append(f"without it **{better_or_worse(change.value, 'nats')}** in-context score{clear}")
+        moved, is_chance = f"{number(abs(change.value))} nats", change.low <= 0 <= change.high
+        amount = f"{moved if is_chance else f'**{moved}**'} of in-context gain"
+        line = f"without it {amount} are {'lost' if change.value >= 0 else 'added'}"
+        (chance if is_chance else clear).append(f"{line} (may be chance)" if is_chance else line)
     fed = feeder_rows(found)
-    return [*words, feeders_in_words(fed, 1).rstrip(".")] if len(fed) else words
+    return [*clear, *([feeders_in_words(fed, 1).rstrip(".")] if len(fed) else []), *chance]
 
 
 def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
