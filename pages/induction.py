@@ -95,7 +95,7 @@ with scatter_at:
     mark("corner", "drawn" if inside else "none", heads=len(inside))
 if not mask.is_full:
     st.caption("All scores are the full model's; a cross marks a head that is pruned.")
-draw_actions(target.shape, names, inside)
+draw_actions(target.shape, names, inside, mask)
 
 sheet.says += [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
 compared, second = dict[str, Measurement[Any]](), second_model(setup)

@@ -319,3 +319,11 @@ def test_charts_are_valid_and_become_files(signed):
     for chart in made:
         assert chart.datasets
         assert to_svg(chart, "title").startswith(b"<svg")
+
+
+def test_pruned_induction_heads_are_restored_and_the_rest_stays_pruned(monkeypatch):
+    written = {}
+    monkeypatch.setattr(selection.carried, "set_pruned", written.__setitem__)
+    shape = ModelShape(2, 2, 4, 8, 4, 16, 32, 16)
+    selection._restore(shape, ["L0H0"], parse_mask("L0H0 L1H1 F1", shape))
+    assert parse_mask(written["induction"], shape) == parse_mask("L1H1 F1", shape)

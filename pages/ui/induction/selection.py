@@ -14,6 +14,7 @@ import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
+from pages.ui.controls import carried
 from pages.ui.controls.heads import open_heads
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_table
@@ -60,7 +61,7 @@ def head_table(frame: pd.DataFrame) -> None:
     draw_table(shown, config, about, formats=words, height=330, key=key, **selects)
 
 
-def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[str]) -> None:
+def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[str], mask: Mask) -> None:
     """Draws the actions on the selected heads, or on the induction heads if none is selected; nothing on a slide."""
     chosen = names or induction
     if presenting() or not chosen:
@@ -69,8 +70,11 @@ def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[st
         mark("selection", "chosen", heads=" ".join(names))
     keep = False
     with st.container(horizontal=True, vertical_alignment="center"):
+        gone = not np.array(mask.heads).ravel()[[shape.head_names.index(name) for name in chosen]].any()
+        if gone:
+            st.button("Restore them", icon=":material/undo:", on_click=_restore, args=(shape, chosen, mask))
         words = "Prune these" if names else "Prune the induction heads"
-        prune = st.button(words, icon=":material/content_cut:", type="primary", help=PRUNE_HELP)
+        prune = not gone and st.button(words, icon=":material/content_cut:", type="primary", help=PRUNE_HELP)
         if names:
             keep = st.button("Keep only these", icon=":material/filter_alt:", help=KEEP_HELP)
         attend = st.button("See where they attend", icon=":material/visibility:", help="Opens the Attention screen.")
@@ -84,6 +88,12 @@ def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[st
     if prune or keep:
         st.session_state.prune_mask = mask_text(shape, chosen, keep_only=keep)
         st.switch_page("pages/prune.py", query_params={"prune_mask": st.session_state.prune_mask})
+
+
+def _restore(shape: ModelShape, names: Sequence[str], mask: Mask) -> None:
+    """Restores the named heads; what else is pruned stays so."""
+    kept = np.array(mask.heads) | ~np.array(parse_mask(" ".join(names), shape).heads)
+    carried.set_pruned("induction", Mask.from_arrays(kept, np.array(mask.ffns)).text())
 
 
 def _listed(names: Sequence[str]) -> str:
