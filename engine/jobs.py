@@ -131,7 +131,9 @@ class Jobs:
                 ahead = replace(ahead, elsewhere=True)
                 turn = first.turn if first is running and rank(first) >= rank(job) else None
                 ends_s, now_s = None if turn is None else turn.ends_s(), time.monotonic()
-                if ends_s is not None and (ahead.left_s is None or now_s + ahead.left_s > ends_s):
+                if ends_s is not None and now_s >= ends_s:  # a step that lasts, such as a load: nobody knows how long
+                    ahead = replace(ahead, forecast=None)
+                elif ends_s is not None and (ahead.left_s is None or now_s + ahead.left_s > ends_s):
                     ahead = replace(ahead, forecast=(ends_s - now_s, now_s))
             return ahead
 

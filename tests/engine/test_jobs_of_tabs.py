@@ -151,6 +151,7 @@ def test_tabs_take_turns_piece_by_piece(tabs, monkeypatch, turn_s, order):
     tabs.put("B", "b", theirs)
     ahead = tabs.of("B").ahead_of("accuracy")
     assert ahead.key == "a" and ahead.elsewhere
+    assert ahead.left_s is None, "its turn is over, so nothing says when it ends"
     mine.release(9)
     theirs.release(9)
     assert tabs.end("A").value == 4 and tabs.end("B").value == 2
