@@ -14,7 +14,7 @@ from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.statistics import ALPHA, holm, mcnemar
 from engine.studies.surveys import StudySettings, in_words, together
-from pages.ui.page.tables import number, p_in_words, whole_percent
+from pages.ui.page.tables import number, p_in_words, percent, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MOST_RANKS = 6  # tasks with a column of ranks
@@ -63,8 +63,8 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
     at, parts = (int(mean["layer"]), int(mean["head"])), []
     for task, found in [*scores.items()][:MOST_RANKS]:
         score = float(found.scores[at])
-        share = 100 * score / (np.abs(found.scores).sum() or 1)
-        value = number(100 * score, 1, sign=True) if is_oracle else f"{number(share, 1)}%"
+        share = score / (np.abs(found.scores).sum() or 1)
+        value = number(100 * score, 1, sign=True) if is_oracle else percent(share)
         parts.append(f"{in_words(task)} {value}")
     return f"rank {mean['rank']}; {'points lost' if is_oracle else 'share of the total'}: {'; '.join(parts)}."
 

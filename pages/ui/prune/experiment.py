@@ -195,6 +195,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
             orders = yield from run.part(wanted, ranking, label, counts=False)
             found = replace(found, mask=None if orders is None else at.mask(orders))
         if found.mask is None:
+            run.expect(f"{of}pruned model", partial(x.workload, None))
             return found
         if found.mask.is_full and found.full is not None:
             return replace(found, pruned=found.full)
