@@ -91,7 +91,7 @@ def test_a_sweep_goes_on_behind_another_screen(page, address):
     await_mark(page, "sweep", "measured", section="heads")
     page.get_by_role("button", name="Cancel").wait_for(state="detached")
     for tenth in range(11):
-        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label*="Pruned: {10 * tenth}%;"]')
+        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label$="Pruned: {10 * tenth}%"]')
         point.first.wait_for()
     said = page.get_by_test_id("stMain").inner_text()
     assert "can be pruned from" in said or "at chance" in said
