@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
 from pages.ui.figures.charts import to_svg
 from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
+from pages.ui.prune.panels.exports import free_name
 from tests.engine.fixtures import write_questions
 from tests.pages.conftest import settled
 
@@ -98,6 +100,13 @@ def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():
     strength = {span["token"]: span["strength"] for span in spans}
     assert strength["of" * 70] == FULL_OPACITY and strength[" first"] == FULL_OPACITY / 4 and not strength[" "]
     assert to_svg(drawn, "t").startswith(b"<svg")
+
+
+def test_the_folder_offered_for_an_export_is_a_free_one(tmp_path):
+    names = [str(tmp_path / name) for name in ("pruned", "pruned-2", "pruned-3")]
+    for expected in names:
+        assert free_name(names[0]) == expected
+        Path(expected).mkdir()
 
 
 def test_file_names_are_letters_digits_and_hyphens():

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from engine.studies.statements import break_point, break_points
 from pages.ui.page.defaults import ORDER
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import whole_percent
-from pages.ui.prune import story
+from pages.ui.prune import stories, story
 from pages.ui.prune.stories import Cast, Far, cast_from
 from tests.embedded import SHAPE
 from tests.pages.conftest import charts_of, labels, level, press, said, settled
@@ -113,6 +114,14 @@ DEMO = {f"demo_{name}": need for name, need in NEEDS.items()}
 def test_a_story_asks_a_task_that_takes_something_from_its_context(preferred, main):
     assert cast_from(DEMO, *preferred) == (main, "demo_question")
     assert cast_from({**DEMO, "demo_question": "copying"}, *preferred)[1] == "demo_sense", "what needs nothing"
+
+
+@pytest.mark.parametrize(("task", "shots", "main"), [("demo_pet", 0, TaskSpec("demo_pet", 5)),
+                                                     ("/a/mine.jsonl", 0, TaskSpec("/a/mine.jsonl", 0))])  # fmt: skip
+def test_a_story_keeps_the_task_that_is_chosen_and_ones_own_questions(monkeypatch, task, shots, main):
+    monkeypatch.setattr(stories.st, "session_state", {"prune_task": task, "prune_shots": shots})
+    cast = stories.cast_of(SimpleNamespace(data_dir=None, spec=LoadSpec("demo")))
+    assert (cast.main, cast.control) == (main, TaskSpec("demo_question", 0))
 
 
 def test_of_tasks_whose_needs_nobody_has_said_some_are_known_to_need_no_examples():

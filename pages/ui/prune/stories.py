@@ -14,7 +14,7 @@ from engine.models.masks import parse_edits
 from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
-from engine.questions.tasks import task_info
+from engine.questions.tasks import OWN, task_info
 from engine.studies.removal import N_DRAWS, AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
 from engine.studies.statements import BreakPoint, break_point
 from pages.ui.controls.carried import set_pruned
@@ -135,14 +135,16 @@ def close_when_left(setup: Setup) -> None:
 
 
 def cast_of(setup: Setup) -> Cast | None:
-    """Returns the tasks that this model can be asked, the present one first; None if there are none: the demo's are
-    only for the model that comes with the app."""
+    """Returns the tasks that this model can be asked, the present one first, one's own questions too; None if there
+    are none: the demo's are only for the model that comes with the app."""
     names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == setup.spec.is_demo]
     state = st.session_state
-    found = cast_from({name: task_info(name).needs for name in names}, state.get("prune_task"), state.get(MAIN))
+    first, shots = [state.get("prune_task"), state.get(MAIN)], int(state.get("prune_shots") or 0)
+    own = [name for name in first if name and name.endswith(OWN)]
+    found = cast_from({name: task_info(name).needs for name in names} | dict.fromkeys(own, "examples"), *first)
     if found is None:
         return None
-    return Cast(TaskSpec(found[0], int(state.get("prune_shots") or SHOTS)), TaskSpec(found[1], 0))
+    return Cast(TaskSpec(found[0], shots if found[0] in own else shots or SHOTS), TaskSpec(found[1], 0))
 
 
 def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, str] | None:

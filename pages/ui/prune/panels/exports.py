@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 
 import streamlit as st
@@ -44,7 +45,9 @@ def draw_export(shown: PruneResult) -> None:
     form_at, fill_at, folder_at = st.columns([3, 2, 5], gap="medium", vertical_alignment="bottom")
     form = one_of(form_at, "Form", NAMES, "prune_export_form", FORM_HELP)
     fill = one_of(fill_at, "A pruned part gives", FILL_NAMES, "prune_export_fill", FILL_HELP)
-    default = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
+    usual = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
+    # once a session, which then exports there
+    default = str(st.session_state.setdefault(f"{usual}, free", free_name(usual)))
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
     request = _request(x, mask, form, fill, folder)
@@ -63,6 +66,12 @@ def draw_export(shown: PruneResult) -> None:
         return
     work.offer("Export this model", "ios_share", "Writes the folder, loads it back and compares, in the background.")
     draw_command(command)
+
+
+def free_name(folder: str) -> str:
+    """Returns the folder, or with a number behind it if it exists already."""
+    numbered = chain([folder], (f"{folder}-{number}" for number in count(2)))
+    return next(each for each in numbered if not Path(each).expanduser().exists())
 
 
 def export_work(x: Experiment, mask: Mask, request: ExportModel) -> Work[Exported]:
