@@ -33,9 +33,9 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
-from engine.errors import Cancelled, HeadroomError, unforeseen
+from engine.errors import HeadroomError
 from engine.progress import LeftToWorker, Progress, Stopped, TimeLeft, is_to_stop, only_reads, piece_done
-from engine.slots import HeldJob, Job, Lane, Place, Slots, Snapshot, spent
+from engine.slots import HeldJob, Job, Lane, Place, Slots, Snapshot, closed, ending, spent
 from engine.turns import Turn, precedes, rank
 
 LONG_S = 1.0  # of work: then there may be something to tidy up
@@ -88,10 +88,10 @@ class Jobs:
             job = old if old is not None and is_same else self._slots.of_others(slot, asked, again)
             if job is None:
                 job = HeldJob(asked, next(self._numbers))
-                waits = self._of(job).running is not None or bool(self._of(job).queue)
-                self._enqueue(job)
+                waits = bool(self._of(job).jobs)
+                self._of(job).put(job, self._work)
                 if waits and asked.stored is not None:
-                    self._enqueue(self._reader(job, asked))
+                    self._reading.put(self._reader(job, asked), self._work)
             if job is not old:
                 self._slots.hold(at, job)
                 if again or asked.priority <= 0:  # else the page itself reads something or works ahead
@@ -122,14 +122,13 @@ class Jobs:
             if job is None or job.snapshot.state != "queued":
                 return None
             lane = self._of(job)
-            running = lane.running
-            first = running or lane.turns.first(lane.queue)
+            first = lane.running or lane.turns.first(lane.queue)
             if first is job or first is None:
                 return None
             ahead = first.snapshot
             if not {*first.tabs} & {*job.tabs}:
                 ahead = replace(ahead, elsewhere=True)
-                turn = first.turn if first is running and rank(first) >= rank(job) else None
+                turn = first.turn if first is lane.running and rank(first) >= rank(job) else None
                 ends_s, now_s = None if turn is None else turn.ends_s(), time.monotonic()
                 if ends_s is not None and now_s >= ends_s:  # a step that lasts, such as a load: nobody knows how long
                     ahead = replace(ahead, forecast=None)
@@ -226,9 +225,8 @@ class Jobs:
             for job in [*self._slots.held.values(), *(job for lane in self._lanes for job in lane.jobs)]:
                 self._abandon(job)
             self._changed.notify_all()
-        for lane in self._lanes:
-            if lane.worker is not None:
-                lane.worker.join(timeout)
+        for worker in filter(None, (lane.worker for lane in self._lanes)):
+            worker.join(timeout)
 
     @property
     def _lanes(self) -> tuple[Lane, Lane]:
@@ -237,13 +235,6 @@ class Jobs:
     def _of(self, job: HeldJob) -> Lane:
         """The lane in which a job runs."""
         return self._reading if job.reads else self._measuring
-
-    def _enqueue(self, job: HeldJob) -> None:
-        lane = self._of(job)
-        lane.queue.append(job)
-        if lane.worker is None:
-            lane.worker = threading.Thread(target=self._work, args=(lane,), name=lane.name, daemon=True)
-            lane.worker.start()
 
     def _reader(self, job: HeldJob, asked: Job) -> HeldJob:
         """A job that reads the results of one that waits, and ends that if none is missing."""
@@ -288,7 +279,7 @@ class Jobs:
         if (page := self._page()) is not None:
             job.pages = {each for each in job.pages if self._is_open(each)} | {page}
         if job.snapshot.state == "left":
-            self._enqueue(job)
+            self._of(job).put(job, self._work)
             self._publish(job, state="queued")
 
     def _is_unseen(self, job: HeldJob) -> bool:
@@ -386,14 +377,14 @@ class Jobs:
             if isinstance(stopped, LeftToWorker):
                 job.reads, job.turn = False, None
         except BaseException as error:  # a panic in Rust code (tokenizers, safetensors) is a BaseException
-            end = _ending(error)
-        end = _closed(generator) or end
+            end = ending(error)
+        end = closed(generator) or end
         with self._changed:
             lane.running = None
             if job.cancelled.is_set() and end["state"] == "queued":
                 end = {"state": "cancelled"}
             if end["state"] == "queued":
-                self._enqueue(job)
+                self._of(job).put(job, self._work)
                 self._publish(job, **end)
             else:
                 self._end(job, **end)
@@ -405,23 +396,3 @@ class Jobs:
     def _publish(self, job: HeldJob, **changes: Any) -> None:
         job.snapshot = replace(job.snapshot, **changes)
         self._changed.notify_all()
-
-
-def _closed(generator: Iterator[Progress[Any]] | None) -> dict[str, Any] | None:
-    """None once the generator's `finally` blocks have run, or the failure they ended in."""
-    try:
-        if generator is not None and hasattr(generator, "close"):
-            generator.close()  # type: ignore[attr-defined]
-    except BaseException as error:
-        return _ending(error)
-    return None
-
-
-def _ending(error: BaseException) -> dict[str, Any]:
-    """The closing fields of a job that raised: a plain line for our own errors, type and message for all others."""
-    if isinstance(error, Cancelled):
-        return {"state": "cancelled"}
-    if isinstance(error, HeadroomError):
-        return {"state": "failed", "error": str(error), "details": error.details}
-    _log.error("a job failed", exc_info=error)
-    return {"state": "failed", "error": unforeseen(error)}

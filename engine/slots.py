@@ -3,12 +3,14 @@
 Each tab has slots of its own. Tabs whose slots of one name want the same job hold the same one: it is run once.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
+from engine.errors import Cancelled, HeadroomError, unforeseen
 from engine.progress import Progress
 from engine.turns import Turn, Turns
 
@@ -16,6 +18,7 @@ T = TypeVar("T")
 State = Literal["queued", "running", "left", "done", "failed", "cancelled"]  # left: no page shows it
 FINISHED = ("done", "failed", "cancelled")
 Place = tuple[Hashable, str]  # a tab, and the name of a slot of it
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,13 @@ class Lane:
         self.worker: threading.Thread | None = None
         self.turns = Turns()
 
+    def put(self, job: HeldJob, work: "Callable[[Lane], None]") -> None:
+        """Has a job wait; the first starts the worker, which does this `work`."""
+        self.queue.append(job)
+        if self.worker is None:
+            self.worker = threading.Thread(target=work, args=(self,), name=self.name, daemon=True)
+            self.worker.start()
+
     @property
     def jobs(self) -> list[HeldJob]:
         """The jobs that wait or run."""
@@ -183,3 +193,23 @@ class Slots:
 def spent() -> Iterator[Progress[Any]]:
     """Nothing: takes the place of a finished job's work, which may hold on to a model."""
     return iter(())
+
+
+def closed(generator: Iterator[Progress[Any]] | None) -> dict[str, Any] | None:
+    """None once the generator's `finally` blocks have run, or the failure they ended in."""
+    try:
+        if generator is not None and hasattr(generator, "close"):
+            generator.close()  # type: ignore[attr-defined]
+    except BaseException as error:
+        return ending(error)
+    return None
+
+
+def ending(error: BaseException) -> dict[str, Any]:
+    """The closing fields of a job that raised: a plain line for our own errors, type and message for all others."""
+    if isinstance(error, Cancelled):
+        return {"state": "cancelled"}
+    if isinstance(error, HeadroomError):
+        return {"state": "failed", "error": str(error), "details": error.details}
+    _log.error("a job failed", exc_info=error)
+    return {"state": "failed", "error": unforeseen(error)}

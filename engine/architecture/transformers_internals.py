@@ -113,8 +113,6 @@ def takes_mean(norm: Any) -> bool:
 def adapt_attention(family: Family, model: Any) -> None:
     """Has the attention modules of a model, which compute by themselves (`Family.is_adapted`), look up by name what
     they attend by, as in all other models; under the name `eager` they compute what they always have."""
-    import torch
-
     adapted = {"_attn": _adapted, "_reshape": _adapted_bloom, "Wqkv": _adapted_mpt, "_split_heads": _adapted_falcon}
     layers = family.layer_list(model)
     for number, module in enumerate(family.attention_modules(model)):
@@ -122,10 +120,7 @@ def adapt_attention(family: Family, model: Any) -> None:
         mark = next(name for name in adapted if hasattr(module, name))
         replace_class(module, adapted[mark](type(module)))
         if mark == "_split_heads":
-            replace_class(layers[number], _parallel(type(layers[number])))
-            for each in layers[number].modules():
-                if isinstance(each, torch.nn.Linear):  # a class of its own, which bitsandbytes leaves in 16 bits
-                    replace_class(each, torch.nn.Linear)
+            _adapt_falcon_layer(layers[number])
 
 
 @once
@@ -236,10 +231,20 @@ def _adapted_falcon(attention: Any) -> Any:
     return Adapted
 
 
+def _adapt_falcon_layer(layer: Any) -> None:
+    """Has a layer of Falcon leave what its FFN gave as it is, and its matrices be ones that bitsandbytes quantizes."""
+    import torch
+
+    replace_class(layer, _parallel(type(layer)))
+    for each in layer.modules():
+        if isinstance(each, torch.nn.Linear):
+            replace_class(each, torch.nn.Linear)
+
+
 @once
 def _parallel(layer: Any) -> Any:
-    """A class that is Falcon's `layer` with parallel parts but for its sum, which it makes in what the FFN gave, though
-    others may hold that."""
+    """A class that is Falcon's `layer` with parallel parts but for its sum, which that adds to the FFN's output in
+    place, though others may hold it."""
 
     class Parallel(layer):
         def forward(self, hidden_states: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Any]:

@@ -132,12 +132,12 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
 
 def refuse_some_heads(family: Family, mask: Mask) -> None:
     """Raises UsageError if a layer loses some of its heads and what the others compute depends on those."""
-    for layer, row in enumerate(mask.heads):
-        if any(row) and not all(row) and not family.cuts_heads:
+    for layer in [layer for layer, row in enumerate(mask.heads) if any(row) and not all(row)]:
+        if not family.cuts_heads:
             raise UsageError(f"{family.name} holds queries, keys, and values of several heads together, and "
                              f"--form small and even cannot cut out a part of layer {layer}; prune all of its heads "
                              f"(L{layer}H*), or use --form masked")  # fmt: skip
-        if family.norms_all_heads and any(row) and not all(row):
+        if family.norms_all_heads:
             raise UsageError(f"{family.name} norms the queries of all heads of a layer together, so that no part of "
                              f"them can be cut out of layer {layer}; prune all of its heads (L{layer}H*), or use "
                              "--form masked")  # fmt: skip

@@ -20,6 +20,7 @@ from streamlit.util import calc_hash
 from engine.progress import Progress
 from engine.slots import Job
 from pages.ui.controls import many_tasks
+from pages.ui.controls.drag_slider import ON_TOP
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
 from pages.ui.page.streamlit_internals import is_connected, session_id
@@ -282,7 +283,7 @@ def level(at, key):
 def sent(at, key):
     """What the slider was sent."""
     label = at.number_input(key=key).label
-    [data] = [data for data in components(at) if str(data.get("label")).partition(", besides")[0] == label]
+    [data] = [data for data in components(at) if data.get("label") in (label, f"{label}, {ON_TOP}")]
     return data
 
 

@@ -1,8 +1,8 @@
 """Falcon: attention and FFN in parallel, and one matrix in which the queries of heads that share a key and value head
-lie in front of these; in the first generation all heads share one. The FFN is added to in place.
+lie in front of these; in the first generation all heads share one.
 
-The models that train with ALiBi, one behind the other (falcon-rw), are left out: transformers adds its biases twice
-where it does not attend by torch's own function.
+The models with ALiBi, whose attention and FFN follow one another (falcon-rw), are left out: transformers adds its
+biases twice where it does not attend by torch's own function.
 """
 
 from collections.abc import Mapping

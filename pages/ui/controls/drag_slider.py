@@ -32,7 +32,7 @@ HTML = """
 </div>
 """
 _COMPONENT = component_of("drag_slider", HTML, Path(__file__).parent, "drag_slider")
-STEP, ON_TOP = 5, "besides those set by name"
+STEP, ON_TOP = 5, "in addition to those set by name"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Links from a head's name to its page."""
+"""From heads on any screen to their pages, and to Prune without them."""
 
 from collections.abc import Sequence
 
@@ -20,3 +20,9 @@ def open_heads(names: Sequence[str], at: DeltaGenerator | None = None) -> None:
         for name in names[:MOST]:
             more = {"help": HELP, "query_params": {KEY: name}}
             st.page_link(PAGE, label=f"Open {name}", icon=":material/pageview:", **more)
+
+
+def open_prune(mask: str) -> None:
+    """Opens the Prune screen with this mask."""
+    st.session_state.prune_mask = mask
+    st.switch_page("pages/prune.py", query_params={"prune_mask": mask})

@@ -14,7 +14,7 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
-from pages.ui.controls.heads import MOST, open_heads
+from pages.ui.controls.heads import MOST, open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.drawing import draw_table
@@ -103,7 +103,7 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
 
 
 def _draw_selected(of: HeadMaps) -> None:
-    """Draws the head that is clicked in the maps, with its values and what to do with it; else how to choose one."""
+    """Draws the head that is clicked in the maps, with its values and what to do with it."""
     points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
     name = "L{layer}H{head}".format(**points[0]) if points else ""
     found = of.mean[of.mean["name"].eq(name)]
@@ -114,8 +114,7 @@ def _draw_selected(of: HeadMaps) -> None:
         st.markdown(f"**{name}**: {values}", width="content")
         open_heads([name], st.container(width="content"))
         if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
-            st.session_state.prune_mask = name
-            st.switch_page("pages/prune.py", query_params={"prune_mask": name})
+            open_prune(name)
 
 
 def draw_best(of: HeadMaps) -> None:

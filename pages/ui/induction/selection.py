@@ -15,7 +15,7 @@ import streamlit as st
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.controls import carried
-from pages.ui.controls.heads import open_heads
+from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
@@ -86,8 +86,7 @@ def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[st
         st.session_state.attention_heads = ",".join(chosen)
         st.switch_page("pages/attention.py", query_params={"attention_heads": st.session_state.attention_heads})
     if prune or keep:
-        st.session_state.prune_mask = mask_text(shape, chosen, keep_only=keep)
-        st.switch_page("pages/prune.py", query_params={"prune_mask": st.session_state.prune_mask})
+        open_prune(mask_text(shape, chosen, keep_only=keep))
 
 
 def _restore(shape: ModelShape, names: Sequence[str], mask: Mask) -> None:
