@@ -34,7 +34,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.errors import HeadroomError
-from engine.progress import LeftToWorker, Progress, Stopped, TimeLeft, is_to_stop, only_reads, piece_done
+from engine.progress import LeftToWorker, Progress, Stopped, TimeLeft, is_to_stop, only_reads, piece_done, tell
 from engine.slots import HeldJob, Job, Lane, Place, Slots, Snapshot, closed, ending, spent
 from engine.turns import Turn, precedes, rank
 
@@ -354,6 +354,7 @@ class Jobs:
         is_to_stop.set(lambda: self._must_stop(job))
         only_reads.set(job.reads)
         piece_done.set(turn.count_piece)
+        tell.set(lambda done, total, message, left_s: self._tell(job, message))
         try:
             generator = job.start()
             for progress in generator:
@@ -388,6 +389,10 @@ class Jobs:
                 self._publish(job, **end)
             else:
                 self._end(job, **end)
+
+    def _tell(self, job: HeldJob, message: str) -> None:
+        with self._changed:
+            self._publish(job, message=message)
 
     def _end(self, job: HeldJob, **end: Any) -> None:
         job.start = spent  # the closure may hold on to a model

@@ -17,6 +17,7 @@ from engine.models.self_check import check_model, fault_of
 from engine.placement.devices import CPU, free_bytes
 from engine.placement.needs import measuring_needs, passing_bytes
 from engine.placement.placement import asked_places, plan_placement
+from engine.progress import tell
 
 
 class Models:
@@ -43,7 +44,7 @@ class Models:
         """Whether this model is in memory."""
         return spec in self._held
 
-    def get(self, spec: LoadSpec, progress: Callable[[str], None] = lambda message: None) -> Loaded:
+    def get(self, spec: LoadSpec) -> Loaded:
         """The loaded model of `spec`: the one in memory if its files have not changed, else freshly loaded."""
         with self._lock:
             shown = self._shown()
@@ -57,7 +58,7 @@ class Models:
             self._free(spec)
             if self._held:
                 self._make_room(spec, identify(spec, self._store))
-            loaded = self._held[spec] = self.checked(loading.load(spec, self._store, progress))
+            loaded = self._held[spec] = self.checked(loading.load(spec, self._store))
             return loaded
 
     def unload(self) -> None:
@@ -68,6 +69,8 @@ class Models:
     def checked(self, loaded: Loaded) -> Loaded:
         """The model with the self-check that it fails, if any; the included model is known to pass. HeadroomError: its
         type is not in the table of families, and it fails one."""
+        if not loaded.spec.is_demo:
+            tell.get()(99, 100, f"checking how {loaded.spec.model} is taken apart", None)
         fault = "" if loaded.spec.is_demo else fault_of(check_model(loaded, self._store))
         if fault and not loaded.family.is_verified:
             raise HeadroomError(f"{loaded.spec.model}: the layout of {loaded.family.name} was not recognized correctly "

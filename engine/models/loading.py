@@ -3,9 +3,11 @@
 Only safetensors or `weights_only` checkpoints are read and code from a model repository is never run.
 """
 
+import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_tensors
 from engine.checkpoints.identity import PRECISIONS, Identity, identify_folder
 from engine.checkpoints.names import model_name, short_name, with_revision, without_revision
+from engine.checkpoints.tensors import LazyTensor
 from engine.checkpoints.validation import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
 from engine.errors import HeadroomError, UsageError
 from engine.kernels import cpu_kernels as linear
@@ -35,6 +38,7 @@ from engine.placement.accelerate_internals import bytes_per_s_to, quiet_accelera
 from engine.placement.devices import asked_device, device_class, refuse_other_device
 from engine.placement.disk_offload import FOLDER, DiskOffload, Quantised, clear_leftovers, offload_to_disk, on_disk
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
+from engine.progress import Stopped, is_to_stop, tell
 
 
 @dataclass(frozen=True)
@@ -146,20 +150,17 @@ def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -
     return None if found is None else found.of(spec.precision)
 
 
-def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
-    """The model of `spec`, loaded; `progress` gets one line a step. HeadroomError as `identify`, or too large."""
+def load(spec: LoadSpec, store: Store | None = None) -> Loaded:
+    """The model of `spec`, loaded, its steps told (`engine.progress.tell`). HeadroomError as `identify`, or too large;
+    Stopped between two tensors."""
     refuse_other_device()
     folder = aside_folder(store)
-    progress("reading the model's files")
     identity = identify(spec, store)
     clear_leftovers(folder)
     placing = plan_placement(identity.model_config, spec.precision, folder)
-    progress("importing torch and transformers")
     _set_up_libraries(identity)
     set_threads(identity.n_params, tuning(store))
     ways = ways_of(spec, identity, store)
-    where = "" if placing.is_whole else f", {placing.in_words()}"
-    progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}{where}")
     try:
         with offload_to_disk(folder, is_needed=bool(placing.on_disk)) as aside, freed_at_once(), compiler_left_out():
             model, tokenizer = _load_model(spec, identity, placing, aside)
@@ -225,6 +226,7 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
             tensors = quantised.followed(tensors)
         elif aside is not None:
             tensors = on_disk(tensors, placing.on_disk, aside, dtype)
+        tensors = _counted(tensors, message_of(spec) + ("" if placing.is_whole else f" ({placing.in_words()})"))
         model, report = load_tensors(
             model_class,
             tensors,
@@ -240,6 +242,30 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
     if aside is not None:
         aside.goes_with(model)
     return model, tokenizer
+
+
+def message_of(spec: LoadSpec) -> str:
+    """What is told of a model while it is loaded."""
+    return f"loading {spec.model} in {spec.precision}"
+
+
+def _counted(tensors: Mapping[str, LazyTensor], message: str) -> dict[str, LazyTensor]:
+    """The same tensors; reading one tells how much of them is read, and may stop the load."""
+    told, stops = tell.get(), is_to_stop.get()  # transformers may read them in threads, without this one's context
+    sizes = {name: math.prod(stored.shape) for name, stored in tensors.items()}
+    total, done, percent = sum(sizes.values()), 0, -1
+
+    def read(stored: LazyTensor) -> Any:
+        nonlocal done, percent
+        if stops():
+            raise Stopped
+        done += sizes[stored.name]
+        if (now := min(99, 100 * done // max(1, total))) > percent:
+            percent = now
+            told(percent, 100, f"{message}: {percent}%", None)
+        return stored.read()
+
+    return {name: replace(stored, read=partial(read, stored)) for name, stored in tensors.items()}
 
 
 def aside_folder(store: Store | None = None) -> Path:

@@ -15,7 +15,7 @@ from engine.kernels.cpu_kernels import Kernels
 from engine.kernels.kernel_choice import processor
 from engine.memory import Trimming
 from engine.models.in_memory import Models
-from engine.models.loading import Loaded, LoadSpec, aside_folder, device_class, identify, ways_of
+from engine.models.loading import Loaded, LoadSpec, aside_folder, device_class, identify, message_of, ways_of
 from engine.placement.devices import asked_device
 from engine.placement.placement import Placement, asked_places, known_rates, plan_placement
 from engine.progress import Progress
@@ -117,8 +117,7 @@ class Session:
         """
         spec = target.spec
         if not self.models.holds(spec):
-            message = f"loading {spec.model} in {spec.precision}"
-            yield Progress(done, total, message=message, is_loading=True)
+            yield Progress(done, total, message=message_of(spec), is_loading=True)
         loaded = self.models.get(spec)
         if loaded.identity.digest != target.identity.digest:
             raise HeadroomError(f"the files of {spec.model} have changed since they were read; start it once more")
