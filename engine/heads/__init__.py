@@ -5,6 +5,7 @@
 `circuits`: heads by their weights alone: scores, the heads that feed one, the tokens that one raises
 `ablation`: heads ablated one by one, fully or with patterns preserved
 `last_token`: predictions with the output of one head replaced at the last tokens of a prompt, for all heads at once
+`entity_induction`: token and concept induction of every head, through the store
 `function_vectors`: function-vector scores of every head, through the store
 `idealised`: heads with their attention pattern replaced by an ideal one, and how much of their effect remains
 `attention`: attention patterns of all heads on a text, and what they add to the next token's logit

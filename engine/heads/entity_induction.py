@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("token", "concept")
-N_PROMPTS, PART = 16, 4  # of each kind; prompts stored together
+N_PROMPTS, PART = 32, 8  # of each kind; prompts stored together
 N_RANDOM, FEWEST_RANDOM = 30, 5  # random tokens in front of an entity
 MOST_TOKENS = 5  # of an entity, which has at least two
 WORD = re.compile(r"[^\W\d_]{4,}")

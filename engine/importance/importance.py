@@ -15,6 +15,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
+from engine.heads.entity_induction import N_PROMPTS, EntityInductionScores, entity_induction
 from engine.heads.function_vectors import function_vectors
 from engine.heads.induction import induction
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
@@ -37,13 +38,14 @@ GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSE
 OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
 PREFIX, FUNCTION_VECTOR = "heads-prefix", "heads-function-vector"
-OF_ALL_TASKS = (*OF_WEIGHTS, PREFIX, FUNCTION_VECTOR)  # which do not depend on the task
+OF_ENTITIES = ("heads-token-induction", "heads-concept-induction", "heads-concept-matching")
+OF_ALL_TASKS = (*OF_WEIGHTS, PREFIX, FUNCTION_VECTOR, *OF_ENTITIES)  # which do not depend on the task
 GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
 SMALL_WIDTH = 4096
 LARGE_PARAMETERS = 500_000_000  # from here a pass fragments half a gigabyte, and takes longer than freeing it
 WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, PREFIX,
-        FUNCTION_VECTOR)  # fmt: skip
+        FUNCTION_VECTOR, *OF_ENTITIES)  # fmt: skip
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # for a group of rows, as returned by gate_gradients
 N_UNFINISHED = 4  # interrupted chunks whose gradients are kept with the model
 
@@ -102,6 +104,8 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     `heads-first-token`: attention to all but the first token.
     `heads-prefix`: prefix matching (Olsson et al.), on random tokens instead of questions.
     `heads-function-vector`: answer restored by the head's mean output (Todd et al.), on word pairs.
+    `heads-token-induction`, `heads-concept-induction`: next token or next part of a word raised by the head's output
+    (Feucht et al.); `heads-concept-matching`: its attention to the end of the word.
 
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
     score, or not available under a mask.
@@ -116,6 +120,8 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
         return induction(target).map(lambda of: Scores(what, of.n["prefix_matching"], of.mean["prefix_matching"]))
     if what == FUNCTION_VECTOR:
         return function_vectors(target).map(lambda found: Scores(what, len(found.rise), found.mean))
+    if what in OF_ENTITIES:
+        return entity_induction(target).map(lambda found: Scores(what, N_PROMPTS, _of_entities(found, what).mean(0)))
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)
@@ -131,6 +137,12 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
 
     about = (what, questions, "" if mask is None else mask.key())
     return of_records(target, about, gradients if what in GRADIENTS else forward, value)
+
+
+def _of_entities(found: EntityInductionScores, what: str) -> np.ndarray:
+    """(n, L, H)."""
+    _, kind, way = what.split("-")
+    return (found.rise if way == "induction" else found.attention)[kind]
 
 
 def weight_scores(target: Target, what: str = "heads-weight") -> Measurement[Scores]:

@@ -15,7 +15,15 @@ from typing import Literal
 import numpy as np
 
 from engine.errors import UsageError
-from engine.importance.importance import FUNCTION_VECTOR, GRADIENTS, OF_ACTIVITY, OF_ALL_TASKS, OF_WEIGHTS, PREFIX
+from engine.importance.importance import (
+    FUNCTION_VECTOR,
+    GRADIENTS,
+    OF_ACTIVITY,
+    OF_ALL_TASKS,
+    OF_ENTITIES,
+    OF_WEIGHTS,
+    PREFIX,
+)
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 
@@ -203,6 +211,7 @@ class Criterion:
 
 
 _FORWARD = "one forward pass per train question, shared by activation, wanda and first-token"
+_OF_ENTITIES = "64 prompts of 66 tokens per model, each about three passes, shared by the three scores of entities"
 CRITERIA = {
     "importance": Criterion(
         "Importance as published", "heads", "ffns",
@@ -249,6 +258,21 @@ CRITERIA = {
         "heads whose mean output on solved word pairs restores the answer after shuffled ones; FFNs as by importance",
         "64 prompts of word pairs per model, each about three passes, and 128 more passes",
     ),
+    "token-induction": Criterion(
+        "Token induction", "heads-token-induction", "ffns",
+        "heads whose output raises the token that came next in an earlier copy; FFNs as by importance",
+        _OF_ENTITIES,
+    ),
+    "concept-induction": Criterion(
+        "Concept induction", "heads-concept-induction", "ffns",
+        "heads whose output raises the rest of a word that came next in an earlier copy; FFNs as by importance",
+        _OF_ENTITIES,
+    ),
+    "concept-matching": Criterion(
+        "Concept matching", "heads-concept-matching", "ffns",
+        "heads that look at the end of the word that came next in an earlier copy; FFNs as by importance",
+        _OF_ENTITIES,
+    ),
     "first-token": Criterion(
         "Beyond first token", "heads-first-token", "ffns",
         "heads that look at more than the first token; FFNs as by importance",
@@ -257,13 +281,16 @@ CRITERIA = {
 }  # fmt: skip
 
 
-SLOW = ("function-vector", "oracle")  # criteria of many times the passes of the others
+KINDS = ("token-induction", "concept-induction", "concept-matching")  # not how much a head matters, but what it does
+SLOW = ("function-vector", *KINDS, "oracle")  # criteria of many times the passes of the others
 
 
 def record_of(what: str) -> str:
     """Returns a name shared by all scores that are read from the same records, so measured together."""
     if what in OF_ACTIVITY:
         return "activity"
+    if what in OF_ENTITIES:
+        return "entity induction"
     return "weights" if what in OF_WEIGHTS else GRADIENTS.get(what, what)
 
 

@@ -11,14 +11,14 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
 from engine.importance.importance import WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
-from engine.importance.rankings import CRITERIA, agreement, order, permille
+from engine.importance.rankings import KINDS, agreement, order, permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.tasks import SPLITS
 from engine.requests.base import MOST, MOST_SEED, NamesTask, OfModel, OfTask, RequestRun, Result, training_questions
 from engine.requests.fields import choice, names_of, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
-from engine.studies.compare import ALONG, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
+from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
 
 OUT = "output file: .npz, .csv or .parquet"
@@ -153,7 +153,8 @@ class CompareCriteria(NamesTask):
     limit: int = number(100, (1, MOST), "number of validation questions, as a stratified sample (default: 100)")
     order_questions: int = training_questions()
     criteria: str | None = string(
-        None, f"comma-separated criteria: any --order of `evaluate` except random (default: {', '.join(CRITERIA)})"
+        None,
+        f"comma-separated criteria: any --order of `evaluate` except random (default: {', '.join(COMPARED)}; all but {', '.join(KINDS)})",
     )
     axis: str = choice(
         "heads", ALONG, "components to prune; both: the same percentage of heads and of FFNs (default: heads)"
@@ -168,11 +169,7 @@ class CompareCriteria(NamesTask):
         """The comparison, as an engine value."""
         levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
         return Comparing(
-            self.task_spec(session),
-            tuple(names_of(self.criteria, tuple(CRITERIA))),
-            self.axis,
-            levels,
-            self.random_orders,
+            self.task_spec(session), tuple(names_of(self.criteria, COMPARED)), self.axis, levels, self.random_orders
         )
 
     def measurement(self, session: Session) -> Measurement[ComparedCriteria]:

@@ -13,7 +13,7 @@ from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.importance.importance import importance
-from engine.importance.rankings import CRITERIA, Agreement, Part, agreement
+from engine.importance.rankings import CRITERIA, KINDS, Agreement, Part, agreement
 from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Evidence, Orders, Pruning, Ranking, orders_from, orders_of
 from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits
@@ -25,6 +25,7 @@ from engine.statistics import wilson
 from engine.studies.surveys import StudySettings
 from engine.timing.workload import all_characters, kept_share
 
+COMPARED = tuple(name for name in CRITERIA if name not in KINDS)  # by default
 RANDOM = "random"
 ALONG = {"heads": "attention heads", "ffns": "FFNs", "both": "heads and FFNs, the same share of each"}
 TENTHS = tuple(range(0, 1001, 100))
@@ -39,7 +40,7 @@ class Comparing:
     in permille, of heads, of FFNs, or the same of both; and `n_seeds` random orders. UsageError: invalid settings."""
 
     task: TaskSpec
-    criteria: tuple[str, ...] = tuple(CRITERIA)
+    criteria: tuple[str, ...] = COMPARED
     axis: str = "heads"
     levels: tuple[int, ...] = TENTHS
     n_seeds: int = SEEDS

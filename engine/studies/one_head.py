@@ -21,7 +21,7 @@ from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, induction
 from engine.importance.rankings import CRITERIA as TABLE
-from engine.importance.rankings import SLOW
+from engine.importance.rankings import KINDS, SLOW
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Session, Target
@@ -34,11 +34,11 @@ from engine.texts.passages import LOG_BOOKS, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
-CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
+CRITERIA = {criterion.heads: criterion.label for name, criterion in TABLE.items() if name not in KINDS}  # of heads
 # of the model and built-in texts alone
 LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts", "context")
 # last: they start by themselves only if the parts before leave time
-LONG = ("ideal-tasks", *(TABLE[name].heads for name in SLOW))
+LONG = ("ideal-tasks", *(TABLE[name].heads for name in SLOW if name not in KINDS))
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
 AROUND = 10  # tokens averaged on either side in an in-context score, the default of the In context screen

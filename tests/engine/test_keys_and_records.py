@@ -150,7 +150,11 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(session, tiny_o
             masks.add(receipt["mask"])
     of_texts = {"induction", "tokenloss", "texts", "attribution", "attention"}
     assert "L0H1" in masks
-    assert kinds == {"answers", "importance", "activity", "magnitudes", "cost", "function vectors"} | of_texts
+    assert (
+        kinds
+        == {"answers", "importance", "activity", "magnitudes", "cost", "function vectors", "entity induction"}
+        | of_texts
+    )
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["not loaded yet", "loaded before"])

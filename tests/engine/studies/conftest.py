@@ -82,7 +82,14 @@ SCORES = (
     | {name: {axis: f"{axis}-{name}" for axis in AS_EVER} for name in ("weight", "activation", "wanda", "taylor")}
     | {
         name: {"heads": f"heads-{name}", "ffns": "ffns"}
-        for name in ("oracle", "prefix", "first-token", "function-vector")
+        for name in (
+            "oracle",
+            "prefix",
+            "first-token",
+            "function-vector",
+            *(f"{kind}-induction" for kind in ("token", "concept")),
+            "concept-matching",
+        )
     }
 )
 
