@@ -154,7 +154,8 @@ class CompareCriteria(NamesTask):
     order_questions: int = training_questions()
     criteria: str | None = string(
         None,
-        f"comma-separated criteria: any --order of `evaluate` except random (default: {', '.join(COMPARED)}; all but {', '.join(KINDS)})",
+        "comma-separated criteria: any --order of `evaluate` except random "
+        f"(default: {', '.join(COMPARED)}; all but {', '.join(KINDS)})",
     )
     axis: str = choice(
         "heads", ALONG, "components to prune; both: the same percentage of heads and of FFNs (default: heads)"
