@@ -9,6 +9,7 @@ as a program
 `texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`
 `heads`: `ReportHead`, `IdealizeHeads`
 `studies`: `Correlate`, `Sweep`
+`mechanisms`: `CompareMechanisms`
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `forecast`: `ForecastStudy`
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
@@ -26,6 +27,7 @@ from engine.requests.fields import argv as argv
 from engine.requests.fields import program as program
 from engine.requests.forecast import ForecastStudy
 from engine.requests.heads import IdealizeHeads, ReportHead
+from engine.requests.mechanisms import CompareMechanisms
 from engine.requests.plans import WorkOnPlan
 from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
 from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
@@ -37,6 +39,7 @@ from engine.requests.training import MeasureTrajectory, TrainModel
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep, WorkOnPlan,
-    ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
+    ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria,
+    CompareMechanisms, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
     ListModels, Diagnose,
 )  # fmt: skip

@@ -87,7 +87,8 @@ SCORES = (
             "prefix",
             "first-token",
             "function-vector",
-            *(f"{kind}-induction" for kind in ("token", "concept")),
+            "token-induction",
+            "concept-induction",
             "concept-matching",
         )
     }

@@ -1,0 +1,106 @@
+"""Which kinds of heads in-context learning needs: `CompareMechanisms`."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from engine.errors import HeadroomError
+from engine.heads.induction import best_heads
+from engine.importance.rankings import permille
+from engine.measurement import Measurement
+from engine.models.session import Session
+from engine.questions.requests import MAX_SHOTS
+from engine.questions.tasks import embedded_tasks
+from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, training_questions
+from engine.requests.fields import flag, names_of, number, path, string
+from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.studies.mechanisms import (
+    FULL,
+    KINDS,
+    N_RANDOM,
+    RANDOM,
+    SHARES,
+    Mechanisms,
+    MechanismSettings,
+    Removed,
+    depths,
+    finding,
+    mechanisms,
+    overlaps,
+)
+from engine.studies.surveys import StudySettings
+
+N_BEST, MOST_SETS = 10, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareMechanisms(WithData, OfModel):
+    """Measure what tasks gain from examples without the top heads of each kind. The value is Mechanisms."""
+
+    command: ClassVar[str] = "mechanisms"
+    tasks: str | None = string(None, "comma-separated task names (default: the included tasks that examples explain)")
+    shots: int = number(5, (1, MAX_SHOTS), "number of examples in the prompt, compared with none (default: 5)")
+    kinds: str = string(",".join(KINDS), f"comma-separated kinds of heads (default: {', '.join(KINDS)})")
+    shares: str = string(
+        ",".join(f"{share / 10:g}" for share in SHARES),
+        "comma-separated percentages of all heads that are removed, at least one head (default: 5,10)",
+    )
+    exclusive: bool = flag("also remove as many heads of each kind without those of the other kinds")
+    random_sets: int = number(N_RANDOM, (1, MOST_SETS), "number of random sets of heads per percentage (default: 3)")
+    limit: int = number(48, (1, MOST), "number of validation questions per task (default: 48)")
+    order_questions: int = training_questions()
+    out: str | None = path(None, "file to write all rows to: .csv or .parquet", is_output=True)
+
+    def settings(self) -> MechanismSettings:
+        """The settings, as the engine names them."""
+        known = [info.name for info in embedded_tasks().values() if info.needs == "examples"]
+        shares = tuple(sorted({permille(share) for share in names_of(self.shares, ())}))
+        kinds = tuple(names_of(self.kinds, tuple(KINDS)))
+        return MechanismSettings(
+            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets
+        )
+
+    def measurement(self, session: Session) -> Measurement[Mechanisms]:
+        setting = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
+        return mechanisms(self.target(session), setting, self.settings())
+
+    def measure(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        check_out(self.out, TABLES)
+        found, shape = run.value(self.measurement(run.session)), self.target(run.session).shape
+        if not found.scores:
+            raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
+        rows = [_row(found, each) | {"heads": each_names} for each in found.answered if each.kind != FULL
+                for each_names in [" ".join(shape.head_names[head] for head in each.heads)]]  # fmt: skip
+        best = {kind: [name for name, _ in best_heads(scores, N_BEST)] for kind, scores in found.scores.items()}
+        shared, depth = overlaps(shape, found.scores), depths(shape, found.scores)
+        fields: dict[str, Any] = {
+            "tasks": list(found.settings.tasks), "shots": self.shots, "n": self.limit, "gain_points": found.gain,
+            "finding": finding(found), "best": best, "depth": depth, "overlaps": shared, "rows": rows,
+            "not_measured": dict(found.failed), "out": self.out,
+        }  # fmt: skip
+        lines = [finding(found), f"gain from {self.shots} examples: {found.gain:+.1f} points"]
+        lines += [_line(row) for row in rows]
+        lines += [f"{kind}: {', '.join(names)}; mean depth {depth[kind]:.2f}" for kind, names in best.items()]
+        lines += [f"{each['a']} and {each['b']}: {each['shared']} of the top {each['n']} shared, Spearman "
+                  f"{each['srcc']:+.2f}" for each in shared]  # fmt: skip
+        lines += [f"not measured: {kind}: {reason}" for kind, reason in found.failed.items()]
+        lines.append(f"{len(found.answered)} sets of heads{run.taken}")
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
+        return Result(found, fields, "\n".join(filter(None, lines)), files)
+
+
+def _row(found: Mechanisms, removed: Removed) -> dict[str, Any]:
+    """One set of heads: what is lost without it, and the range of random sets."""
+    low, high = found.at_random(removed.share)
+    about = {"kind": removed.kind, "share": removed.share / 1000, "exclusive": removed.excludes, "draw": removed.draw}
+    lost = {f"{name}_lost" if name == "points" else name: value for name, value in asdict(found.lost(removed)).items()}
+    more = {"random_low": low, "random_high": high, "n_heads": len(removed.heads)}
+    return about | lost | more | {"beyond_random": removed.kind != RANDOM and found.beyond_random(removed)}
+
+
+def _line(row: dict[str, Any]) -> str:
+    kind = f"{row['kind']} {row['draw'] + 1}" if row["kind"] == RANDOM else row["kind"]
+    words = f"{kind + (', exclusive' if row['exclusive'] else ''):<28} {100 * row['share']:>4.0f}% "
+    words += f"{row['points_lost']:>+7.1f} points lost ({row['low']:+.1f} to {row['high']:+.1f})"
+    return words + (", beyond random" if row["beyond_random"] else "")

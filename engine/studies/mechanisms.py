@@ -1,0 +1,295 @@
+"""What in-context learning needs: the gain of tasks from examples, without the top heads of each kind, and without as
+many random ones; and how much the kinds overlap.
+
+After Yin and Steinhardt (2502.14010): ablating one kind of heads also with the heads of the other kinds left out tells
+what it does by itself. Departure: heads are set to 0, not to their mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from engine.accuracy.evaluation import Answers, evaluation
+from engine.composed import ComposedRun, composed
+from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.importance.importance import OF_ALL_TASKS, importance
+from engine.importance.rankings import CRITERIA, aggregate, agreement, order
+from engine.measurement import Measurement, Workload
+from engine.models.session import Target
+from engine.progress import Progress
+from engine.questions.requests import Questions, TaskSpec
+from engine.shapes import ModelShape
+from engine.statistics import Z_95
+from engine.studies.removal import HeadSet
+from engine.studies.surveys import StudySettings
+from engine.timing.workload import all_characters
+
+KINDS = {  # the criterion of each kind of heads
+    "induction": "prefix",
+    "concept": "concept-matching",
+    "function vector": "function-vector",
+    "importance": "gradient",
+}
+FULL, RANDOM = "full model", "random"
+SHARES = (50, 100)  # permille of all heads
+N_RANDOM = 3
+TOP_TEN = 100  # permille, for overlaps
+
+
+@dataclass(frozen=True)
+class MechanismSettings:
+    """Settings: `tasks` at `shots` examples and at 0; the `shares` of heads removed, in permille; the `kinds`;
+    `excludes`: also without the other kinds' heads; `n_random` random sets per share. UsageError: invalid settings."""
+
+    tasks: tuple[str, ...]
+    shots: int = 5
+    shares: tuple[int, ...] = SHARES
+    kinds: tuple[str, ...] = tuple(KINDS)
+    excludes: bool = False
+    n_random: int = N_RANDOM
+
+    def __post_init__(self) -> None:
+        if unknown := [kind for kind in self.kinds if kind not in KINDS]:
+            raise UsageError(f"kind {unknown[0]!r} is unknown; choose some of {', '.join(KINDS)}")
+        if not self.tasks or not self.kinds or not self.shares:
+            raise UsageError("no task, kind, or share is chosen; choose one or more of each")
+        if self.shots < 1:
+            raise UsageError("0 examples give nothing to lose; choose 1 or more")
+
+    @property
+    def specs(self) -> list[TaskSpec]:
+        """The tasks with examples, each followed by itself without."""
+        return [TaskSpec(name, shots) for name in self.tasks for shots in (self.shots, 0)]
+
+    @property
+    def n_sets(self) -> int:
+        """How many sets of heads are measured, the empty one included."""
+        return 1 + len(self.shares) * (len(self.kinds) * (1 + self.excludes) + self.n_random)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Heads that are removed together, by flat index: the top `share` (permille) of a `kind`, without those of the
+    other kinds if it `excludes` them; of RANDOM a `draw`; of FULL none."""
+
+    kind: str
+    share: int = 0
+    excludes: bool = False
+    draw: int = 0
+    heads: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The gain from examples that is lost, in points of accuracy, with its 95% interval: a mean over tasks of a mean
+    over the same questions with and without examples and heads."""
+
+    points: float
+    low: float
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Mechanisms:
+    """The results so far.
+
+    settings: the settings
+    scores: (L, H) by kind
+    answered: which questions are answered right, by set of heads and task, each (2, n) bool: with examples and without
+    failed: why a kind could not be scored
+    """
+
+    settings: MechanismSettings
+    scores: Mapping[str, np.ndarray] = field(default_factory=dict)
+    answered: Mapping[Removed, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def full(self) -> Mapping[str, np.ndarray]:
+        """The answers of the full model; none before they are measured."""
+        return self.answered.get(Removed(FULL), {})
+
+    @property
+    def gain(self) -> float:
+        """What examples add to the accuracy of the full model, in points: a mean over tasks."""
+        gains = [100 * (right[0].mean() - right[1].mean()) for right in self.full.values()]
+        return float(np.mean(gains)) if gains else math.nan
+
+    def lost(self, removed: Removed, instead: Removed | None = None) -> Lost:
+        """Returns the gain lost without some heads; with `instead`, how much more is lost than without those."""
+        before = self.full if instead is None else self.answered[instead]
+        by_task = [_gains(before[name]) - _gains(right) for name, right in self.answered[removed].items()]
+        return mean_of_tasks(by_task)
+
+    def at_random(self, share: int) -> tuple[float, float]:
+        """Returns the smallest and largest gain lost without random heads, in points; nan before they are measured."""
+        points = [self.lost(each).points for each in self.answered if each.kind == RANDOM and each.share == share]
+        return (min(points), max(points)) if points else (math.nan, math.nan)
+
+    def beyond_random(self, removed: Removed) -> bool:
+        """Whether the loss is clear and larger than that of every random set."""
+        return self.lost(removed).low > 0 and self.lost(removed).points > self.at_random(removed.share)[1]
+
+
+def mean_of_tasks(by_task: Sequence[np.ndarray]) -> Lost:
+    """Returns the mean, in points, of the means of each task's differences (n,), with a 95% interval. As in
+    `engine.statistics.Paired` one question is added that gains and one that loses, so that a small sample without any
+    change does not count as certain."""
+    variance = 0.0
+    for each in by_task:
+        more = np.concatenate([each, [1.0, -1.0]])
+        variance += more.var(ddof=1) / len(more)
+    middle = 100 * float(np.mean([each.mean() for each in by_task]))
+    half = 100 * Z_95 * math.sqrt(variance) / len(by_task)
+    return Lost(middle, middle - half, middle + half)
+
+
+def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettings) -> Measurement[Mechanisms]:
+    """Returns the Mechanisms so far; kinds that cannot be scored are listed with the reason."""
+
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Mechanisms]:
+        questions = {spec: setting.judged(spec, run.session.store) for spec in settings.specs}
+        size = sum(each.n for each in questions.values())
+        run.total = size * (settings.n_sets + len(settings.kinds))
+        found = Mechanisms(settings)
+        for kind in settings.kinds:
+            end = run.done + size
+            try:
+                scores = yield from _scores(run, target, setting, settings, kind, size)
+                found = found if scores is None else replace(found, scores={**found.scores, kind: scores})
+            except Cancelled:
+                raise
+            except HeadroomError as error:
+                found = replace(found, failed={**found.failed, kind: str(error)})
+            run.done = end
+            yield run.so_far(found, f"{kind} scores")
+        if len(found.scores) + len(found.failed) < len(settings.kinds):
+            run.expect("sets of heads", lambda: _answering(questions.values()).times(settings.n_sets))
+            return found
+        for removed in sets_of_heads(target.shape, settings, found.scores):
+            right = yield from _right(run, target, questions, removed)
+            found = found if right is None else replace(found, answered={**found.answered, removed: right})
+            yield run.so_far(found, f"without {removed.kind}")
+        return found
+
+    return composed(target, ("mechanisms", setting, settings), body)
+
+
+def sets_of_heads(shape: ModelShape, settings: MechanismSettings, scores: Mapping[str, np.ndarray]) -> list[Removed]:
+    """Returns the sets in the order of measurement: none, then for each share the top heads of each kind and random
+    ones, then those without the other kinds' heads. Equal scores are ordered by position; at least one head."""
+    found, ranked = [Removed(FULL)], {kind: order(-each).tolist() for kind, each in scores.items()}
+    counts = {share: max(1, share * shape.n_heads_total // 1000) for share in settings.shares}
+    for share, count in counts.items():
+        found += [Removed(kind, share, heads=tuple(heads[:count])) for kind, heads in ranked.items()]
+        for draw in range(settings.n_random):
+            drawn = np.random.default_rng((share, draw)).permutation(shape.n_heads_total)[:count]
+            found.append(Removed(RANDOM, share, draw=draw, heads=tuple(map(int, drawn))))
+    for share, count in counts.items() if settings.excludes and len(ranked) > 1 else ():
+        for kind, heads in ranked.items():
+            others = {head for other, best in ranked.items() if other != kind for head in best[:count]}
+            left = [head for head in heads if head not in others][:count]
+            found.append(Removed(kind, share, True, heads=tuple(left)))
+    return found
+
+
+def overlaps(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP_TEN) -> list[dict[str, Any]]:
+    """Returns one row for every two kinds: `a`, `b`, heads in the top `share` (permille) of both (`shared`) of `n`, and
+    Spearman's rho of their scores (`srcc`)."""
+    kinds, count = list(scores), max(1, share * shape.n_heads_total // 1000)
+    if len(kinds) < 2:
+        return []
+    top = {kind: {*order(-each)[:count].tolist()} for kind, each in scores.items()}
+    srcc = agreement(scores, permutations=0).srcc
+    return [
+        {"a": a, "b": b, "shared": len(top[a] & top[b]), "n": count, "srcc": float(srcc[i, j])}
+        for i, a in enumerate(kinds)
+        for j, b in enumerate(kinds)
+        if i < j
+    ]
+
+
+def depths(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP_TEN) -> dict[str, float]:
+    """Returns the mean depth of the top `share` (permille) of each kind: 0 = the first layer, 1 = the last."""
+    count = max(1, share * shape.n_heads_total // 1000)
+    return {
+        kind: float((order(-each)[:count] // shape.n_heads).mean() / max(1, shape.n_layers - 1))
+        for kind, each in scores.items()
+    }
+
+
+def finding(found: Mechanisms) -> str:
+    """Returns one sentence on the kind that in-context learning needs most here; "" before it is measured."""
+    share = max(found.settings.shares)
+    rows = [each for each in found.answered if each.kind in KINDS and each.share == share and not each.excludes]
+    if len(rows) < len(found.scores) or not rows or math.isnan(found.at_random(share)[0]):
+        return ""
+    clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
+    gain = f"{found.gain:+.1f} points that {found.settings.shots} examples add"
+    if not clear:
+        return (f"Removing the top {share / 10:g}% of heads of one kind costs none of the {gain} clearly more than "
+                f"removing random heads.")  # fmt: skip
+    most, lost = clear[0], found.lost(clear[0])
+    words = (f"In-context learning needs {most.kind} heads most: without {share / 10:g}% of all heads, "
+             f"{lost.points:.1f} of the {gain} are lost ({lost.low:.1f} to {lost.high:.1f})")  # fmt: skip
+    if len(clear) > 1:
+        more = found.lost(most, clear[1])
+        verdict = "clearly more" if more.is_clear else "not clearly more"
+        words += f", {verdict} than without {clear[1].kind} heads ({found.lost(clear[1]).points:.1f})"
+    return f"{words}."
+
+
+def _gains(right: np.ndarray) -> np.ndarray:
+    return right[0].astype(float) - right[1]
+
+
+def _scores(
+    run: ComposedRun, target: Target, setting: StudySettings, settings: MechanismSettings, kind: str, size: int
+) -> Generator[Progress[Any], None, np.ndarray | None]:
+    """Returns (L, H), or None if something is missing: of a score that depends on the task, the mean of the tasks'
+    shares of their total."""
+    what = CRITERIA[KINDS[kind]].heads
+    tasks = settings.tasks[:1] if what in OF_ALL_TASKS else settings.tasks
+    found = dict[str, np.ndarray]()
+    for name in tasks:
+        questions = setting.ranked(TaskSpec(name, settings.shots), run.session.store)
+        wanted = importance(target, questions, what)
+        known = yield from run.part(wanted, size // len(tasks), f"{kind} scores")
+        found |= {} if known is None else {name: known.scores}
+    return aggregate(found, "shares" if len(tasks) > 1 else "scores") if len(found) == len(tasks) else None
+
+
+def _right(
+    run: ComposedRun, target: Target, questions: Mapping[TaskSpec, Questions], removed: Removed
+) -> Generator[Progress[Any], None, dict[str, np.ndarray] | None]:
+    """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
+    mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
+    for spec, each in questions.items():
+        known = yield from run.part(evaluation(target, each, mask), each.n, f"{spec.name} without {removed.kind}")
+        answers |= {} if known is None else {spec: known}
+    if len(answers) < len(questions):
+        return None
+    found, specs = {}, list(questions)
+    for few, zero in zip(specs[::2], specs[1::2], strict=True):
+        by_id = [
+            dict(zip((question.doc_id for question in each.questions), each.correct.tolist(), strict=True))
+            for each in (answers[few], answers[zero])
+        ]
+        shared = [number for number in by_id[0] if number in by_id[1]]
+        found[few.name] = np.array([[each[number] for number in shared] for each in by_id], bool)
+    return found
+
+
+def _answering(questions: Any) -> Workload:
+    return Workload({"forward": float(sum(all_characters(each) for each in questions))})

@@ -1,0 +1,18 @@
+"""`headroom mechanisms` prints what each kind of heads costs, and writes a row per set of heads."""
+
+import pandas as pd
+
+from tests.engine.fixtures import write_questions
+
+
+def test_the_command_prints_the_kinds_and_writes_the_rows(tiny_opt, tmp_path, cli):
+    task = write_questions(tmp_path / "own.jsonl")
+    options = ("--model", tiny_opt, "--precision", "fp32", "--tasks", task, "--shots", "1", "--limit", "8")
+    more = ("--kinds", "induction,importance", "--order-questions", "8", "--random-sets", "1", "--shares", "10")
+    code, printed, lines = cli("mechanisms", *options, *more, "--out", tmp_path / "rows.csv")
+    assert code == 0, lines
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    assert rows["kind"].tolist() == ["induction", "importance", "random"] and rows["n_heads"].tolist() == [1, 1, 1]
+    assert "induction and importance: " in printed and "gain from 1 examples" in printed
+    code, _, lines = cli("mechanisms", *options, "--kinds", "magic")
+    assert code == 2 and "kind 'magic' is unknown" in lines[0]

@@ -1,0 +1,120 @@
+"""What in-context learning loses without kinds of heads: sets of heads, each row recounted from answers, intervals, and
+the sentence."""
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from engine.accuracy.evaluation import evaluation
+from engine.errors import UsageError
+from engine.importance.importance import importance
+from engine.models.loading import LoadSpec
+from engine.models.masks import Mask
+from engine.progress import final
+from engine.questions.requests import TaskSpec
+from engine.shapes import ModelShape
+from engine.studies.mechanisms import (
+    FULL,
+    RANDOM,
+    Mechanisms,
+    MechanismSettings,
+    Removed,
+    depths,
+    finding,
+    mean_of_tasks,
+    mechanisms,
+    overlaps,
+    sets_of_heads,
+)
+from engine.studies.surveys import StudySettings
+from tests.engine.fixtures import refused_by, target_in, write_questions
+
+SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
+RISING = np.arange(32.0).reshape(4, 8)
+SCORES = {"induction": RISING, "function vector": np.roll(RISING, 1)}
+
+
+def test_sets_are_the_top_heads_and_leave_those_of_other_kinds_out():
+    settings = MechanismSettings(("task",), shares=(10, 100), kinds=(*SCORES,), excludes=True, n_random=2)
+    found = sets_of_heads(SHAPE, settings, SCORES)
+    assert len(found) == settings.n_sets == 13 and found[0] == Removed(FULL)
+    heads = {(each.kind, each.share, each.excludes, each.draw): each.heads for each in found[1:]}
+    assert heads["induction", 10, False, 0] == (31,), "at least one head"
+    assert heads["induction", 100, False, 0] == (31, 30, 29)
+    assert heads["function vector", 100, False, 0] == (0, 31, 30), "0 is the highest here"
+    assert heads["induction", 100, True, 0] == (29, 28, 27), "31 and 30 are the other kind's"
+    assert heads["function vector", 100, True, 0] == (0, 28, 27)
+    drawn = [heads[RANDOM, 100, False, draw] for draw in range(2)]
+    assert all(len({*each}) == 3 for each in drawn) and drawn[0] != drawn[1]
+    assert found == sets_of_heads(SHAPE, settings, SCORES), "the same draws again"
+
+
+def test_kinds_overlap_and_lie_in_layers():
+    [row] = overlaps(SHAPE, SCORES)
+    rho = np.corrcoef([rankdata(each) for each in SCORES.values()])[0, 1]
+    assert (row["shared"], row["n"]) == (2, 3) and row["srcc"] == pytest.approx(rho)
+    assert depths(SHAPE, SCORES) == {"induction": 1.0, "function vector": pytest.approx(2 / 3)}
+
+
+def test_the_interval_is_that_of_a_bootstrap_and_never_a_point():
+    generator = np.random.default_rng(0)
+    tasks = [generator.choice([-1.0, 0.0, 1.0], n, p=[0.1, 0.5, 0.4]) for n in (300, 200)]
+    found = mean_of_tasks(tasks)
+    assert found.points == pytest.approx(100 * np.mean([each.mean() for each in tasks]))
+    drawn = [np.mean([generator.choice(each, len(each)).mean() for each in tasks]) for _ in range(4000)]
+    low, high = 100 * np.percentile(drawn, [2.5, 97.5])
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.6)
+    nothing = mean_of_tasks([np.zeros(20)])
+    assert nothing.low < -5 and nothing.high > 5, "20 questions without a change are not certain"
+
+
+def answered(few, zero, n=100):
+    """How many of n questions are right, with examples and without."""
+    return {"task": np.array([[at < right for at in range(n)] for right in (few, zero)])}
+
+
+def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random_heads():
+    settings = MechanismSettings(("task",), shares=(100,), kinds=(*SCORES,), n_random=2)
+    sets = sets_of_heads(SHAPE, settings, SCORES)
+    rights = {FULL: (90, 30), "induction": (40, 30), "function vector": (60, 30), RANDOM: (88, 30)}
+    found = Mechanisms(settings, SCORES, {each: answered(*rights[each.kind]) for each in sets})
+    assert found.gain == pytest.approx(60) and found.at_random(100) == pytest.approx((2, 2))
+    assert finding(found).startswith("In-context learning needs induction heads most: without 10% of all heads, 50.0")
+    assert "clearly more than without function vector heads (30.0)." in finding(found)
+    rights |= {"induction": (89, 30), "function vector": (88, 30)}
+    assert "none of the" in finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets}))
+    assert finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets[:3]})) == ""
+
+
+def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
+    tasks = [str(write_questions(tmp_path / f"{name}.jsonl", seed=seed)) for seed, name in enumerate("ab")]
+    target, setting = target_in(session, tiny_opt, "fp32"), StudySettings(LoadSpec(), n_questions=12, n_ranking=8)
+    settings = MechanismSettings(tuple(tasks), 2, (100,), ("induction", "importance"), True, 1)
+    wanted = mechanisms(target, setting, settings)
+    assert wanted.left(session).characters["forward"] > 0
+    found = final(wanted.run(session))
+    assert wanted.stored(session) is not None and not wanted.left(session).characters
+    by_hand = np.zeros((2, 4))
+    for task in tasks:
+        scores = final(importance(target, setting.ranked(TaskSpec(task, 2), session.store), "heads-one-divisor")
+                       .run(session)).scores  # fmt: skip
+        by_hand += scores / np.abs(scores).sum() / 2
+    np.testing.assert_allclose(found.scores["importance"], by_hand)
+    for removed in found.answered:
+        heads = np.ones(8, bool)
+        heads[list(removed.heads)] = False
+        mask = Mask.from_arrays(heads.reshape(2, 4), np.ones(2, bool))
+        gains = {}
+        for each in (Mask.full(target.shape), mask):
+            right = {(task, shots): final(evaluation(target, setting.judged(TaskSpec(task, shots), session.store), each)
+                                          .run(session)).correct.mean()
+                     for task in tasks for shots in (2, 0)}  # fmt: skip
+            gains[each] = np.mean([right[task, 2] - right[task, 0] for task in tasks])
+        assert found.lost(removed).points == pytest.approx(100 * (gains[Mask.full(target.shape)] - gains[mask]))
+    assert found.gain == pytest.approx(100 * gains[Mask.full(target.shape)])
+
+
+def test_settings_are_checked():
+    refused_by(UsageError, "kind 'magic' is unknown", lambda: MechanismSettings(("task",), kinds=("magic",)))
+    refused_by(UsageError, "0 examples", lambda: MechanismSettings(("task",), 0))
+    refused_by(UsageError, "no task", lambda: MechanismSettings(()))
