@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.heads.attention import head_views, overview
 from engine.heads.induction import induction
-from engine.models.masks import parse_heads, parse_mask
+from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
@@ -101,8 +101,13 @@ def draw_view(text: Chosen) -> None:
         look = attention_view(packet, set_heads, f"{text_digest(text.text)} {rows}")
     with problem_at, errors_shown():
         heads = parse_heads(typed, target.shape)
-    heads = heads or default_heads(seen, scores, rows, mask)
+    is_default, heads = not heads, heads or default_heads(seen, scores, rows, mask)
     names = names_of(heads)
+    usual = default_heads(seen, scores, rows, Mask.full(target.shape))
+    if is_default and usual != heads:
+        above.markdown(f"**{names_of(usual)[0]}, which opens here, is pruned**: this is {names[0]}.")
+        if above.button("Restore them", type="tertiary", on_click=carried.set_pruned, args=("attention", "")):
+            st.rerun()
     if gone := [name for name, (layer, head) in zip(names, heads, strict=True) if not mask.heads[layer][head]]:
         above.markdown(f"**{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} pruned**: nothing is added.")
     asked = head_views(target, text.text, mask, heads)

@@ -187,6 +187,14 @@ def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):
     assert unpacked(packets(pruned)[0])[0]["pruned"] == [f"L0H{head}" for head in range(4)]
 
 
+def test_a_pruned_head_that_opens_here_is_named_and_restored(open_screen):
+    [usual] = unpacked(packets(open_screen())[1])[0]["heads"]
+    at = open_screen(attention_mask=usual)
+    assert any(f"{usual}, which opens here, is pruned" in each.value for each in at.markdown)
+    press(at, "Restore them")
+    assert unpacked(packets(at)[1])[0]["heads"] == [usual] and "Restore them" not in labels(at)
+
+
 def test_a_bad_address_gets_one_plain_line(open_screen):
     at = open_screen(attention_heads="<img src=x onerror=alert(1)>")
     assert len(at.error) == 1 and "\n" not in at.error[0].value

@@ -2,9 +2,10 @@
 
 // Size of a cell in pixels: all heads fit the map's width, and all layers its height (view.css) if that leaves them visible.
 function cellSize(layers, heads) {
-  const across = Math.floor(288 / heads) - 2, rem = parseFloat(getComputedStyle(document.documentElement).fontSize)
+  const [width, most] = window.innerWidth < 1700 ? [288, 38] : [384, 62] // as the column in view.css
+  const across = Math.floor(width / heads) - 2, rem = parseFloat(getComputedStyle(document.documentElement).fontSize)
   const down = Math.floor((window.innerHeight - 21 * rem) / layers) - 2
-  return Math.max(14, Math.min(38, across, down))
+  return Math.max(14, Math.min(most, across, down))
 }
 
 function setHeads(view) {
