@@ -12,6 +12,7 @@ from engine.errors import HeadroomError
 from pages.ui.figures.drawing import TYPE, larger
 from pages.ui.page import runtime
 from pages.ui.page import saved_views as views
+from pages.ui.page.presentation import PRUNED_BY
 from pages.ui.page.saved_views import SavedView
 from pages.ui.page.tables import plain
 from tests.conftest import HANG_S
@@ -112,13 +113,14 @@ def test_a_slide_has_the_name_of_its_view_as_its_title(open_app, named, title):
 
 def test_type_that_a_chart_sets_itself_is_larger_on_a_slide():
     assert larger({"height": 400, "layer": [{"mark": {"type": "text", "fontSize": 15}}, {"mark": "rect"}]}) == {
-        "height": 430, "layer": [{"mark": {"type": "text", "fontSize": 21}}, {"mark": "rect"}],
+        "height": 400, "layer": [{"mark": {"type": "text", "fontSize": 21}}, {"mark": "rect"}],
         "config": TYPE,
     }  # fmt: skip
 
 
-def test_what_a_browser_tells_twice_is_done_once(monkeypatch, tmp_path):
-    """Until it has heard of a run, a browser tells the same name and file again, with the run of a timer too."""
+@pytest.fixture
+def stage(monkeypatch, tmp_path):
+    """The views and the buttons next to them, the popover open."""
     monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
     st.cache_resource.clear()
 
@@ -128,8 +130,29 @@ def test_what_a_browser_tells_twice_is_done_once(monkeypatch, tmp_path):
         draw_stage()
 
     at = AppTest.from_function(screen, default_timeout=HANG_S)
-    at.session_state["views"] = True  # the popover is open
-    at.run()
+    at.session_state["views"] = True
+    yield at
+    runtime.store().close()
+    st.cache_resource.clear()
+
+
+@pytest.mark.parametrize(("by", "left_out"), [("prune", True), ("prune", False), ("attention", False)])
+def test_a_view_can_leave_out_what_another_screen_pruned(stage, by, left_out):
+    stage.query_params["attention_mask"] = "L1H1"
+    stage.session_state[PRUNED_BY] = by
+    stage.run()
+    assert [box.label for box in stage.checkbox] == ["Leave the pruning out"] * (by == "prune")
+    assert any("Saved with L1H1 pruned." in each.value for each in stage.caption) == (by == "prune")
+    if left_out:
+        stage.checkbox[0].check()
+    stage.text_input[0].set_value("a")
+    button(stage, "Save").click().run()
+    assert ("attention_mask=L1H1" in views.saved(runtime.store())[0].link) == (not left_out)
+
+
+def test_what_a_browser_tells_twice_is_done_once(stage):
+    """Until it has heard of a run, a browser tells the same name and file again, with the run of a timer too."""
+    at = stage.run()
 
     def told_twice(control):
         states = control.root.get_widget_states()
@@ -137,12 +160,8 @@ def test_what_a_browser_tells_twice_is_done_once(monkeypatch, tmp_path):
         assert not at.exception and not at.error, "a name, a file and a click are taken"
         return "".join(view.name for view in views.saved(runtime.store()))
 
-    try:
-        [at_file] = at.file_uploader
-        assert told_twice(at_file.set_value([("views.json", views.written(THREE), "application/json")])) == "123"
-        for listed in ("1234", "12344"):  # the second time it is meant so
-            at.text_input[0].set_value("4")
-            assert told_twice(button(at, "Save").click()) == listed
-    finally:
-        runtime.store().close()
-        st.cache_resource.clear()
+    [at_file] = at.file_uploader
+    assert told_twice(at_file.set_value([("views.json", views.written(THREE), "application/json")])) == "123"
+    for listed in ("1234", "12344"):  # the second time it is meant so
+        at.text_input[0].set_value("4")
+        assert told_twice(button(at, "Save").click()) == listed

@@ -16,6 +16,7 @@ from pages.ui.continuation.setting import Said
 from pages.ui.controls.controls import one_of, settings_menu
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import number_field
+from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, probability, visible
 
@@ -25,7 +26,7 @@ PROMPT = (
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 BLANK = visible(" ")
-N_DRAWN = 10  # tokens of the chart
+N_DRAWN, N_ON_SLIDE = 10, 5  # tokens of the chart
 VISIBLE, LARGE = 0.01, 0.1  # changes of a probability that are visible, and large
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
@@ -69,7 +70,7 @@ def next_frame(found: NextTokens) -> pd.DataFrame:
 
 def likeliest(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of `next_frame` of the tokens that one of the models finds likeliest, in the same order."""
-    top = frame.groupby("token_id")["p"].max().nlargest(N_DRAWN).index
+    top = frame.groupby("token_id")["p"].max().nlargest(N_ON_SLIDE if presenting() else N_DRAWN).index
     return frame[frame["token_id"].isin(top)]
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from pages.ui.page.defaults import AXES, LEVELS
-from pages.ui.page.presentation import presenting
+from pages.ui.page.presentation import PRUNED_BY, presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import write
 
@@ -34,6 +34,7 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
     said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "layers", "mask"))
     is_set = (screen in seen or said) and not is_default
     if seen.get(screen) != mask and is_set and not presenting():  # a slide follows its address alone
+        st.session_state[PRUNED_BY] = screen
         for other in SCREENS.keys() - {screen}:
             seen[other] = mask
             set_pruned(other, mask.text())

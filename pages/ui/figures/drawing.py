@@ -13,7 +13,7 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import written
 
-LARGER, TALLEST_PX = 1.4, 430  # on a slide: the page's type size, and the most a picture is stretched to
+LARGER, TALLEST_PX = 1.4, 340  # on a slide: the page's type size, and the most a picture is stretched to
 SMALLEST_PX = 18
 LABELS = {"labelFontSize": SMALLEST_PX, "titleFontSize": 20}
 TYPE = {"text": {"fontSize": SMALLEST_PX}, "axis": LABELS, "legend": LABELS, "header": LABELS}  # if no other is set

@@ -19,7 +19,7 @@ export default function ({ data, parentElement }) {
     for (const part of [parts.start, parts.copy]) part.hidden = data.presenting
     for (const part of [parts.back, parts.next, parts.place]) part.hidden = !data.presenting || !data.views.length
     parts.leave.hidden = !data.presenting
-    parts.place.textContent = at() < 0 ? `${data.views.length} views` : `${at() + 1} of ${data.views.length}: ${data.views[at()].name}`
+    parts.place.textContent = `${at() < 0 ? "–" : at() + 1} / ${data.views.length}`
     parts.back.disabled = at() === 0
     parts.next.disabled = at() === data.views.length - 1
     parts.look.textContent = isDark() ? "Light" : "Dark"
@@ -36,7 +36,7 @@ export default function ({ data, parentElement }) {
   const leave = () => visit(bare())
   const parts = Object.fromEntries([...root.children].map(each => [each.className, each]))
   parts.start.onclick = () => data.views.length ? go(0) : visit(present({ link: bare(), name: UNNAMED }))
-  parts.copy.onclick = () => copy(parts.copy, page.location.origin + bare())
+  parts.copy.onclick = () => copy(parts.copied, page.location.origin + bare())
   parts.back.onclick = () => step(-1)
   parts.next.onclick = () => step(1)
   parts.leave.onclick = leave
@@ -96,15 +96,15 @@ function openView(event) {
 }
 
 // The clipboard is closed to pages without HTTPS, except those of this computer.
-async function copy(button, link) {
+async function copy(line, link) {
   try {
     await navigator.clipboard.writeText(link)
   } catch {
     return prompt("This screen's link:", link)
   }
-  const words = button.textContent
-  button.textContent = /^(localhost|127\.)/.test(location.hostname) ? "Copied (local)" : "Copied"
-  setTimeout(() => { button.textContent = words }, 1500)
+  line.textContent = /^(localhost|127\.)/.test(location.hostname) ? "Copied: works on this computer only" : "Copied"
+  clearTimeout(line.ends)
+  line.ends = setTimeout(() => { line.textContent = "" }, 2000)
 }
 
 // A slide's title is the name of its view, which its address holds.

@@ -20,18 +20,21 @@ PRESENT_HELP = "Shows the saved views as slides, or else this screen. Arrow keys
 COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
 HTML = f"""
 <div class="stage">
-  <button class="start" type="button" title="{PRESENT_HELP}">Present</button>
-  <button class="copy" type="button" title="{COPY_HELP}">Copy link</button>
-  <button class="back" type="button" aria-label="The view before">‹</button>
+  <button hidden class="start" type="button" title="{PRESENT_HELP}">Present</button>
+  <button hidden class="copy" type="button" title="{COPY_HELP}">Copy link</button>
+  <button hidden class="back" type="button" aria-label="The view before">‹</button>
   <span class="place" role="status"></span>
-  <button class="next" type="button" aria-label="The next view">›</button>
+  <button hidden class="next" type="button" aria-label="The next view">›</button>
   <button class="look" type="button" aria-label="Light or dark"></button>
-  <button class="leave" type="button">End</button>
+  <button hidden class="leave" type="button">End</button>
+  <span class="copied" role="status"></span>
 </div>
 """
 CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
 FAULT = "views fault"
+PRUNED_BY = "pruned by"  # in the session: the screen that last set the shared mask
+WITHOUT_MASK = "view_without_mask"
 UNNAMED = "1"  # the value of the parameter for a slide that is not a saved view
 VIEWS_HELP = "Saves a screen with all its controls under a name, to return to or to present."
 
@@ -90,6 +93,9 @@ def _draw_views() -> None:
         with st.form("name a view", clear_on_submit=True, border=False):
             example, (name_at, save_at) = "such as All heads", st.columns([2, 1], vertical_alignment="bottom")
             name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
+            if mask := _mask_of_another_screen():
+                st.caption(f"Saved with {plain(mask if len(mask) <= 40 else mask[:40] + '…')} pruned.")
+                st.checkbox("Leave the pruning out", key=WITHOUT_MASK, help="Another screen pruned it.")
             key, action = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
             save_at.form_submit_button("Save", key=key, help="Enter does the same.", **action)
         with st.container(key="views_list", gap="xxsmall"):
@@ -115,9 +121,17 @@ def _draw_view(number: int, view: SavedView, n: int) -> None:
         at.button(sign, key=f"view {number} by {by}", on_click=_change, **look)
 
 
-def _here() -> str:
+def _here(with_mask: bool = True) -> str:
     """Returns the link to the page with its present controls."""
-    return views.link_of(urlsplit(st.context.url or "").path, as_written())
+    controls = {name: each for name, each in as_written().items() if with_mask or not name.endswith("_mask")}
+    return views.link_of(urlsplit(st.context.url or "").path, controls)
+
+
+def _mask_of_another_screen() -> str:
+    """Returns the mask in the address if another screen set it, or else ""."""
+    masks = {name.removesuffix("_mask"): each[0] for name, each in as_written().items() if name.endswith("_mask")}
+    by = st.session_state.get(PRUNED_BY)
+    return next((mask for screen, mask in masks.items() if by not in (None, screen)), "")
 
 
 def _number(what: str) -> int:
@@ -128,8 +142,9 @@ def _number(what: str) -> int:
 def _add(number: int) -> None:
     """Saves the page with its present controls under the typed name."""
     name = st.session_state.get("view_name")
+    link = _here(not st.session_state.get(WITHOUT_MASK))
     if name and _is_new("name", number):
-        _keep(lambda known: (*known, views.checked(SavedView(name, _here()))))
+        _keep(lambda known: (*known, views.checked(SavedView(name, link))))
 
 
 def _change(number: int, view: SavedView, by: int) -> None:

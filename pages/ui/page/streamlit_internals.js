@@ -3,7 +3,7 @@
 const HELP = `[data-testid="stTooltipIcon"] button:is([aria-label="Help"], [aria-label^="Help for "])`
 const WIDGET = `[data-testid="stElementContainer"]`
 const EXPAND = `[data-testid="stExpandSidebarButton"]` // is there while the sidebar is collapsed
-const SLIDE = `[data-testid="stMainBlockContainer"]`, LEAST = 0.62, GROWS = 1.1 // LEAST keeps type at 13 pixels
+const SLIDE = `[data-testid="stMainBlockContainer"]`, LEAST = 0.72, GROWS = 1.1 // LEAST keeps type at 15 pixels, or 13 of one tall figure
 const FIGURE = `[data-testid="stVegaLiteChart"], [data-testid="stMetric"], .element-container:not(.st-key-stage) [data-testid^="stBidiComponent"]`
 const APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
 
@@ -61,7 +61,7 @@ function fitSlide(presenting) {
   clearTimeout(window.headroomFits)
   if (!presenting) return style.removeProperty("--fit")
   const fit = () => {
-    const least = Math.max(LEAST, innerWidth / 2240), most = Math.max(1.2, innerWidth / 1280)
+    const least = Math.max(LEAST, innerWidth / 1780), most = Math.max(0.9, innerWidth / 1450)
     const room = slide.parentElement.clientHeight, blocks = [...slide.firstElementChild.children].filter(inOrder)
     for (const block of blocks) delete block.dataset.beyond
     const first = blocks.findIndex(hasFigure), fitsNot = () => slide.offsetHeight * least > room
@@ -69,7 +69,7 @@ function fitSlide(presenting) {
     for (let last = blocks.length - 1; last > first && (fitsNot() || isTitle(last)); last--) blocks[last].dataset.beyond = ""
     const now = Number(style.getPropertyValue("--fit")) || 1
     if (width !== innerWidth) [grown, width] = [0, innerWidth]
-    const fits = Math.max(least, Math.min(most, room / slide.offsetHeight))
+    const fits = Math.max(0.85 * least, Math.min(most, room / slide.offsetHeight)) // one figure that is too tall
     if (fits < now) grown = Date.now() < grown + 1000 ? Infinity : grown // two layouts in turn: the small one stays
     else if (fits > GROWS * now && grown < Infinity) grown = Date.now()
     else return
