@@ -24,7 +24,7 @@ from engine.memory import Kept
 from engine.progress import leave_to_worker, may_stop, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate, Messages
-from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
+from engine.questions.tasks import OWN, SPLITS, TaskInfo, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 from engine.shipped import shipped_records
 
@@ -356,9 +356,7 @@ def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> A
     }  # fmt: skip
     manager = TaskManager(include_defaults=False)
     if info.yaml_folder:
-        folder = Path(info.yaml_folder)
-        if info.name not in embedded_tasks():
-            folder = Path(lm_eval.tasks.__file__).parent / folder
+        folder = Path(lm_eval.tasks.__file__).parent / info.yaml_folder  # that of an included one is absolute
         manager = TaskManager(include_defaults=False, include_path=[str(folder)])
         config = lm_eval_internals.task_config(manager, info.name)
     if given is not None:

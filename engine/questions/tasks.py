@@ -72,15 +72,28 @@ HARNESS_TASKS = {
 
 @once
 def embedded_tasks() -> dict[str, TaskInfo]:
-    """The included tasks by name, read from the list next to their data."""
+    """The tasks of the included model by name."""
     from engine.demo import tasks_folder
 
-    catalogue = tasks_folder() / "catalogue.json"
-    if not catalogue.is_file():
-        return {}
-    found = {}
-    for entry in json.loads(catalogue.read_text(encoding="utf-8")):
-        more = {"yaml_folder": str(tasks_folder() / entry["name"]), "columns": tuple(entry["columns"])}
+    return _listed(tasks_folder())
+
+
+@once
+def pair_tasks() -> dict[str, TaskInfo]:
+    """The included tasks of word pairs by name, which models trained on natural text can answer."""
+    return _listed(Path(__file__).with_name("pairs"))
+
+
+def packaged_tasks() -> dict[str, TaskInfo]:
+    """All tasks that come with the package."""
+    return {**embedded_tasks(), **pair_tasks()}
+
+
+def _listed(folder: Path) -> dict[str, TaskInfo]:
+    """The tasks of a folder by name, read from the list next to their data."""
+    catalogue, found = folder / "catalogue.json", {}
+    for entry in json.loads(catalogue.read_text(encoding="utf-8")) if catalogue.is_file() else ():
+        more = {"yaml_folder": str(folder / entry["name"]), "columns": tuple(entry["columns"])}
         found[entry["name"]] = TaskInfo(**entry | more)
     return found
 
@@ -102,7 +115,7 @@ def task_info(name: str) -> TaskInfo:
     """The task called `name`, or one made for a user's `.jsonl` file; UsageError proposes names."""
     if name.endswith(OWN):
         return TaskInfo(name, Path(name).stem, "your own questions", 0.0, "", OWN_COLUMNS)
-    known = {**embedded_tasks(), **HARNESS_TASKS}
+    known = {**packaged_tasks(), **HARNESS_TASKS}
     if name not in known:
         near = ", ".join(similar_names(name, list(known)))
         raise UsageError(f"task {name!r} is unknown; did you mean {near}? `headroom tasks` lists all")
@@ -121,14 +134,14 @@ def similar_names(typed: str, names: Sequence[str], most: int = 3) -> list[str]:
 def list_tasks(data_dir: str | Path | None) -> list[TaskStatus]:
     """Every task with its state, embedded ones first. Only looks for files: nothing is loaded or fetched."""
     found = []
-    for info in [*embedded_tasks().values(), *HARNESS_TASKS.values()]:
+    for info in [*packaged_tasks().values(), *HARNESS_TASKS.values()]:
         files = local_files(info, data_dir)
         if files is None:
             found.append(TaskStatus(info, "hub", True, "is fetched from the Hugging Face hub once you agree"))
         elif missing := [str(file) for file in files.values() if not file.is_file()]:
             found.append(TaskStatus(info, "folder", False, f"missing: {', '.join(missing)}"))
         else:
-            where = "embedded" if info.name in embedded_tasks() else "folder"
+            where = "embedded" if info.name in packaged_tasks() else "folder"
             found.append(TaskStatus(info, where, True, str(files["validation"].parent)))
     return found
 
@@ -154,7 +167,7 @@ def local_files(info: TaskInfo, data_dir: str | Path | None) -> dict[str, Path] 
             raise HeadroomError(f"no such task file: {info.name!r}; give a .jsonl with context, choices and gold")
         train = file.with_name(f"{file.name.removesuffix(OWN)}{OWN_TRAIN}")
         return {"validation": file, "train": train if is_file(train) else file}
-    if info.name in embedded_tasks():
+    if info.name in packaged_tasks():
         folder = Path(info.yaml_folder)
     elif data_dir is None:
         return None

@@ -9,7 +9,6 @@ from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
-from engine.questions.tasks import embedded_tasks
 from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, training_questions
 from engine.requests.fields import flag, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
@@ -30,6 +29,7 @@ from engine.studies.mechanisms import (
 from engine.studies.surveys import StudySettings
 
 N_BEST, MOST_SETS = 10, 20
+OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_capital", "pairs_french")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,10 @@ class CompareMechanisms(WithData, OfModel):
     """Measure what tasks gain from examples without the top heads of each kind. The value is Mechanisms."""
 
     command: ClassVar[str] = "mechanisms"
-    tasks: str | None = string(None, "comma-separated task names (default: the included tasks that examples explain)")
+    tasks: str | None = string(
+        None,
+        f"comma-separated task names (default: {', '.join(OF_PAIRS)}; for the included model {', '.join(OF_DEMO)})",
+    )
     shots: int = number(5, (1, MAX_SHOTS), "number of examples in the prompt, compared with none (default: 5)")
     kinds: str = string(",".join(KINDS), f"comma-separated kinds of heads (default: {', '.join(KINDS)})")
     shares: str = string(
@@ -52,7 +55,7 @@ class CompareMechanisms(WithData, OfModel):
 
     def settings(self) -> MechanismSettings:
         """The settings, as the engine names them."""
-        known = [info.name for info in embedded_tasks().values() if info.needs == "examples"]
+        known = list(OF_DEMO if self.spec.is_demo else OF_PAIRS)
         shares = tuple(sorted({permille(share) for share in names_of(self.shares, ())}))
         kinds = tuple(names_of(self.kinds, tuple(KINDS)))
         return MechanismSettings(

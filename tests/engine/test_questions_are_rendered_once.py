@@ -12,10 +12,12 @@ from cache import Store, exchange
 from cache.remote import shared_folder
 from engine.questions import requests as module
 from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, questions_in, select
-from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, task_info
+from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, packaged_tasks, task_info
+from engine.questions.word_pairs import read_pairs
 from engine.receipts import is_readable
 from engine.records import Record, made_of
 from tests.engine.fixtures import write_questions
+from tests.write_pair_tasks import FOLDER, files, name_of
 
 
 def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):
@@ -102,10 +104,26 @@ def test_embedded_tasks_render_with_every_number_of_shots(name):
         assert requests.chance == pytest.approx(task_info(name).chance, abs=1e-3)
 
 
+def test_word_pairs_are_asked_as_their_file_has_them():
+    """Files and prompts equal the pairs of the CSV file, and an answer is right if greedy decoding gives it."""
+    assert {str(path.relative_to(FOLDER)): path.read_text(encoding="utf-8")
+            for path in FOLDER.rglob("*") if path.is_file()} == files()  # fmt: skip
+    for pairs in read_pairs(FOLDER.with_name("word_pairs.csv")):
+        asked = get_requests(TaskSpec(name_of(pairs), 0))
+        assert asked.greedy and asked.chance == 0
+        assert [each.contexts + each.continuations for each in asked.questions] == [
+            pairs.asked(pair).contexts + pairs.asked(pair).continuations for pair in pairs.test
+        ]
+        first = get_requests(TaskSpec(name_of(pairs), 2)).questions[0].contexts[0]
+        *shots, question = first.split("\n\n")
+        solved = {pairs.asked(pair).contexts[0] + f" {pair.answer}" for pair in pairs.train}
+        assert len(shots) == 2 and {*shots} <= solved and question == asked.questions[0].contexts[0]
+
+
 def test_every_task_is_listed_with_where_it_comes_from(tmp_path):
     states = {state.info.name: state for state in list_tasks(None)}
-    assert set(states) == {*HARNESS_TASKS, *embedded_tasks()} and len(HARNESS_TASKS) == 16
-    assert all(states[name].where == "embedded" for name in embedded_tasks())
+    assert set(states) == {*HARNESS_TASKS, *packaged_tasks()} and len(HARNESS_TASKS) == 16
+    assert all(states[name].where == "embedded" for name in packaged_tasks())
     (tmp_path / "piqa").mkdir()
     (tmp_path / "piqa" / "validation.jsonl").write_text("{}")
     [piqa] = [state for state in list_tasks(tmp_path) if state.info.name == "piqa"]
