@@ -20,7 +20,7 @@ from engine.studies.mechanisms import (
     SHARES,
     Mechanisms,
     MechanismSettings,
-    Removed,
+    RemovedHeads,
     depths,
     finding,
     mechanisms,
@@ -93,7 +93,7 @@ class CompareMechanisms(WithData, OfModel):
         return Result(found, fields, "\n".join(filter(None, lines)), files)
 
 
-def _row(found: Mechanisms, removed: Removed) -> dict[str, Any]:
+def _row(found: Mechanisms, removed: RemovedHeads) -> dict[str, Any]:
     """One set of heads: what is lost without it, and the range of random sets."""
     low, high = found.at_random(removed.share)
     about = {"kind": removed.kind, "share": removed.share / 1000, "exclusive": removed.excludes, "draw": removed.draw}

@@ -74,7 +74,7 @@ class MechanismSettings:
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedHeads:
     """Heads that are removed together, by flat index: the top `share` (permille) of a `kind`, without those of the
     other kinds if it `excludes` them; of RANDOM a `draw`; of FULL none."""
 
@@ -112,13 +112,13 @@ class Mechanisms:
 
     settings: MechanismSettings
     scores: Mapping[str, np.ndarray] = field(default_factory=dict)
-    answered: Mapping[Removed, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    answered: Mapping[RemovedHeads, Mapping[str, np.ndarray]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def full(self) -> Mapping[str, np.ndarray]:
         """The answers of the full model; none before they are measured."""
-        return self.answered.get(Removed(FULL), {})
+        return self.answered.get(RemovedHeads(FULL), {})
 
     @property
     def gain(self) -> float:
@@ -126,7 +126,7 @@ class Mechanisms:
         gains = [100 * (right[0].mean() - right[1].mean()) for right in self.full.values()]
         return float(np.mean(gains)) if gains else math.nan
 
-    def lost(self, removed: Removed, instead: Removed | None = None) -> Lost:
+    def lost(self, removed: RemovedHeads, instead: RemovedHeads | None = None) -> Lost:
         """Returns the gain lost without some heads; with `instead`, how much more is lost than without those."""
         before = self.full if instead is None else self.answered[instead]
         by_task = [_gains(before[name]) - _gains(right) for name, right in self.answered[removed].items()]
@@ -137,7 +137,7 @@ class Mechanisms:
         points = [self.lost(each).points for each in self.answered if each.kind == RANDOM and each.share == share]
         return (min(points), max(points)) if points else (math.nan, math.nan)
 
-    def beyond_random(self, removed: Removed) -> bool:
+    def beyond_random(self, removed: RemovedHeads) -> bool:
         """Whether the loss is clear and larger than that of every random set."""
         return self.lost(removed).low > 0 and self.lost(removed).points > self.at_random(removed.share)[1]
 
@@ -186,21 +186,23 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
     return composed(target, ("mechanisms", setting, settings), body)
 
 
-def sets_of_heads(shape: ModelShape, settings: MechanismSettings, scores: Mapping[str, np.ndarray]) -> list[Removed]:
+def sets_of_heads(
+    shape: ModelShape, settings: MechanismSettings, scores: Mapping[str, np.ndarray]
+) -> list[RemovedHeads]:
     """Returns the sets in the order of measurement: none, then for each share the top heads of each kind and random
     ones, then those without the other kinds' heads. Equal scores are ordered by position; at least one head."""
-    found, ranked = [Removed(FULL)], {kind: order(-each).tolist() for kind, each in scores.items()}
+    found, ranked = [RemovedHeads(FULL)], {kind: order(-each).tolist() for kind, each in scores.items()}
     counts = {share: max(1, share * shape.n_heads_total // 1000) for share in settings.shares}
     for share, count in counts.items():
-        found += [Removed(kind, share, heads=tuple(heads[:count])) for kind, heads in ranked.items()]
+        found += [RemovedHeads(kind, share, heads=tuple(heads[:count])) for kind, heads in ranked.items()]
         for draw in range(settings.n_random):
             drawn = np.random.default_rng((share, draw)).permutation(shape.n_heads_total)[:count]
-            found.append(Removed(RANDOM, share, draw=draw, heads=tuple(map(int, drawn))))
+            found.append(RemovedHeads(RANDOM, share, draw=draw, heads=tuple(map(int, drawn))))
     for share, count in counts.items() if settings.excludes and len(ranked) > 1 else ():
         for kind, heads in ranked.items():
             others = {head for other, best in ranked.items() if other != kind for head in best[:count]}
             left = [head for head in heads if head not in others][:count]
-            found.append(Removed(kind, share, True, heads=tuple(left)))
+            found.append(RemovedHeads(kind, share, True, heads=tuple(left)))
     return found
 
 
@@ -271,7 +273,7 @@ def _scores(
 
 
 def _right(
-    run: ComposedRun, target: Target, questions: Mapping[TaskSpec, Questions], removed: Removed
+    run: ComposedRun, target: Target, questions: Mapping[TaskSpec, Questions], removed: RemovedHeads
 ) -> Generator[Progress[Any], None, dict[str, np.ndarray] | None]:
     """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
     mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()

@@ -18,7 +18,7 @@ from engine.studies.mechanisms import (
     RANDOM,
     Mechanisms,
     MechanismSettings,
-    Removed,
+    RemovedHeads,
     depths,
     finding,
     mean_of_tasks,
@@ -37,7 +37,7 @@ SCORES = {"induction": RISING, "function vector": np.roll(RISING, 1)}
 def test_sets_are_the_top_heads_and_leave_those_of_other_kinds_out():
     settings = MechanismSettings(("task",), shares=(10, 100), kinds=(*SCORES,), excludes=True, n_random=2)
     found = sets_of_heads(SHAPE, settings, SCORES)
-    assert len(found) == settings.n_sets == 13 and found[0] == Removed(FULL)
+    assert len(found) == settings.n_sets == 13 and found[0] == RemovedHeads(FULL)
     heads = {(each.kind, each.share, each.excludes, each.draw): each.heads for each in found[1:]}
     assert heads["induction", 10, False, 0] == (31,), "at least one head"
     assert heads["induction", 100, False, 0] == (31, 30, 29)
