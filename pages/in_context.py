@@ -4,7 +4,6 @@ and which heads cause it."""
 import time
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
 from engine.heads.ablation import KINDS
@@ -34,7 +33,7 @@ PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
 ANSWERS = "Every token of the questions counts here. Prune scores the answers alone."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 
-setup, finding_at = chosen(), st.container()
+setup, finding_at = chosen(), st.container(key="incontext_finding")
 with errors_shown():
     controls = sections.choose(setup.data_dir, setup.spec.is_demo)
 source = controls.source
@@ -52,23 +51,26 @@ asks = losses.now() is None and setting.is_long(x, losses.takes_s(), max(LONG_S,
 if not asks:
     losses.value()
 mask = pruning.known_mask(target.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
+if mask is None or mask.is_full:
+    controls.badge_at.caption("Ordering heads …" if mask is None else "Nothing is pruned: move the slider.")
 carried.hand_on("incontext", target.shape, mask, controls.badge_at, controls.is_first)
 
 
 def so_far() -> setting.LossesSoFar:
-    """Returns the results for this setting so far."""
-    return losses.found or setting.LossesSoFar()
+    """Returns the results for this setting so far, of the same texts by both models."""
+    return (losses.found or setting.LossesSoFar()).alike
 
 
 def draw_scores() -> None:
     """Draws the figures and the curve, again while texts are measured."""
     found = so_far()
     if presenting() and len(found.full) == len(texts):  # a slide has the finding, with the same numbers
-        curve_at = st.container()
+        curve_at = line_at = st.container()
     else:
         figures_at, curve_at = st.container(key="wraps curves").columns([4, 9], gap="large")
         with figures_at:
-            sections.figures(found, controls.around)
+            sections.figures(found, controls.around, len(texts))
+            line_at = st.container() if found.full else curve_at  # where it moves nothing
     known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
     mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
     with curve_at:
@@ -76,7 +78,7 @@ def draw_scores() -> None:
             st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
         if asks and losses.now() is None:
             losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
-        else:
+        with line_at:
             losses.line()
         if found.full:
             sections.loss_curve(found, controls.around, sheet)
@@ -96,7 +98,7 @@ def draw_heads() -> None:
         mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)
 
 
-sheet, sets = Sheet(), pd.DataFrame()
+sheet = Sheet()
 kind, fill = controls.kind, controls.fill
 live(["incontext"], draw_scores, since_s)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
@@ -111,16 +113,16 @@ if not presenting():  # a slide shows one screen, and these sections are below i
             stored = heads.stored()
             live(heads.watched(), draw_heads, since_s)
     with together_at:
-        sets = together.draw(x, controls.around, sheet)
+        together.draw(x, controls.around, sheet)
     with slope_at:
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)
-if len(so_far().full) == len(texts):
-    finding_at.markdown(sections.finding(so_far(), controls, sets, induction(target).stored(session())))
-    if source.kind == "task" and not presenting():
-        finding_at.page_link(
-            "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}
-        )
+known = induction(target).stored(session())
+sections.draw_finding(finding_at, sections.finding(so_far(), controls.around, len(texts), known), x.base_key, asks)
+if source.kind == "task" and not presenting():
+    finding_at.page_link(
+        "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}
+    )
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
 sheet.says = sections.figures_in_words(so_far(), controls.around)

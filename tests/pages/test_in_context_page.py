@@ -74,7 +74,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     found, _ = found_by_the_command(at)
     score = found["icl_score"]["full"]
     assert score["n"] == N_TEXTS
-    assert values(at) == [tables.number(-score["nats"], sign=True), "–"], "the gain is the score, more is better"
+    assert values(at) == [tables.number(-score["nats"], sign=True)], "the gain is the score, more is better"
     high, low = (tables.number(-end, sign=True) for end in score["ci95"])
     assert f"95% interval {low} to {high}, 3 texts" in said(at) and "Nothing is pruned" in said(at)
     (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
@@ -85,19 +85,20 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     found, _ = found_by_the_command(at)
     assert found["mask"].endswith("F1")
     full, masked, change = (found["icl_score"][name]["nats"] for name in ("full", "masked", "change"))
-    assert values(at) == [tables.number(-value, sign=True) for value in (full, masked)]
-    assert at.metric[1].delta.startswith(f"{tables.number(abs(change))} nats {'lost' if change > 0 else 'gained'}")
+    assert values(at) == [tables.number(abs(change))] and f"**Gain {'lost' if change > 0 else 'won'}" in said(at)
+    for who, value in (("Full", full), ("Pruned", masked)):
+        assert f"{who} model: **{tables.number(-value, sign=True)}**" in said(at), "smaller, on the same texts"
     assert "4 of 8 heads, 1 of 2 FFNs" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
     masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
-    assert tables.number(-masked, sign=True) == values(at)[1]
+    assert f"Pruned model: **{tables.number(-masked, sign=True)}**" in said(at)
     again = open_screen(incontext_heads="50", incontext_mask="F1")  # a new session finds what is stored
     assert values(again) == values(at)
 
 
 def test_a_score_around_the_two_tokens(open_screen):
     exact, wide = open_screen(incontext_mask="L0H*"), open_screen(incontext_mask="L0H*", incontext_around="± 10")
-    assert len(values(wide)) == 2 and values(wide) != values(exact)
+    assert len(values(wide)) == 1 and values(wide) != values(exact)
     assert "500th token (± 10)" in said(wide) and "(± 10)" not in said(exact)
 
 
@@ -141,7 +142,8 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     both = [[token_losses(target, text, mask).stored(session).loss_nats for text in texts] for mask in (full, pruned)]
     before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
     assert before.high < -0.5 and after.low > 0
-    assert values(at) == [tables.number(-each.value, sign=True) for each in (before, after)]
+    for who, each in (("Full", before), ("Pruned", after)):
+        assert f"{who} model: **{tables.number(-each.value, sign=True)}**" in said(at)
     better, worse = (tables.number(abs(each.value)) for each in (before, after))
     moves = f"late tokens are predicted {better} nats better than early ones; without them, {worse} nats worse (**"
     assert "**The 4 induction heads carry in-context learning here**" in said(at) and moves in said(at)
@@ -183,7 +185,7 @@ def test_a_long_text_is_cut_into_pieces_and_one_that_is_too_short_is_one_plain_l
 
 def test_a_short_window_has_a_score_and_no_attribution(open_screen, tiny_opt):
     at = open_screen(model=str(tiny_opt))
-    assert len(at.metric) == 2 and not at.error
+    assert len(at.metric) == 1 and not at.error
     assert any("reads 256 tokens at once" in info.value for info in at.info)
     assert not any(label.startswith("Ablate") for label in labels(at))
 
@@ -251,6 +253,8 @@ def test_head_frames_hold_the_attributions():
         mean, low, high = found[kind].icl()
         for column, expected in ((kind, mean), (f"{kind} low", low), (f"{kind} high", high)):
             assert frame[column].to_numpy() == pytest.approx(expected.ravel(), abs=1e-5)
+        excludes_0 = ((low > 0) | (high < 0)).ravel()
+        assert not (frame[f"{kind} clear"] & ~excludes_0).any()
     assert frame.loc[frame["pruned"], "name"].tolist() == ["L0H1"]
     assert "before_and_after" not in frame, "nothing changes, so nothing is to be attributed"
     difference = [after - before for before, after in zip(losses(0), losses(1), strict=True)]
@@ -264,9 +268,32 @@ def test_head_frames_hold_the_attributions():
 def test_words_say_which_way():
     found = tables.gain(MeanOverTexts(-2.0, -3.0, -1.0, 24))
     assert tables.interval_in_words(found) == "95% interval +1.00 to +3.00, 24 texts"
-    assert tables.direction_in_words(found) == "late tokens are predicted better"
-    assert tables.direction_in_words(MeanOverTexts(-0.5, -1, -0.1, 24)) == "late tokens are predicted worse"
-    assert "no clear difference" in tables.direction_in_words(MeanOverTexts(0.5, 0, 1, 24))
+    assert tables.interval_in_words(found, 48) == "95% interval +1.00 to +3.00, 24 of 48 texts"
+    assert tables.change_title(MeanOverTexts(-2.0, -3.0, -1.0, 24)) == "Gain won by pruning"
+    assert tables.change_title(MeanOverTexts(0.5, 0, 1, 24)) == "Gain lost by pruning (may be chance)"
+
+
+def test_both_models_are_compared_on_the_same_texts():
+    mask = parse_mask("L0H1", SHAPE)
+    assert len(LossesSoFar(losses(0), losses(1)[:2], mask).alike.full) == 2
+    assert len(LossesSoFar(losses(0), (), mask).alike.full) == 4, "none of the pruned one yet"
+    assert len(LossesSoFar(losses(0), losses(0)[:2], Mask.full(SHAPE)).alike.full) == 4
+
+
+def test_the_last_finding_of_the_same_texts_keeps_its_place():
+    from streamlit.testing.v1 import AppTest
+
+    def page():
+        import streamlit as st
+
+        from pages.ui.in_context.sections import draw_finding
+
+        for words, key in (("**Found**", "a"), ("", "a"), ("", "b")):
+            draw_finding(st.container(), words, key, asks=False)
+
+    at = AppTest.from_function(page).run()
+    assert [each.value for each in at.markdown] == ["**Found**", "**Found**"]
+    assert [each.value for each in at.caption] == ["Measuring …"]
 
 
 @pytest.mark.parametrize("n_texts, has_band", [(1, False), (2, False), (3, True)])
@@ -355,27 +382,20 @@ def test_the_finding_says_what_the_intervals_allow():
     assert tables.finding(mean(0.3, 0.5), None, None, "", 0).endswith("8 texts): no clear difference.")
 
 
-def test_the_finding_adds_random_heads_once_they_are_measured():
-    sets = pd.DataFrame({"size": [4, 4, 4, 2], "draw": [0, 1, 2, 1], "score": [1.0, -1.8, -1.6, -1.7]})
-    assert (
-        tables.random_in_words(sets, 4) == " Without 4 others at random: 1.70 nats better (+1.60 to +1.80 in 2 draws)."
-    )
-    assert tables.random_in_words(sets, 3) == "" == tables.random_in_words(pd.DataFrame(), 4)
-
-
 def test_one_sentence_concludes_from_both_ablations():
     columns = {"name": ["L0H0", "L1H2", "L1H3"], "full": [1.2, 0.8, 0.6], "full low": [0.1, 0.2, -0.7]}
+    columns |= {"full clear": [True, True, False]}
     frame = pd.DataFrame(columns | {"pattern-preserving low": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
     assert tables.heads_in_words(frame) == (
-        "**Without any one of 2 heads, gain is clearly lost**: 1.20 (L0H0), 0.80 (L1H2) nats. "
-        "L0H0 is not an induction head, but **later heads need it** to find where to look: with their attention held "
-        "fixed, losing it costs nothing clear."
+        "**Removing any one of 2 heads clearly lowers the gain**: by 1.20 (L0H0), 0.80 (L1H2) nats. L0H0 is not an "
+        "induction head: **it acts through later heads**. If later heads keep looking where they looked, removing it "
+        "costs no clear gain."
     )
     assert tables.heads_in_words(frame.assign(**{"pattern-preserving low": 0.1})).endswith("not an induction head.")
     assert tables.heads_in_words(frame.assign(prefix_matching=0.9)).endswith(
         "They match prefixes, as induction heads do."
     )
-    assert "no gain is clearly lost" in tables.heads_in_words(frame.assign(**{"full low": -1.0}))
+    assert "no gain is clearly lost" in tables.heads_in_words(frame.assign(**{"full clear": False}))
 
 
 def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
@@ -402,5 +422,5 @@ def test_a_slide_has_the_finding_and_the_curve(open_as_it_is):
 
 def test_names_of_heads_next_to_each_other_do_not_overlap():
     points = {"prefix_matching": [0.87, 0.83, 0.81, 0.0, 0.0], "value": [0.78, 0.6, 0.26, 1.2, 1.19]}
-    frame = pd.DataFrame(points).assign(low=-1.0, high=2.5)
+    frame = pd.DataFrame(points).assign(low=-1.0, high=2.5, clear=True)
     assert charts._sides(frame) == ["right", "left", "right", "right", ""]

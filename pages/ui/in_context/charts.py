@@ -10,7 +10,7 @@ import pandas as pd
 
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, palette
+from pages.ui.figures.colours import GREY, UNKNOWN, palette
 from pages.ui.in_context.tables import FULL, PRUNED
 
 TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation"}
@@ -21,6 +21,7 @@ HEIGHT_PX, ROW_PX = 280, 22
 FIRST = 10  # token of the curve: those before it are single tokens of a few texts, all noise
 N_NAMED = 6
 BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
+INTERVAL = "low:Q|95% interval from|+.3f; high:Q|to|+.3f"
 ZERO = pd.DataFrame({"at": [0.0]})
 
 
@@ -73,32 +74,34 @@ def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bo
     base = charts.head_grid(f"{column}:Q|{TITLES[column]} (nats)|+.3f", *interval, "n:Q|Texts")
     legend = alt.Legend(format="+.2~f", tickCount=3, gradientLength=max(60, row_px * n_layers))
     colour = alt.Color(f"{column}:Q", title="nats", scale=charts.around_zero(reach), legend=legend)
-    cells = base.mark_rect(**charts.CELL).encode(color=colour)
-    return charts.template(row_px * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, row_px))
+    clear = base.transform_filter(f"datum['{column} clear']") if with_interval else base
+    cells = base.mark_rect(**charts.CELL, fill=UNKNOWN), clear.mark_rect(**charts.CELL).encode(color=colour)
+    return charts.template(row_px * n_layers + charts.AXIS_PX, *cells, *charts.crosses(base, row_px))
 
 
 def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
-    """Returns each head's change of the score against its prefix matching, with 95% intervals."""
-    value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
-    frame = frame.assign(value=value, low=low, high=high)
-    return charts.picture(
-        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_sides(frame)), zero=ZERO
-    )
+    """Returns each head's change of the score against its prefix matching; those that are clear, with their names and
+    95% intervals."""
+    value, low, high, clear = (frame[f"{column}{end}"] for end in ("", " low", " high", " clear"))
+    frame = frame.assign(value=value, low=low, high=high, clear=clear)
+    return charts.picture(_attribution_scatter(), heads=frame.assign(named=_sides(frame)), zero=ZERO)
 
 
 @charts.kept
-def _attribution_scatter(n_layers: int) -> charts.Template:
+def _attribution_scatter() -> charts.Template:
     title = "Gain lost (nats)"
     axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format=".1f")
-    x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False), axis=axis)
-    tooltip = charts.tips(f"name:N|Head; prefix_matching:Q|Prefix matching|.3f; value:Q|{title}|+.3f")
-    base = charts.named_chart("heads").encode(x=x, tooltip=tooltip)
-    layer = charts.by_layer(n_layers)
-    y = alt.Y("value:Q", title=title)
+    x = alt.X(
+        "prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[-0.03, 1.05], nice=False), axis=axis
+    )
+    tooltip = charts.tips(f"name:N|Head; prefix_matching:Q|Prefix matching|.3f; value:Q|{title}|+.3f", INTERVAL)
+    base, y = charts.named_chart("heads").encode(x=x, tooltip=tooltip), alt.Y("value:Q", title=title)
+    clear = base.transform_filter("datum.clear")
     layers = [
         _at_zero(),
-        base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q", color=layer),
-        base.mark_point(filled=True, size=90, opacity=0.9).encode(y=y, color=layer),
+        base.transform_filter("!datum.clear").mark_point(filled=True, size=45, opacity=0.6, color=GREY).encode(y=y),
+        clear.mark_rule(strokeWidth=1.5, color=GREY).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
+        clear.mark_point(filled=True, size=90, opacity=1).encode(y=y),
     ]
     for side, align, dx in (("right", "left", 8), ("left", "right", -8)):
         of_side = base.transform_filter(f"datum.named == '{side}'")
@@ -150,12 +153,12 @@ def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sides(frame: pd.DataFrame) -> list[str]:
-    """Returns the side of each point on which its name is, "" without: those of largest value have one, where no other
-    point or name is in the way."""
+    """Returns the side of each point on which its name is, "" without: those that are clear have one, the largest
+    first, where no other point or name is in the way."""
     near = 0.08 * max(float(frame["high"].max() - frame["low"].min()), 1e-9)  # the height of a name on the drawn span
     points = frame[["prefix_matching", "value"]].to_numpy(float)
     taken, found = [*points], [""] * len(frame)
-    for at in np.argsort(-np.abs(points[:, 1]))[:N_NAMED]:
+    for at in [at for at in np.argsort(-np.abs(points[:, 1])) if frame["clear"].iloc[at]][:N_NAMED]:
         for side, step in (("right", 0.07), ("left", -0.07)):
             place = points[at] + (step, 0)
             apart = np.abs(np.array([*taken[:at], *taken[at + 1 :]]).reshape(-1, 2) - place)

@@ -12,9 +12,10 @@ from engine.heads.ablation import FILLS, KINDS
 from engine.heads.induction import InductionScores
 from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
-from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, MeanOverTexts, icl_change, icl_score
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
 from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
-from pages.ui.controls.controls import Levels, choose_level, choose_ranking, one_of, settings_menu, type_mask, with_own
+from pages.ui.controls.controls import Levels, choose_ranking, one_of, settings_menu, type_mask, with_own
+from pages.ui.controls.drag_slider import draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
@@ -34,6 +35,7 @@ SOURCES = {"text": "A long text", "task": "Solved questions"}
 TEXT = "A letter without a name"  # of addresses that name no text; the first view has another
 SCORED_FROM = {0: "exact", 5: "± 5", 10: "± 10"}
 FROM, SOLVED, RANKED = "incontext_from", "incontext_task", "incontext_ranked_on"  # query parameters
+LAST = "incontext last finding"  # in the session
 NOISY_NATS = 2.0  # an interval this wide leaves the effect of pruning open
 SHORT_WINDOW = (
     "This model reads {} tokens at once, so late tokens are predicted from the last of these alone, in windows that "
@@ -75,7 +77,7 @@ KIND_HELP = (
 )
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
-COLORS = "Orange: gain is lost without the head. Blue: more is gained. Cross: pruned now. "
+COLORS = "Orange: gain is lost without the head. Blue: more is gained. Gray: not clear. Cross: pruned now. "
 OTHERS = "Other measures of these heads"
 WHICH_HELP = (
     "Each head of the full model is ablated alone, and the gain measured again on the same texts: gain with the head "
@@ -117,11 +119,13 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
     if kind == "text":
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
-    heads_at, order_at = pruning_at.columns([8, 3], gap="medium", vertical_alignment="bottom")
+    heads_at, order_at = pruning_at.columns([8, 3], gap="medium")
     task_at, more_at = text_at.container(), settings_menu(more_at, "incontext")
     places: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
-    heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in places.items())
-    typed = type_mask("incontext", more_at)
+    fields = {axis: draw_field(at, f"incontext_{axis}", AXES[axis]) for axis, at in places.items()}
+    typed, (heads, ffns) = type_mask("incontext", more_at), (10 * each.percent for each in fields.values())
+    for axis, field in fields.items():
+        draw_slider(field, AXIS_HELP[axis], is_more=bool(typed))
     ranking = choose_ranking("incontext", order_at)
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
@@ -136,7 +140,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
         of = "passage" if text is not None and text.passage else "text"
         source = Source(of, text.name, "" if text.passage else text.text, int(n_texts)) if text is not None else None
     levels = Levels(TaskSpec(name, SHOTS), ranking, heads, ffns, typed)
-    return Controls(source, around, levels, detail, fill, st.container())
+    return Controls(source, around, levels, detail, fill, st.container(key="incontext_badge"))
 
 
 def _choose_task(where: DeltaGenerator, kind: str, data_dir: str | None, missing: set[str]) -> str:
@@ -161,16 +165,24 @@ def _read_older_address() -> None:
         state[RANKED] = said[SOLVED]
 
 
-def figures(found: LossesSoFar, around: int) -> None:
-    """Draws the gain of both models as large figures, each with its meaning."""
-    st.markdown("**In-context gain**: higher is better", help=GAIN_HELP)
-    _score_figure("full model", found.full, around)
+def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
+    """Draws the gain that pruning loses as a large figure (that of the full model if nothing is pruned), and below it
+    those of both models, on the same texts."""
+    full, pruned = (tables.gain(icl_score(each, around)) if each else None for each in (found.full, found.pruned))
+    title, shown, signed = "In-context gain", full, True
+    lines = [f"{who}: **{number(each.value, sign=True) if each else '–'}**" for who, each in
+             (("Full model", full), ("Pruned model", pruned))]  # fmt: skip
     if found.mask is not None and found.mask.is_full:
-        st.metric("Pruned model, nats", "–")
-        st.markdown("Nothing is pruned: move the slider.")
-        return
-    before, after = found.in_both
-    _score_figure("pruned model", found.pruned, around, icl_change(before, after, around) if before else None)
+        lines = []
+    else:
+        change = icl_change(found.full, found.pruned, around) if pruned else None
+        title, shown, signed = tables.change_title(change), tables.lost(change) if change else None, False
+    st.markdown(f"**{title}**, nats", help=GAIN_HELP)
+    st.metric(title, number(shown.value, sign=signed) if shown else "–", label_visibility="collapsed")
+    st.caption(tables.interval_in_words(shown, n_texts) if shown else "Not measured yet.")
+    st.markdown("  \n".join(lines))
+    if not around and full and full.high - full.low > NOISY_NATS:
+        st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
 
 
 def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
@@ -187,39 +199,32 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     return says
 
 
-def finding(found: LossesSoFar, of: Controls, sets: pd.DataFrame, known: InductionScores | None) -> str:
-    """Returns the finding once both models have read all texts (the full one alone if nothing is pruned), else "".
-    `sets`: the scores without random heads, as far as measured; `known`: the induction scores, if they are."""
-    if not found.full or found.mask is None:
+def finding(found: LossesSoFar, around: int, n_texts: int, known: InductionScores | None) -> str:
+    """Returns the finding once both models have read all `n_texts` (the full one alone if nothing is pruned), else "".
+    `known`: the induction scores, if they are measured."""
+    if found.mask is None or len(found.full) < n_texts:
         return ""
-    full = tables.gain(icl_score(found.full, of.around))
+    full = tables.gain(icl_score(found.full, around))
     if found.mask.is_full:
         return tables.finding(full, None, None, "", 0)
-    if len(found.pruned) < len(found.full):
+    if not found.pruned:
         return ""
-    n_heads, n_ffns = found.mask.n_heads_pruned, found.mask.n_ffns_pruned
-    by_induction = of.levels.ranking == ORDER and not of.levels.typed
-    what = tables.pruned_in_words(found.mask, known)
-    pruned = tables.gain(icl_score(found.pruned, of.around))
-    change = icl_change(found.full, found.pruned, of.around)
-    words = tables.finding(full, pruned, change, f"the {what}", n_heads + n_ffns)
-    return words + (tables.random_in_words(sets, n_heads) if by_induction and not n_ffns else "")
+    pruned, change = tables.gain(icl_score(found.pruned, around)), icl_change(found.full, found.pruned, around)
+    n = found.mask.n_heads_pruned + found.mask.n_ffns_pruned
+    return tables.finding(full, pruned, change, f"the {tables.pruned_in_words(found.mask, known)}", n)
 
 
-def _score_figure(who: str, losses: Losses, around: int, change: MeanOverTexts | None = None) -> None:
-    label = f"{who.capitalize()}, nats"
-    if not losses:
-        st.metric(label, "–")
-        st.markdown("Not measured yet.")
-        return
-    gain = tables.gain(icl_score(losses, around))
-    gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
-    means = tables.direction_in_words(gain) if change is None else tables.change_in_words(change)
-    st.metric(label, number(gain.value, sign=True), means, **gray)
-    if change is None:  # the finding has that of the change
-        st.caption(tables.interval_in_words(gain))
-    if not around and gain.high - gain.low > NOISY_NATS:
-        st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
+def draw_finding(where: DeltaGenerator, words: str, key: str, asks: bool) -> None:
+    """Draws the finding; while it is measured ("") the last one of the same model and texts (`key`), dimmed, so that
+    nothing moves. `asks`: nothing is measured before a click."""
+    before, last = st.session_state.get(LAST, ("", ""))
+    if words:
+        st.session_state[LAST] = key, words
+        where.markdown(words)
+    elif before == key:
+        where.container(key="incontext_last").markdown(last)
+    elif not asks:
+        where.caption("Measuring …")
 
 
 def loss_curve(found: LossesSoFar, around: int, sheet: Sheet) -> None:
@@ -251,7 +256,7 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
     st.markdown(tables.heads_in_words(frame) + so_far, help=WHICH_HELP)
     map_at, scatter_at = st.columns([5, 7], gap="large")
     with map_at:
-        _draw_map(frame, kind, sheet, ": orange is gain lost without it")
+        _draw_map(frame, kind, sheet, ": orange is gain lost, gray is not clear")
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
         with scatter_at:

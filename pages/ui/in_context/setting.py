@@ -44,6 +44,12 @@ class LossesSoFar:
         n = min(len(self.full), len(self.pruned))
         return self.full[:n], self.pruned[:n]
 
+    @property
+    def alike(self) -> "LossesSoFar":
+        """Returns both models' losses of the same texts, as soon as the pruned one has read any."""
+        is_compared = self.pruned and self.mask is not None and not self.mask.is_full
+        return replace(self, full=self.in_both[0]) if is_compared else self
+
 
 @dataclass(frozen=True)
 class InContextControls:

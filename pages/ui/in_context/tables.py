@@ -58,6 +58,8 @@ def head_frame(
         values = over_texts(without - plain[:, None, None])
         for column, value in zip((name, f"{name} low", f"{name} high"), values, strict=True):
             frame[column] = value.ravel()
+        is_small = frame[name].abs() < CLEAR_SHARE * frame[name].abs().max()
+        frame[f"{name} clear"] = ~is_small & ((frame[f"{name} low"] > 0) | (frame[f"{name} high"] < 0))
     n, difference = len(found[kind].base), [after - before for before, after in zip(*losses.in_both, strict=True)]
     frame["n"] = n
     if len(difference) >= n and any(np.any(change) for change in difference[:n]):
@@ -72,11 +74,23 @@ def gain(score: MeanOverTexts) -> MeanOverTexts:
     return MeanOverTexts(-score.value, -score.high, -score.low, score.n)
 
 
-def interval_in_words(found: MeanOverTexts) -> str:
-    """Returns text such as "95% interval +0.63 to +4.08, 24 texts"."""
+def lost(change: MeanOverTexts) -> MeanOverTexts:
+    """Returns the size of a change of the score, above 0 whichever way it goes (`change_title`)."""
+    return change if change.value >= 0 else gain(change)
+
+
+def change_title(change: MeanOverTexts | None) -> str:
+    """Returns which way a change of the score goes, in which + is worse, and whether it may be chance."""
+    chance = " (may be chance)" if change and change.low <= 0 <= change.high else ""
+    return f"Gain {'won' if change and change.value < 0 else 'lost'} by pruning{chance}"
+
+
+def interval_in_words(found: MeanOverTexts, n_texts: int = 0) -> str:
+    """Returns text such as "95% interval +0.63 to +4.08, 24 texts", or "2 of 24 texts" if there are `n_texts`."""
+    count = f"{found.n} of {n_texts} texts" if found.n < n_texts else f"{found.n} text{'s' * (found.n > 1)}"
     if np.isnan(found.low):
-        return f"{found.n} text, so no interval"
-    return f"95% interval {_signed(found.low)} to {_signed(found.high)}, {found.n} texts"
+        return f"{count}, so no interval"
+    return f"95% interval {_signed(found.low)} to {_signed(found.high)}, {count}"
 
 
 def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str, n: int) -> str:
@@ -100,8 +114,7 @@ def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverT
     moves += f"{'' if it == what else f' {it}'}, {_gain_in_words(pruned.value)}"
     if it == what:  # a gain lost or made of what is no gain says nothing
         return f"{leads}: {moves}."
-    lost = change if change.value >= 0 else gain(change)
-    return f"{leads}: {moves} (**{lost_in_words(change.value)}**, {interval_in_words(lost)})."
+    return f"{leads}: {moves} (**{lost_in_words(change.value)}**, {interval_in_words(lost(change))})."
 
 
 def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
@@ -112,22 +125,6 @@ def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
     parts = [(n_induction, "induction head"), (others, "other" if n_induction else "pruned head")]
     named = [f"{n} {name}{'s' * (n > 1)}" for n, name in [*parts, (mask.n_ffns_pruned, "FFN")] if n]
     return _listed(named)
-
-
-def random_in_words(together: pd.DataFrame, n: int) -> str:
-    """Returns the gain without `n` random heads, from `together.rows_of`; "" if they are not measured."""
-    if together.empty:
-        return ""
-    gains = -together[together["draw"].gt(0) & together["size"].eq(n)]["score"]
-    ends = f"{_signed(gains.min())} to {_signed(gains.max())} in {len(gains)} draws"
-    return f" Without {n} others at random: {_gain_in_words(gains.mean())} ({ends})." if len(gains) else ""
-
-
-def direction_in_words(found: MeanOverTexts) -> str:
-    """Returns what a gain means."""
-    if found.low <= 0 <= found.high:
-        return "late tokens: no clear difference"
-    return f"late tokens are predicted {'better' if found.value > 0 else 'worse'}"
 
 
 def change_in_words(change: MeanOverTexts) -> str:
@@ -147,14 +144,13 @@ def _gain_in_words(value: float) -> str:
 def heads_in_words(frame: pd.DataFrame) -> str:
     """Concludes from both ablations which heads the gain needs, and which of them act through later patterns."""
     full, kept = KINDS
-    is_clear = (frame[f"{full} low"] > 0) & (frame[full] >= CLEAR_SHARE * frame[full].max())
-    clear = frame[is_clear].sort_values(full, ascending=False)
+    clear = frame[frame[f"{full} clear"] & (frame[full] > 0)].sort_values(full, ascending=False)
     if clear.empty:
         return "Without any one head, no gain is clearly lost: others do the same, or more texts are needed."
     first = clear.head(3)
     named = ", ".join(f"{number(value)} ({name})" for name, value in zip(first["name"], first[full], strict=True))
     heads = "one head alone" if len(clear) == 1 else f"any one of {len(clear)} heads"
-    words = f"**Without {heads}, gain is clearly lost**: {named} nats."
+    words = f"**Removing {heads} clearly lowers the gain**: by {named} nats."
     if "prefix_matching" not in first:
         return words
     others = first[first["prefix_matching"] < INDUCTION_FROM]
@@ -163,9 +159,9 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     is_one, names = len(others) == 1, _listed(others["name"])
     words += f" {names} {'is not an induction head' if is_one else 'are not induction heads'}"
     if (others[f"{kept} low"] <= 0).all():
-        it = "it" if is_one else "them"
-        words += f", but **later heads need {it}** to find where to look: with their attention held fixed, "
-        words += f"losing {it} costs nothing clear"
+        they, one = ("it acts", "it") if is_one else ("they act", "either" if len(others) == 2 else "any of them")
+        words += f": **{they} through later heads**. If later heads keep looking where they looked, "
+        words += f"removing {one} costs no clear gain"
     return f"{words}."
 
 

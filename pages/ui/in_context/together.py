@@ -36,21 +36,18 @@ def _in_nats(value: float, signed: bool) -> str:
     return f"{number(value, sign=signed)} nats"
 
 
-def draw(x: InContextControls, around: int, sheet: Sheet) -> pd.DataFrame:
-    """Draws the section; returns its rows, as far as measured."""
+def draw(x: InContextControls, around: int, sheet: Sheet) -> None:
+    """Draws the section."""
     since_s = time.monotonic()
     if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
-        return pd.DataFrame()
+        return
     work = Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
-
-    found = [pd.DataFrame()]
 
     def draw_known(losses: dict[HeadSet, Losses]) -> None:
         if not any(each.draw for each in losses):  # other sections may have stored a set: nothing to compare it with
             return
         sheet.tables["Heads together"] = frame = rows_of(x.target, losses, around)
-        found.append(frame)
         wraps = st.container(key="wraps together")  # in a narrow window
         for (column, title), at in zip(COLUMNS.items(), wraps.columns(2, gap="large"), strict=True):
             shown = head_sets.by_size(frame.assign(gain=-frame["score"]), column)
@@ -60,4 +57,3 @@ def draw(x: InContextControls, around: int, sheet: Sheet) -> pd.DataFrame:
             sheet.draw(TITLES[column], drawn, f"incontext_together {column}", words, at)
 
     head_sets.draw_sets(x.target.shape, work, ABOUT, draw_known, since_s)
-    return found[-1]
