@@ -232,7 +232,7 @@ def test_a_line_is_named_at_its_end_and_names_do_not_overlap():
     names = [TaskSpec(f"task{at}", 0) for at in range(9)]
     found = tables.curves([each for task in names[:4] for each in falling(task)], [], "heads", "task1")
     ends = tables.line_ends(found)
-    assert set(ends["line"]) == {"task0", "task1", "task2", "task3", "mean of tasks", "chance, task1"}
+    assert set(ends["line"]) == {"task0", "task1", "task2", "task3", "mean of tasks", "chance on task1"}
     assert ends["acc"].tolist() == [0.25] * 6 and np.diff(np.sort(ends["at"])).min() >= tables.NAME_SHARE - 1e-9
     assert ends["at"].mean() == pytest.approx(0.25), "around where the lines end"
     low = tables.curves([row(task, 1000, 0, 0.0) for task in names[:4]], [], "heads")
@@ -266,8 +266,9 @@ def test_transfer_is_against_the_tasks_own_ranking():
     words = tables.transfer_in_words(found.reset_index(), 0.5)
     assert "**10 points** of accuracy are lost on piqa by the ranking of copa (the worst)" in words
     assert "all tasks together: −5 points" in words and "better" not in words
-    shown = charts.transfer_map(found.reset_index().assign(lost=[10.0, -34.0, 0.2])).datasets["transfer"]
-    assert [each["change"] for each in shown] == ["−10", "+34", "0"]
+    apart = found.reset_index().assign(lost=[10.0, -34.0, 0.2], clear=[False, True, False])
+    assert [each["change"] for each in charts.transfer_map(apart).datasets["transfer"]] == ["−10", "+34*", "0"]
+    assert not found["clear"].any() and tables.transfer([replace(others[0], high=0.65)], own)["clear"].all()
     better = tables.transfer_in_words(found.reset_index().assign(lost=[-34.0, 0.0, 0.0]), 0.5)
     assert "no task loses 5 points or more" in better and "34 points are gained on piqa by that of copa" in better
 
@@ -277,10 +278,15 @@ def test_a_finding_takes_all_levels_and_compares_at_one_level():
     random = [row(TASKS[0], each, 0, 0.4, "random") for each in (200, 400, 600, 800)]
 
     def said_of(rows):
-        breaks = tables.break_table(break_points(rows, "heads"))
-        return tables.curves_finding(tables.curves(rows, random, "heads"), breaks, "heads")
+        return tables.curves_finding(tables.curves(rows, random, "heads"), rows, "heads")
 
-    assert said_of(own).endswith("In random order, 40% are right at 40%, 90% by score.")
+    assert said_of(own) == (
+        "**40% of heads** can be pruned from the task with 0 shots without a detectable loss: 90% right instead of "
+        "90%, 40% in random order. No task drops. 100 questions detect 12 points or more."
+    )
+    small = [replace(each, lost=8, p_mcnemar=0.02) if each.point.heads_permille == 400 else each for each in own]
+    drop = "Largest drop: −8 points on piqa (95% interval −14 to −2, not significant over 10 levels)."
+    assert drop in said_of(small), "an interval without 0 is not at odds with the first sentence"
     assert said_of([own[0], own[7], own[10]]).startswith("3 of 11 levels are measured")
     early = [own[0], *(row(TASKS[0], each, 0, 0.3, lost=60) for each in range(100, 1001, 100))]
     assert said_of(early).startswith("Pruning **10% of heads** already costs a task accuracy with 0 shots: 30% right")
@@ -394,7 +400,9 @@ def test_without_a_known_criterion_all_are_compared_but_the_dearest(open_screen)
 def test_rows_of_transfer_are_high_enough_and_every_task_is_named():
     names = [f"demo_translation_{at}" for at in range(16)]
     pairs = [(task, source) for task in names for source in [*names, "all tasks"]]
-    frame = pd.DataFrame([{"task": a, "source": b, "lost": 3.0, "acc": 0.5, "own": a == b} for a, b in pairs])
+    frame = pd.DataFrame(
+        [{"task": a, "source": b, "lost": 3.0, "acc": 0.5, "own": a == b, "clear": False} for a, b in pairs]
+    )
     fitted = {"width": 880, "autosize": {"type": "fit", "contains": "padding"}}  # as Streamlit draws it
     drawn = vl_convert.vegalite_to_svg({**charts.transfer_map(frame).spec, **fitted})
     cells = re.findall(r'aria-roledescription="rect mark"[^>]*? d="M[^h"]+h[^v"]+v([0-9.]+)', drawn)

@@ -14,15 +14,18 @@ from pages.ui.sweeps.tables import NAMES, TASKS, line_ends
 
 _PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
 DOMAIN = palette(pruned="mean", now="front", random="random", chance="chance", **_PLACES)
+AS_FRONT = "datum.kind === 'chance' ? 'front' : datum.kind"  # chance has the color of its task
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 LINE = "line:N|Line; level:Q|Pruned|.0%"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
 LETTER_PX, AROUND_PX = 6, 25  # of a line's name, about; the space around it
-ROW_PX, NAME_PX = 30, 240  # of Transfer: a row, and the longest name
+ROW_PX, ROWS_PX, NAME_PX = 30, 200, 240  # of Transfer: the lowest row, few rows together, and the longest name
+LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
 UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
 CHANGE = "Points against the task's own ranking"
+CLEAR = "*: the 95% intervals are apart"
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
@@ -45,23 +48,23 @@ def _curves(axis: Axis, end: float) -> charts.Template:
         x=x, detail="line:N", color=colour, tooltip=charts.tips(LINE, "acc:Q|Questions right|.1%")
     )
     interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
-    ends = charts.named_chart("ends")
+    ends = charts.named_chart("ends").transform_calculate(kind=AS_FRONT)
     leaders = ends.mark_rule(strokeWidth=1.5).encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q", color=colour)
     at = {"x": {**x, "field": "x"}, "y": _share("at:Q", RIGHT), "text": "line:N"}
-    is_bold = "indexof(['mean', 'front'], datum.kind) >= 0"
     names = [
-        charts.written(ends.transform_filter(which), 11, align="left", dx=3, fontWeight=weight).encode(**at)
-        for which, weight in ((is_bold, 700), (f"!({is_bold})", 400))
-    ]
+        charts.written(ends.transform_filter(f"datum.kind {which} 'mean'"), 11, align="left", dx=3, fontWeight=weight)
+        .encode(**at)
+        for which, weight in (("===", 700), ("!==", 400))
+    ]  # fmt: skip
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
     bars = _of_kind(base, "front").mark_rule().encode(y=_share("low:Q", RIGHT), y2="high:Q", **interval)
     layers = [
         base.transform_filter(alt.FieldOneOfPredicate("kind", list(TASKS)))
         .mark_line(strokeWidth=1.5)
         .encode(**interval),
-        _of_kind(base, "front").mark_line(strokeWidth=2, point=True).encode(**interval),
-        _of_kind(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
-        _of_kind(base, "random").mark_line(strokeWidth=2, point=True).encode(**interval),
+        _of_kind(base, "front").mark_line(strokeWidth=1.5, point=True).encode(**interval),
+        _of_kind(base, "chance").transform_calculate(kind=AS_FRONT).mark_line(strokeDash=[2, 3], strokeWidth=1.5),
+        _of_kind(base, "random").mark_line(strokeWidth=1.5).encode(**interval),
         _of_kind(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
     drawn = [each.encode(y=_share("acc:Q", RIGHT)) for each in layers]
@@ -120,29 +123,35 @@ def transfer_map(frame: pd.DataFrame) -> charts.Picture:
     against the judged task's own order."""
     names = tuple(dict.fromkeys(frame["task"]))
     others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
-    change = ["0" if abs(lost) < 0.5 else number(-lost, 0, sign=True) for lost in frame["lost"]]
+    change = [
+        ("0" if abs(lost) < 0.5 else number(-lost, 0, sign=True)) + "*" * bool(is_clear)
+        for lost, is_clear in zip(frame["lost"], frame["clear"], strict=True)
+    ]
     return charts.picture(_transfer_map(names, (*names, *others)), transfer=frame.assign(change=change))
 
 
 @charts.kept
 def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Template:
     every: dict[str, Any] = {"labelOverlap": False, "labelFlush": False, "labelLimit": NAME_PX}
-    slanted = alt.Axis(labelAngle=-45, **every)
-    under_px = UNDER_PX + SLANTED_PX * max(map(len, sources))
+    longest = max(map(len, sources))
+    is_level = len(sources) * (AROUND_PX + LETTER_PX * longest) < LEVEL_PX
+    angle, under_px = (0, UNDER_LEVEL_PX) if is_level else (-45, UNDER_PX + SLANTED_PX * longest)
     more = "datum.value ? (datum.value > 0 ? '−30 or worse' : '+30 or better') : '0'"
     look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 400}
     legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
     base = charts.named_chart("transfer").encode(
-        x=alt.X("source:N", title="Pruned by the ranking of", sort=list(sources), axis=slanted),
+        x=alt.X(
+            "source:N", title="Pruned by the ranking of", sort=list(sources), axis=alt.Axis(labelAngle=angle, **every)
+        ),
         y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
     )
     cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4).encode(
-        color=alt.Color("lost:Q", title=CHANGE, scale=charts.around_zero(30, clamp=True), legend=legend),
+        color=alt.Color("lost:Q", title=f"{CHANGE} ({CLEAR})", scale=charts.around_zero(30, clamp=True), legend=legend),
         tooltip=charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}"),
     )
     numbers = charts.on_cells(base, 11, "lost", "change:N")
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
-    return charts.template(max(160, ROW_PX * len(names) + under_px), cell, own, *numbers)
+    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, cell, own, *numbers)
 
 
 def _share(field: str, title: str) -> dict[str, Any]:

@@ -40,8 +40,7 @@ def finding(section: str, rows: Sequence[SweepRow], permille: int) -> str:
         return ""
     if section in ("heads", "ffns"):
         own, random = _by_score(rows), _of_order(rows, "random")
-        frame = tables.curves(own, random, section)
-        return tables.curves_finding(frame, tables.break_table(break_points(own, section)), NOUNS[section])
+        return tables.curves_finding(tables.curves(own, random, section), own, section)
     if section == "both":
         return tables.grid_in_words(tables.grid(rows), SMALL_LOSS)
     if section == "transfer":
@@ -135,8 +134,8 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
 
 CURVES = "Each task is pruned by its own scores (Settings), the gray band in three random orders."
 CURVES_HELP = (
-    "Gray: the mean of tasks in each random order, lowest to highest. Dotted: guessing on the highlighted task, if it "
-    "has choices. Bars: 95% intervals of the highlighted task."
+    "Gray: the mean of tasks in each random order, lowest to highest. Bars: 95% intervals of the highlighted task. "
+    "Dotted: guessing on that task, if it has choices."
 )
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from engine.questions.requests import TaskSpec
-from engine.statistics import detectable
-from engine.studies.statements import SMALL_LOSS, BreakPoint
+from engine.statistics import Paired, detectable
+from engine.studies.statements import SMALL_LOSS, BreakPoint, break_points
 from engine.studies.study import TENTHS
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import cliff_in_words, power_in_words
+from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.tables import number, whole_percent
 
 CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
@@ -23,6 +24,7 @@ TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are n
 MOST_NAMED = 8  # tasks whose lines are named in a chart
 NAME_SHARE, NAMES_AT = 0.06, 1.03  # height of a name, as share of the chart's; where names begin, as a level
 N_LEVELS = len(TENTHS)
+CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
 NAMES = {
     "own": "own ranking",
@@ -56,8 +58,10 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
     means = means.reset_index()
     means = means[means["n"] == means["shots"].map(n_tasks)]
     parts.append(means.assign(line="mean of tasks", kind="mean"))
-    guessed = frame[(frame["task"] == front) & (frame["chance"] > 0)]
-    parts.append(guessed.assign(acc=guessed["chance"], line=f"chance, {front}", kind="chance", low=np.nan, high=np.nan))
+    guessed = frame[(frame["task"] == front) & (frame["chance"] > 0) & (frame["level"] >= CHANCE_FROM)]
+    parts.append(
+        guessed.assign(acc=guessed["chance"], line=f"chance on {front}", kind="chance", low=np.nan, high=np.nan)
+    )
     if random:
         drawn = table(random).rename(columns={axis: "level"}).groupby(["shots", "level", "seed"])["acc"]
         by_seed = drawn.agg(["mean", "size"]).reset_index()
@@ -139,15 +143,16 @@ def spread(cells: pd.DataFrame) -> pd.DataFrame:
 
 def transfer(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
     """Returns one row per judged task and task whose order pruned it: task, source, acc, lost (points against its own
-    order's accuracy at the same level)."""
-    by_own = {(row.point.task, row.point.heads_permille): row.acc for row in own}
+    order's accuracy at the same level), and whether the two 95% intervals are apart: clear."""
+    by_own = {(row.point.task, row.point.heads_permille): row for row in own}
     found = []
     for row in rows:
         source = row.point.of or {"aggregate": "all tasks", "others": "all others"}.get(row.point.by, row.point.by)
-        own_acc = by_own.get((row.point.task, row.point.heads_permille), math.nan)
-        task, lost = row.point.task, 100 * (own_acc - row.acc)
-        found.append((task.name, task.shots, source, row.acc, lost, source == task.name))
-    return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own"])
+        task, mine = row.point.task, by_own.get((row.point.task, row.point.heads_permille))
+        lost = math.nan if mine is None else 100 * (mine.acc - row.acc)
+        is_clear = mine is not None and (row.high < mine.low or mine.high < row.low)
+        found.append((task.name, task.shots, source, row.acc, lost, source == task.name, is_clear))
+    return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own", "clear"])
 
 
 def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float] | None = None) -> pd.DataFrame:
@@ -180,41 +185,51 @@ def power_of(frame: pd.DataFrame) -> str:
     return power_in_words(int(least["n"]), max(1, int(least["looks"])))
 
 
-def curves_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str) -> str:
-    """Returns how far all tasks can be pruned without a detectable loss, by shot count, with the mean accuracy and
-    that of random orders there; "" until every task of a shot count is measured."""
-    found = [
-        words
-        for shots, mine in by_shots(frame)
-        if (words := _shots_finding(mine, breaks[breaks["shots"] == shots], what, shots))
-    ]
+def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> str:
+    """Returns how far all tasks can be pruned without a detectable loss, by shot count: the mean accuracy, that of
+    random orders, the largest drop of a task, all at one level, and which losses are detected; "" until every task of a
+    shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
+    breaks = break_table(break_points(own, axis))
+    found = [words for shots, mine in by_shots(frame) if (words := _shots_finding(mine, breaks, own, axis, shots))]
+    if any("**" in words for words in found):
+        n, points = min(zip(breaks["n"], breaks["detects_points"], strict=True))
+        detect = (
+            "are too few to detect any loss" if math.isnan(points) else f"detect {math.ceil(points)} points or more"
+        )
+        found[-1] += f" {n} questions {detect}."
     return "  \n".join(found)
 
 
-def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, what: str, shots: int) -> str:
+def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[SweepRow], axis: Axis, shots: int) -> str:
     means, random = (frame[frame["kind"] == kind].set_index("level")["acc"] for kind in ("mean", "random"))
+    what, at = NOUNS[axis], f" with {shots_in_words(shots)}"
     if not {0.0, 1.0} <= {*means.index}:
         return ""
     if len(means) < N_LEVELS:
         return f"{len(means)} of {N_LEVELS} levels are measured: too few to say how much can be pruned."
-    readable = breaks[breaks["reading"].eq("")]
-    at = f" with {shots_in_words(shots)}"
+    readable = breaks[breaks["reading"].eq("") & breaks["shots"].eq(shots)]
     if readable.empty:
         return f"Every task is at chance{at}: there is nothing to lose."
-    level = float(readable["no_loss_up_to"].min())
-    n_tasks = len(readable)
+    level, n_tasks = float(readable["no_loss_up_to"].min()), len(readable)
     tasks = "the task" if n_tasks == 1 else "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
-    words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
-    if level == 0:
+    if not (can_go := level > 0):
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
+    else:
+        level = max((each for each in random.index if 0 < each <= level), default=level)  # random orders are coarser
+        words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
-    inner = [each for each in random.index if 0 < each < 1]
-    if not inner:
-        return f"{words}."
-    near = max((each for each in inner if each <= level), default=min(inner))  # both are measured there
-    by_score = "" if near == level else f", {whole_percent(means[near])} by score"
-    return f"{words}. In random order, {whole_percent(random[near])} are right at {whole_percent(near)}{by_score}."
+    words += f", {whole_percent(random[level])} in random order" if level in random.index else ""
+    here = [row for row in own if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
+    worst = min(here, key=lambda row: row.gained - row.lost)
+    change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
+    if not change.difference < 0:
+        return f"{words}. No task drops."
+    points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
+    interval = f"95% interval {low} to {high}"
+    if change.is_significant and can_go:  # alone, which may be chance among so many levels
+        interval += f", not significant over {int(readable['looks'].max())} levels"
+    return f"{words}. Largest drop: {points} points on {worst.point.task.name} ({interval})."
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
