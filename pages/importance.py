@@ -35,7 +35,7 @@ from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
-from pages.ui.page.runtime import require_frame
+from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
 require_frame("pages/importance.py")
@@ -46,11 +46,12 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
-setup, finding_at = chosen(), st.container()
+setup, finding_at = chosen(), st.container(key="finding")
 tasks = choose_tasks("importance", st.container(), setup)
 rename_choice(WHAT, {OLDER: SHORT[EVEN], "Gate": SHORT[EVEN]})
 first = sections.first_score(setup, tasks, WHAT)
-what = one_of(st.container(), "Head score", SHORT, WHAT, WHAT_HELP, default=first)
+row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
+what = one_of(row, "Head score", SHORT, WHAT, WHAT_HELP, default=first)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
@@ -62,26 +63,30 @@ works = {
 }
 found = {kind: so_far(works[kind]) if kind in works else Survey() for kind in KINDS}
 missing = [work for kind, work in works.items() if found[kind].n_known < len(tasks)]
+if reading := [work for work in missing if work.is_first_read]:
+    finding_at.markdown(f"Reading the stored results of {SHORT[what]} and of FFNs.")
+    with st.container(height=sections.READING_PX, border=False):
+        live([slot for work in reading for slot in work.watched()], reading[0].reading_line, since_s)
+    end_run()
 if what == EVEN:
     start_first_view(setup, tasks, missing)
 
 
-def draw_work() -> None:
-    """Draws, for heads and for FFNs, the progress or the button that measures what is missing."""
-    for kind in KINDS:
-        if kind not in works:
-            st.info(sections.TOO_MANY.format(n_heads), icon=":material/info:")
-            continue
-        work = works[kind]
-        line = partial(survey_line, work, len(tasks), found[kind], since_s, FIRST[kind])
-        with st.container(width="stretch" if work.under_way else "content"):
-            live(work.watched(), line, since_s)
+def draw_work(kind: str) -> None:
+    """Draws, for heads or for FFNs, the progress or the button that measures what is missing."""
+    if kind not in works:
+        st.info(sections.TOO_MANY.format(n_heads), icon=":material/info:")
+        return
+    work = works[kind]
+    line = partial(survey_line, work, len(tasks), found[kind], since_s, FIRST[kind])
+    with st.container(width="stretch" if work.under_way else "content"):
+        live(work.watched(), line, since_s)
 
 
 is_empty = not any(each.n_known for each in found.values())
-demo, is_read = demo_view("importance", setup), all(work.is_read for work in works.values())
-with empty_state("maps", SHOWS, is_read, demo) if is_empty else st.container(horizontal=True):
-    draw_work()
+with empty_state("maps", SHOWS, True, demo_view("importance", setup)) if is_empty else row:
+    for kind in KINDS if is_empty else ["heads"]:
+        draw_work(kind)
 show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()
 means = sections.setting_by(setting, what)
@@ -92,10 +97,14 @@ if second is not None:
 weights = dict[str, Measurement[Any]]()
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
-of_heads = by_weights.draw(target, sheet) if weights else sections.draw_heads(shown, sheet)
-if shown.scores:
+if weights:
+    by_weights.draw(target, sheet)
+    is_measured_now = "heads" in works and works["heads"].under_way
+    of_heads = [f"{SHORT[what]} is {'being measured' if is_measured_now else 'not measured yet'}."]
+else:
+    of_heads = sections.draw_heads(shown, sheet)
     sections.draw_best(shown)
-of_ffns = sections.draw_ffns(setting, found["ffns"].scores, sheet)
+of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"))
 trust = sections.draw_oracle(shown, tasks, sheet, since_s)
 n_known = len(shown.scores)
 partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []

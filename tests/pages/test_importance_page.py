@@ -23,6 +23,7 @@ from pages.ui.importance import charts as drawn
 from pages.ui.importance import divisors, tables
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
+from pages.ui.page.work import Work
 from tests.conftest import make_tiny_opt
 from tests.pages.conftest import (
     frames_of,
@@ -211,7 +212,7 @@ def test_negative_head_scores_have_a_scale_around_zero():
     assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
     assert colour["title"].endswith("(square-root scale)")
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
-    assert tables.values_in_words(found, mean.iloc[0], True) == "rank 1; points lost: task0, 0 shots +50.0."
+    assert tables.values_in_words(found, mean.iloc[0], True) == "Rank 1. Points lost:  \ntask0, 0 shots +50.0"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     one = scores([[0.5, -0.125]])
     mean = tables.aggregate_rows(one, mean_of(one))
@@ -352,6 +353,14 @@ def test_the_long_table_becomes_a_csv():
     assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "importance_rank"]
     assert table.query("task == 'task1' and head == 1")["importance_rank"].item() == 1
     assert table.query("task == 'task1' and head == 1")["score"].item() == 8.0
+
+
+def test_while_stored_results_are_read_nothing_is_found_and_nothing_is_offered(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
+    monkeypatch.setattr(Work, "is_first_read", True)
+    at = open_screen()
+    assert "Reading the stored results of Gradient" in said(at) and "weight magnitude" not in said(at)
+    assert not frames_of(at) and not [label for label in labels(at) if "easure" in label]
 
 
 def test_before_a_task_is_measured_the_weights_are_shown_and_named_so(open_screen, tiny_opt, store, monkeypatch):

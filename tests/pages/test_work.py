@@ -281,6 +281,8 @@ def test_what_was_read_stands_until_it_is_read_again(counting, monkeypatch):
     monkeypatch.setattr(of_pages, "AT_ONCE_S", 0.0)
     slowly = replace(work, of=replace(work.of, steps=slow))
     assert slowly.stored("two") == ["old"] and slowly.watched() == ["count", "count, stored"]
+    assert not slowly.is_first_read and replace(slowly, slot="another").stored() == []
+    assert replace(slowly, slot="another").is_first_read
     held.set()
     runtime.jobs().join("count, stored", HANG_S)
     assert slowly.stored("two") == ["new"] and slowly.watched() == ["count"]

@@ -1,6 +1,6 @@
 """The sections of the Importance screen: heads by task, the most important, FFNs by task, gradients and the oracle."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -14,7 +14,7 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
-from pages.ui.controls.heads import MOST, open_heads, open_prune
+from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.drawing import draw_table
@@ -26,6 +26,7 @@ from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session
+from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import for_file, number, share
 from pages.ui.page.work import Work, cost_in_words, live
 
@@ -45,6 +46,8 @@ ORACLE_HELP = (
     "measurement that gradients approximate. SRCC: Spearman's rank correlation over the heads."
 )
 BEST_HELP = "Rank 1 is the most important. Ranks go by the mean, in which all tasks count alike."
+READING_PX = 900  # so that nothing below the maps shows before them
+SELECTED_PX = 200  # of the selected head, up to MOST_RANKS tasks
 RANK_COLUMN = st.column_config.Column("Rank", width=60)
 
 
@@ -96,54 +99,60 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
         help = f"Of {n_heads:,} heads each. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
-    _draw_selected(of)
     picture = charts.score_maps(rows, charts.TITLES[of.what])
     sheet.draw("Heads by task", picture, MAPS, words, on_select="rerun", selection_mode="head")
     return [words]
 
 
-def _draw_selected(of: HeadMaps) -> None:
-    """Draws the head that is clicked in the maps, with its values and what to do with it."""
-    points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
-    name = "L{layer}H{head}".format(**points[0]) if points else ""
-    found = of.mean[of.mean["name"].eq(name)]
-    if found.empty or presenting():
-        return
-    values = tables.values_in_words(of.scores, found.iloc[0], of.what == ORACLE)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{name}**: {values}", width="content")
-        open_heads([name], st.container(width="content"))
-        if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
-            open_prune(name)
-
-
 def draw_best(of: HeadMaps) -> None:
-    """Draws the heads that are most important in the mean, with their rank or what they cost on each task."""
+    """Draws the heads that are most important in the mean, with their rank or what they cost on each task, and next to
+    them the head that is clicked in the maps, which takes the same room whichever it is."""
+    if not of.scores:
+        return
+    best_at, selected_at = st.columns([8, 4], gap="large")
+    _draw_selected(of, selected_at)
     best, is_oracle = tables.best_rows(of.scores, of.mean), of.what == ORACLE
     if best.empty:
         return
-    st.subheader("Heads that clearly cost accuracy" if is_oracle else "Heads with the highest scores", help=BEST_HELP)
-    n_maps, tasks = len(of.scores), [name for name in best.columns if name in map(in_words, of.scores)]
-    titles: dict[str, Any] = {
-        "rank": RANK_COLUMN,
-        "name": "Head",
-        "score": "Points lost" if is_oracle else "Mean share",
-    }
-    titles |= {name: name if is_oracle else f"Rank in {name}" for name in tasks}
-    titles |= {"kept": f"In top 30% of {n_maps}"} if n_maps > 1 and not is_oracle else {}
+    title = "Heads that clearly cost accuracy" if is_oracle else "Heads with the highest scores"
+    best_at.subheader(title, help=BEST_HELP if is_oracle else f"{BEST_HELP} A task's column has the rank in it.")
+    tasks = [name for name in best.columns if name in map(in_words, of.scores)]
+    short = (lambda name: name.split(",")[0]) if len({task.shots for task in of.scores}) == 1 else str
+    titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": "Mean lost" if is_oracle else "Mean share"}
+    titles |= {name: short(name) for name in tasks}
     formats = dict.fromkeys(["score", *tasks], _points) if is_oracle else {"score": share}
-    words = tables.heads_in_words(of.mean, n_maps, of.setting.aggregate)
-    draw_table(best, titles, words, st.container(), formats, height="content")
-    open_heads(best["name"].tolist()[:MOST], st.container())
+    words = tables.heads_in_words(of.mean, len(of.scores), of.setting.aggregate)
+    draw_table(best, titles, words, best_at, formats, height="content")
 
 
-def draw_ffns(setting: StudySettings, scores: Mapping[TaskSpec, Scores], sheet: Sheet) -> list[str]:
-    """Draws the accuracy lost without each FFN, by task; returns the finding, [] without scores."""
+def _draw_selected(of: HeadMaps, at: DeltaGenerator) -> None:
+    """Draws the head that is clicked in the maps, else the most important, with its values and what to do with it."""
+    points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
+    name = "L{layer}H{head}".format(**points[0]) if points else ""
+    found = of.mean[of.mean["name"].eq(name)]
+    if presenting():
+        return
+    row = (of.mean.nsmallest(1, "rank") if found.empty else found).iloc[0]
+    at.subheader(f"{row['name']} :small[click another in a map]")
+    with at.container(height=SELECTED_PX, border=False):
+        st.markdown(tables.values_in_words(of.scores, row, of.what == ORACLE))
+        with st.container(horizontal=True, vertical_alignment="center"):
+            open_heads([row["name"]], st.container(width="content"))
+            if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
+                open_prune(row["name"])
+
+
+def draw_ffns(
+    setting: StudySettings, scores: Mapping[TaskSpec, Scores], sheet: Sheet, draw_work: Callable[[], None]
+) -> list[str]:
+    """Draws the accuracy lost without each FFN, by task, and by `draw_work` what measures the missing; returns the
+    finding, [] without scores."""
+    st.subheader("FFNs by task :small[feed-forward networks, one a layer, " + IN_SHORT["ffns"] + "]", help=FFNS_HELP)
+    draw_work()
     if not scores:
         return []
     rows, mean = tables.ffn_rows(scores), tables.ffn_mean(setting, scores)
     sheet.tables["FFN importance"] = for_file(rows)
-    st.subheader("FFNs by task :small[feed-forward networks, one a layer, " + IN_SHORT["ffns"] + "]", help=FFNS_HELP)
     sheet.says.append(words := tables.ffns_in_words(rows))
     st.caption(words)
     sheet.draw("FFNs by task", charts.ffn_map(rows, mean), "importance_ffns", words)
@@ -190,7 +199,7 @@ def setting_by(setting: StudySettings, what: str) -> StudySettings:
 def _oracle_line(missing: list[Work[Survey]], n_heads: int) -> None:
     """Draws the progress of the comparison with the oracle, or the button that starts it."""
     help = f"Measures the missing scores: at most {n_heads + 1} evaluations of {N} train questions a task."
-    if any([work.line() for work in missing]) or not missing:
+    if any([work.line() for work in missing]) or not missing or not all(work.is_read for work in missing):
         return
     label = f"Compare with the oracle{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
 

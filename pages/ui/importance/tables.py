@@ -66,7 +66,8 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
         share = score / (np.abs(found.scores).sum() or 1)
         value = number(100 * score, 1, sign=True) if is_oracle else percent(share)
         parts.append(f"{in_words(task)} {value}")
-    return f"rank {mean['rank']}; {'points lost' if is_oracle else 'share of the total'}: {'; '.join(parts)}."
+    about = f"Rank {mean['rank']}. {'Points lost' if is_oracle else 'Share of the total'}:"
+    return "  \n".join([about, *parts])
 
 
 def weight_rows(found: Scores) -> pd.DataFrame:

@@ -230,6 +230,12 @@ class Work(Generic[T]):
         read = self._last_read()
         return read is not None and read.state == "done"
 
+    @property
+    def is_first_read(self) -> bool:
+        """Returns whether the stored results are being read, and were not in this slot before."""
+        read, whole = self._last_read(), notes().get(READ_WHOLE, {})
+        return read is not None and not read.finished and whole.get(self.slot, ("",))[0] != self.key
+
     def reading_line(self) -> None:
         """Draws what the reading of the stored results waits for, while it waits."""
         read, slot = self._last_read(), f"{self.slot}, stored"
@@ -310,14 +316,18 @@ def live(
     """
     busy = always or under_way(slots, by)
 
+    def has_ended() -> bool:
+        ends = [job.finished_s for job in map((by or jobs()).snapshot, slots) if job is not None]
+        return any(end_s is not None and end_s > since_s for end_s in ends)
+
     @st.fragment(run_every=every_s if busy else None)
     def part() -> None:
         with faults_shown():
-            draw()
+            if not has_ended():  # else what `draw` knows is out of date
+                draw()
         if not busy and under_way(slots, by):
             st.rerun()  # started from in here ("Resume"): only a run of the whole page starts the polling
-        ends = [job.finished_s for job in map((by or jobs()).snapshot, slots) if job is not None]
-        if any(end_s is not None and end_s > since_s for end_s in ends):
+        if has_ended():
             st.rerun()
 
     part()
