@@ -232,7 +232,7 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
         "the same on both sides of 0"
     )
     words = tables.ffns_in_words(rows)
-    assert words == "Pale cells may be chance: accuracy clearly falls in 2 of 4 and clearly rises in none."
+    assert words == "Cells without a color may be chance: accuracy clearly falls in 2 of 4 and clearly rises in none."
     assert tables.top_ffn_in_words(mean) == (
         "The most important FFN is **F0**: without it, 12 points of accuracy are lost on average."
     )

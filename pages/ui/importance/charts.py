@@ -23,7 +23,6 @@ LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height,
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
-PALE, PALE_HEADS = 0.25, 0.5  # opacity of cells that are not clear
 NUMBER_PX = 22  # width of a cell that has room for a number
 BY_ROOT = "square-root scale"  # of colors, in the legend
 SHARE = ".2~p"  # such as "5.1%" or "0.012%"
@@ -33,12 +32,12 @@ WHERE = "task:N|Task; shots:Q|Shots"
 
 def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
-    task's total; by an oracle in points around 0, pale if not clear."""
+    task's total; by an oracle in points around 0, without a color if not clear."""
     (maps, row_px, px_per_head), is_oracle = _places(rows), "is_clear" in rows
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     named, form = (title, "+.3~r") if is_oracle else (share, SHARE)
-    colour = _colour("shade", named, rows["score"], highest, form)
+    colour = _colour("tint", named, rows["score"], highest, form)
     n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
     exactly = partial(alt.Scale, nice=False, zero=False)
     across, down = (float(maps[end].max()) for end in ("end", "bottom"))
@@ -62,11 +61,11 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
         name="'L' + datum.layer + 'H' + datum.head",
         shade=f"datum.score / {lists['total']}[datum.map]",
     )
-    base = base.transform_calculate(x2="datum.x + 1", y2=f"datum.y + {row_px}")
+    tint = "datum.is_clear ? datum.shade : null" if is_oracle else "datum.shade"
+    base = base.transform_calculate(x2="datum.x + 1", y2=f"datum.y + {row_px}", tint=tint)
     edge: dict[str, Any] = charts.CELL if row_px >= 6 else {"strokeWidth": 0}
-    rect = base.mark_rect(**edge, cursor="pointer").encode(
-        x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip, **_clearly(rows, PALE_HEADS)
-    )
+    rect = base.mark_rect(**edge, cursor="pointer", invalid="show")
+    rect = rect.encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=_if_clear(colour), tooltip=tooltip)
     clicked = alt.selection_point(name="head", fields=["layer", "head"], empty=False)
     ring: dict[str, Any] = {
         "stroke": (MARK, GREY),
@@ -81,7 +80,7 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
             x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number="format(datum.shade, '+.0f')"
         )
         middle = middle.encode(x=x, y=y)
-        numbers = charts.on_cells(middle, 10, "shade", "number:N")
+        numbers = charts.on_cells(middle, 10, "tint", "number:N")
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
@@ -118,8 +117,8 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
 
 def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` on top, and the number in
-    each cell, or in small cells a minus sign if removal helps. Cells that are not clear are pale. Colors are the same
-    on both sides of 0, by the square root: one FFN may cost far more than all others."""
+    each cell, or in small cells a minus sign if removal helps. Cells that are not clear have no color. Colors are the
+    same on both sides of 0, by the square root: one FFN may cost far more than all others."""
     mean = mean.assign(task="mean", row="mean of all")
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
     cells = pd.concat([mean, named]) if named["row"].nunique() > 1 else named
@@ -128,7 +127,7 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     n_layers = int(rows["layer"].max()) + 1
     if n_layers > ROOM_FOR_NUMBERS:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
-    cells = cells.assign(points=points, number=numbers)
+    cells = cells.assign(points=points, tint=points.where(cells["is_clear"]), number=numbers)
     reach = max(10.0, 10 * float(np.ceil(points.abs().max() / 10)))
     axis, lost = partial(alt.Axis, ticks=False, domain=False), "Accuracy points lost without it"
     every_task = axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False)
@@ -139,20 +138,20 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     )
     ticks = [-reach, -reach / 4, 0, reach / 4, reach]
     colour = alt.Color(
-        "points:Q",
+        "tint:Q",
         title=f"{lost} ({BY_ROOT})",
         scale=charts.around_zero(reach, type="sqrt"),
         legend=_legend("+.3~r", ticks),
     )
-    rect = base.mark_rect(**charts.CELL).encode(color=colour, **_clearly(cells, PALE))
-    numbered = charts.on_cells(base, 10, "points", "number:N")
+    rect = base.mark_rect(**charts.CELL, invalid="show").encode(color=_if_clear(colour))
+    numbered = charts.on_cells(base, 10, "tint", "number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
     return charts.with_data(alt.layer(rect, *numbered).properties(height=height), ffns=cells)
 
 
-def _clearly(rows: pd.DataFrame, pale: float) -> dict[str, Any]:
-    """Returns the channel that makes cells pale whose change of accuracy is not clear, if `rows` say so."""
-    return {"opacity": alt.condition("datum.is_clear", alt.value(1), alt.value(pale))} if "is_clear" in rows else {}
+def _if_clear(colour: alt.Color) -> Any:
+    """Returns the color of cells, and none for those without a `tint`, whose change of accuracy may be chance."""
+    return alt.condition("!isValid(datum.tint)", alt.value("transparent"), colour)
 
 
 def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:

@@ -35,9 +35,10 @@ MAPS_HELP = (
     "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row. Click a head."
 )
 TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together by Holm's correction"
-ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Pale: no clear change ({TESTED}). Click a head."
-FFNS_HELP = f"Accuracy lost without each. Pale: no clear change ({TESTED})."
-ALONE = "Each head is scored alone, so heads that can replace one another score low."
+ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. No color: no clear change ({TESTED}). Click a head."
+FFNS_HELP = f"Accuracy lost without each. No color: no clear change ({TESTED})."
+ALONE = "Heads that can replace one another score low, as each is scored alone."
+UNCLEAR = "Cells without a color may be chance."
 UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 TOGETHER = "Remove heads together"
@@ -91,6 +92,8 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
     help = ORACLE_MAPS_HELP if of.what == ORACLE else MAPS_HELP
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if of.what == ORACLE:
+            st.caption(UNCLEAR, width="content")
         st.caption(ALONE, width="content")
         st.page_link("pages/induction.py", label=TOGETHER, icon=":material/link:")
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)

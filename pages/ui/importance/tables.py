@@ -145,7 +145,7 @@ def ffns_in_words(rows: pd.DataFrame) -> str:
     """Describes how many results of `ffn_rows` are clear losses and gains, and the largest gain."""
     clear = rows[rows["is_clear"]]
     gains = clear[clear["score"] < 0].sort_values("score")
-    words = f"Pale cells may be chance: accuracy clearly falls in {len(clear) - len(gains)} of {len(rows)}"
+    words = f"Cells without a color may be chance: accuracy clearly falls in {len(clear) - len(gains)} of {len(rows)}"
     if gains.empty:
         return f"{words} and clearly rises in none."
     best = gains.iloc[0]
