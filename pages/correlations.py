@@ -28,7 +28,7 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, OLDER, PAPERS, draw_line
+from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import end_run, require_frame
@@ -36,17 +36,17 @@ from pages.ui.page.tables import written
 from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
-TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads as published", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
-METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "as published"}
+TITLES = {EVEN: "Heads by gradient", PAPERS: "by Bansal et al.", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
+METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "of llm-interpret"}
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
-SCORES = {EVEN: "the gradient score", PAPERS: "the published score",
+SCORES = {EVEN: "the gradient score", PAPERS: "the score of Bansal et al.",
           "ffns": "the accuracy lost without each", "heads-oracle": "the accuracy lost without each"}  # fmt: skip
 BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
 WHAT_HELP = f"{GRADIENTS_HELP} Oracle and FFNs: accuracy lost when just that one is pruned."
 METHOD_HELP = (
     "Spearman: rank correlation of the scores. Top-30% overlap: of the most important 30% of one ranking, the share "
-    "that is among those of the other. As published: what llm-interpret prints, for comparison only."
+    "that is among those of the other. Of llm-interpret: what the paper's code prints, for comparison only."
 )
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
 SETTINGS_HELP = "Coefficient and order of the tasks."
@@ -65,10 +65,11 @@ setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
-rename_choice("correlations_what", {f"Heads by {OLDER.lower()}": TITLES[EVEN]})
+rename_choice("correlations_what", {"Heads by one divisor": TITLES[EVEN], "Heads as published": TITLES[PAPERS]})
 what = one_of(row, "Importance", TITLES, "correlations_what", WHAT_HELP)
 shown = sections.choose_count(row, counts)
 more_at = settings_popover(row, SETTINGS_HELP)
+rename_choice("correlations_method", {"as published": METHODS["as_published"]})
 method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
 rename_choice("correlations_order", {"by name": ORDERS["chosen"]})
 ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)

@@ -28,7 +28,7 @@ from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task,
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import by_weights, sections
-from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, OLDER, PAPERS
+from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, NAMES, OLDER
 from pages.ui.importance.second_model import FirstImportance
 from pages.ui.importance.second_model import draw as draw_second
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
@@ -39,7 +39,7 @@ from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
 require_frame("pages/importance.py")
-SHORT = {EVEN: "Gradient", PAPERS: "As published", ORACLE: "Oracle"}
+SHORT = {**NAMES, ORACLE: "Oracle"}
 WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned, which gradients approximate."
 WHAT = "importance_what"
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
@@ -48,10 +48,12 @@ FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns
 
 setup, finding_at = chosen(), st.container(key="finding")
 tasks = choose_tasks("importance", st.container(), setup)
-rename_choice(WHAT, {OLDER: SHORT[EVEN], "Gate": SHORT[EVEN]})
+rename_choice(WHAT, {before: NAMES[score] for score, before in OLDER.items()} | {"Gate": NAMES[EVEN]})
 first = sections.first_score(setup, tasks, WHAT)
-row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
-what = one_of(row, "Head score", SHORT, WHAT, WHAT_HELP, default=first)
+score_at, side_at = st.columns([3, 6], vertical_alignment="bottom")
+what = one_of(score_at, "Head score", SHORT, WHAT, WHAT_HELP, default=first)
+trust_at = side_at.empty()
+trust_at.caption(sections.WHAT_FOR)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
@@ -84,7 +86,7 @@ def draw_work(kind: str) -> None:
 
 
 is_empty = not any(each.n_known for each in found.values())
-with empty_state("maps", SHOWS, True, demo_view("importance", setup)) if is_empty else row:
+with empty_state("maps", SHOWS, True, demo_view("importance", setup)) if is_empty else side_at:
     for kind in KINDS if is_empty else ["heads"]:
         draw_work(kind)
 show_failed({**found["heads"].failed, **found["ffns"].failed})
@@ -108,9 +110,10 @@ of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, 
 trust = sections.draw_oracle(shown, tasks, sheet, since_s)
 n_known = len(shown.scores)
 partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
-says = [*partly, *of_heads, *trust, *of_ffns]
+says = [*partly, *of_heads, *of_ffns]
 finding_at.markdown(" ".join(says))
-sheet.says[:0] = says
+trust_at.caption(f"{sections.WHAT_FOR} {trust}")
+sheet.says[:0] = [*says, *filter(None, [trust])]
 model, score = dict[str, Any](of_model(target), task_data=setup.data_dir), by_weights.SCORE if weights else what
 requests = [
     ScoreImportance(**model, **of_task(tasks[0]), score=score, limit=N, sample=SAMPLE, out="heads.csv"),

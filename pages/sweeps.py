@@ -38,7 +38,7 @@ FRONT_HELP = "Drawn darker among the curves. “Rescored after each step” and 
 JUDGES_HELP = "Of each task's validation split. More of them, narrower intervals."
 SETTINGS_HELP = "Questions per task."
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."
-ORDERS = {CRITERIA[ORDER].heads: CRITERIA[ORDER].label, "heads": "As published"}
+ORDERS = {CRITERIA[ORDER].heads: CRITERIA[ORDER].label, "heads": "Bansal et al."}
 ORDER_HELP = "The gradient score with one divisor for all layers, or as Bansal et al. (2023) published it."
 NAMES = {**SECTIONS, criteria.SECTION: criteria.TITLE}
 STARTS = {"heads": False, "transfer": True}  # measured without a click on the demo model: whether in a few seconds
@@ -55,6 +55,7 @@ names = list(dict.fromkeys(task.name for task in tasks))
 front_name = one_listed(row, "Highlighted task", names, "sweeps_front", width=200, help=FRONT_HELP)
 more_at = settings_popover(row, SETTINGS_HELP)
 judges = number_field(more_at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, help=JUDGES_HELP)
+rename_choice("sweeps_order", {"As published": ORDERS["heads"]})
 order = one_of(more_at, "Heads by", ORDERS, "sweeps_order", ORDER_HELP)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 if section == criteria.SECTION:

@@ -107,9 +107,10 @@ def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, st
     assert f"SRCC **{number(rho, sign=True)}**" in said(at)
     points = frames_of(at)[-1]["heads"]
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
-    published = three["heads"].ravel() / three["heads"].sum()
-    np.testing.assert_allclose(points["heads"], published, rtol=1e-5)
-    assert "Go by Oracle" in said(at) or "These ranks follow" in said(at)
+    shares = three["heads-one-divisor"].ravel() / three["heads-one-divisor"].sum()
+    np.testing.assert_allclose(points["heads-one-divisor"], shares, rtol=1e-5)
+    assert spearmanr(points["rank"], points["oracle_rank"]).statistic == pytest.approx(rho)
+    assert "They do not clearly agree here (SRCC" in said(at) or " agree here (SRCC" in said(at)
     assert "Compare with the oracle" not in labels(open_screen(**one))
 
 
@@ -254,7 +255,7 @@ def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
 
 def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
     heads = np.arange(40.0).reshape(4, 10)
-    for other, words in ((heads, "These ranks follow"), (-heads, "Go by Oracle")):
+    for other, words in ((heads, "They largely agree here"), (-heads, "They do not clearly agree here")):
         assert words in tables.trust_in_words(agreement({"heads": heads, "heads-oracle": other}), "heads")
 
 
@@ -299,7 +300,7 @@ def test_takeaway_names_the_head_and_the_share():
     assert words == "**L0H0** has the highest score. The top 30% of heads hold **60%** of the total score."
     both = scores([[6.0, 1.0], [2.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]])
     words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2, "scores")
-    assert words.startswith("**L0H0** has the highest score: in the top 30% in 1 of 2 maps.")
+    assert words.startswith("**L0H0** has the highest score and is in the top 30% in 1 of 2 maps.")
 
 
 def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
@@ -308,7 +309,7 @@ def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
     prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
     found, setting = {TaskSpec("a", 5): one}, StudySettings(LoadSpec("demo"))
     said = divisors.in_words(found, setting)
-    assert said == "As published, the last layer is weighted 10x: 2 of the top 3 heads are in it (Gradient: 0)."
+    assert said == "Bansal et al. weight the last layer 10x: 2 of the top 3 heads are in it (Gradient: 0)."
     matching = divisors.prefix_in_words(found, setting, prefix)
     assert matching == "Of the top 3 heads, 1 are among the 3 of highest prefix matching (Gradient: 3)."
     other = {task: scores.with_other_divisor() for task, scores in found.items()}
@@ -319,12 +320,13 @@ def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
 
 def test_the_papers_score_is_one_click_away_and_says_how_it_weights_the_last_layer(open_screen):
     at = measure(open_screen(), "heads")
-    assert "As published" not in said(at) and "--score heads-one-divisor" in at.code[0].value
+    assert "Bansal et al. weight" not in said(at) and "--score heads-one-divisor" in at.code[0].value
     at.segmented_control(key="importance_what").set_value("heads")
     settled(at)
-    assert "As published, the last layer is weighted" in said(at) and not at.exception
-    older = open_screen(importance_what="One divisor")
-    assert older.session_state["importance_what"] == "heads-one-divisor" and "left out" not in said(older)
+    assert "Bansal et al. weight the last layer" in said(at) and not at.exception
+    for before, what in (("One divisor", "heads-one-divisor"), ("As published", "heads")):
+        older = open_screen(importance_what=before)
+        assert older.session_state["importance_what"] == what and "left out" not in said(older)
 
 
 def test_nothing_is_named_where_nothing_stands_out():
@@ -341,7 +343,7 @@ def test_every_chart_becomes_a_file(shape):
     ffns = scores(rng.normal(size=shape[0]) / 9, rng.normal(size=shape[0]) / 9, what="ffns")
     made = [drawn.score_maps(tables.head_rows(found), "Gradient"), drawn.ffn_map(tables.ffn_rows(ffns), ffn_mean(ffns)),
             drawn.aggregate_map(tables.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1),
-            drawn.agreement_scatter(tables.scatter_rows(both), "heads")]  # fmt: skip
+            drawn.agreement_scatter(tables.scatter_rows(both, "heads"), "heads")]  # fmt: skip
     for chart in made:
         assert charts.to_svg(chart, "title").startswith(b"<svg")
 

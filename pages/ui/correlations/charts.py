@@ -46,7 +46,7 @@ class Measure:
 
 MEASURES = {
     "srcc": Measure("srcc", "Rank correlation (SRCC)"),
-    "as_published": Measure("as_published", "Coefficient as published"),
+    "as_published": Measure("as_published", "Coefficient of llm-interpret"),
     "overlap": Measure("overlap", "Share of the top 30% in both", signed=False),
 }
 

@@ -15,7 +15,7 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
 from pages.ui.page.tables import RANK_TITLE, number
 
-TITLES = {"heads": "Gradient as published", "heads-one-divisor": "Gradient",
+TITLES = {"heads": "Gradient of Bansal et al.", "heads-one-divisor": "Gradient",
           "heads-oracle": "Accuracy points lost without it"}  # fmt: skip
 ACROSS = 6  # maps side by side
 WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths follow the window
@@ -36,6 +36,7 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     (maps, row_px, px_per_head), is_oracle = _places(rows), "is_clear" in rows
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
+    highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
     named, form = (title, "+.3~r") if is_oracle else (share, SHARE)
     colour = _colour("tint", named, rows["score"], highest, form)
     n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
@@ -155,15 +156,15 @@ def _if_clear(colour: alt.Color) -> Any:
 
 
 def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
-    """Returns a gradient score against the oracle, one dot per head of `scatter_rows`, coloured by layer."""
-    x = alt.X("oracle_points:Q", title="Accuracy points lost without the head", axis=alt.Axis(format="+.1f"))
-    y = alt.Y(f"{what}:Q", title=TITLES[what], scale=alt.Scale(zero=True))
+    """Returns the rank by a gradient score against that by the oracle, one dot per head of `scatter_rows`, colored by
+    layer: by their values, one head may leave all others in one spot."""
+    scale, axis = alt.Scale(domain=[0, len(rows) + 1], nice=False), alt.Axis(format="d", grid=False)
+    x = alt.X("oracle_rank:Q", title=f"{RANK_TITLE}, accuracy lost without the head", scale=scale, axis=axis)
+    y = alt.Y("rank:Q", title=f"Rank by {TITLES[what].lower()}", scale=scale, axis=axis)
     colour = charts.by_layer(int(rows["layer"].max()) + 1, orient="top", direction="horizontal", titleOrient="left")
-    tooltip = charts.tips(
-        "name:N|Head", f"{what}:Q|{TITLES[what]}|{charts.MAGNITUDE}", "oracle_points:Q|Points lost|+.1f"
-    )
+    values = f"{what}:Q|{TITLES[what]}|{charts.MAGNITUDE}; oracle_points:Q|Points lost|+.1f"
     points = charts.named_chart("heads").mark_point(filled=True, size=80, opacity=0.85)
-    points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
+    points = points.encode(x=x, y=y, color=colour, tooltip=charts.tips("name:N|Head", values))
     return charts.picture(charts.template(300, points), heads=rows)
 
 

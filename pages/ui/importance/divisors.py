@@ -14,10 +14,12 @@ from engine.studies.surveys import StudySettings, together
 from pages.ui.page.runtime import session
 
 PAPERS, EVEN = "heads", "heads-one-divisor"
-OLDER = "One divisor"  # the label of EVEN in older addresses
+NAMES = {EVEN: "Gradient", PAPERS: "Bansal et al."}
+OLDER = {EVEN: "One divisor", PAPERS: "As published"}  # their labels in older addresses
 GRADIENTS_HELP = (
-    "Gradient: |z · dLoss/dz| summed over positions, all layers divided by all positions. As published: Bansal et "
-    "al. (2023), the last layer divided by the answer's tokens alone, which the order “importance” of Prune goes by."
+    "Gradient: |z · dLoss/dz| summed over positions, all layers divided by all positions; the default order of Prune. "
+    "Bansal et al.: as in their paper (2023), the last layer divided by the answer's tokens alone; the order "
+    "“importance” of Prune."
 )
 HELP = (
     "Bansal et al. divide the last layer's scores by the number of answer tokens, those of all other layers by all "
@@ -45,7 +47,7 @@ def in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings) -> str:
         what: int((np.argsort(-mean, axis=None, kind="stable")[:n] >= n_before).sum()) for what, mean in means.items()
     }
     times = np.mean([each.last_layer_times for each in scores.values()])
-    said = f"As published, the last layer is weighted {times:.0f}x: {last[PAPERS]} of the top {n} heads are in it"
+    said = f"Bansal et al. weight the last layer {times:.0f}x: {last[PAPERS]} of the top {n} heads are in it"
     return f"{said} (Gradient: {last[EVEN]})."
 
 

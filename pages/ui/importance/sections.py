@@ -20,7 +20,7 @@ from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
-from pages.ui.importance.divisors import EVEN, PAPERS, draw_line
+from pages.ui.importance.divisors import EVEN, NAMES, PAPERS, draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
@@ -38,12 +38,14 @@ TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together
 ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. No color: no clear change ({TESTED}). Click a head."
 FFNS_HELP = f"Accuracy lost without each. No color: no clear change ({TESTED})."
 ALONE = "Heads that can replace one another score low, as each is scored alone."
-UNCLEAR = "Cells without a color may be chance."
+UNCLEAR = "No color: no clear change of accuracy."
+WHAT_FOR = "Gradients: a quick estimate. Oracle: accuracy measured without each head."
 UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 TOGETHER = "Remove heads together"
 ORACLE_HELP = (
-    "One dot per head, in the mean over tasks. Oracle: accuracy lost when just that head is pruned, the direct "
+    "One dot per head, by its ranks in the mean over tasks; heads that cost the same share a rank. Oracle: accuracy "
+    "lost when just that head is pruned, the direct "
     "measurement that gradients approximate. SRCC: Spearman's rank correlation over the heads."
 )
 BEST_HELP = "Rank 1 is the most important. Ranks go by the mean, in which all tasks count alike."
@@ -104,7 +106,7 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
         rows = tables.head_rows({task: of.scores[task] for task in shown})
     picture = charts.score_maps(rows, charts.TITLES[of.what])
     sheet.draw("Heads by task", picture, MAPS, words, on_select="rerun", selection_mode="head")
-    return [words]
+    return [words if of.what == ORACLE else f"Estimated by gradients: {words}"]
 
 
 def draw_best(of: HeadMaps) -> None:
@@ -162,11 +164,11 @@ def draw_ffns(
     return [tables.top_ffn_in_words(mean)]
 
 
-def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: float) -> list[str]:
-    """Draws both gradient scores next to the oracle, in the mean over tasks, or the button that measures what is
-    missing; returns whether to go by the score of the maps. Nothing for a model with too many heads."""
+def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: float) -> str:
+    """Draws a gradient score next to the oracle, in the mean over tasks, or the button that measures what is missing;
+    returns whether both agree, "" if unknown. Nothing for a model with too many heads."""
     if (n_heads := of.target.shape.n_heads_total) > ORACLE_HEADS:
-        return [UNCHECKED] if of.scores else []
+        return UNCHECKED if of.scores else ""
     st.subheader("Gradients and oracle", help=ORACLE_HELP)
     works = [
         importance_work(of.setting, of.target, tasks, by, f"agreement {by}", charts.TITLES[by]) for by in (EVEN, ORACLE)
@@ -176,18 +178,17 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     live([slot for work in works for slot in work.watched()], partial(_oracle_line, missing, n_heads), since_s)
     gradients, oracle = ({task: found.scores[task] for task in tasks if task in found.scores} for found in known)
     if missing or not gradients.keys() == oracle.keys() != set():
-        return []
+        return ""
     published = {task: found.with_other_divisor() for task, found in gradients.items()}
     means = {EVEN: gradients, PAPERS: published, ORACLE: oracle}
     both = {by: together(setting_by(of.setting, by), found).scores for by, found in means.items()}
-    rows, agreed = tables.scatter_rows(both), agreement(both)
-    sheet.tables["Gradient and oracle"] = rows
-    for by, at in zip((EVEN, PAPERS), st.columns(2, gap="large"), strict=True):
-        name = f"{charts.TITLES[by]} and oracle"
-        at.markdown(words := tables.agreement_in_words(agreed, by, ORACLE))
-        drawn = charts.agreement_scatter(rows, by)
-        sheet.draw(name, drawn, f"importance agreement {by}", f"{name}: {words}", at)
-    return [] if of.what == ORACLE else [tables.trust_in_words(agreed, of.what)]
+    agreed, shown = agreement(both), EVEN if of.what == ORACLE else of.what
+    rows = sheet.tables["Gradient and oracle"] = tables.scatter_rows(both, shown)
+    words = [f"{NAMES[by]} and oracle: {tables.agreement_in_words(agreed, by, ORACLE)}" for by in NAMES]
+    st.markdown("  \n".join(words))
+    drawn = charts.agreement_scatter(rows, shown)
+    sheet.draw(f"{NAMES[shown]} and oracle", drawn, "importance agreement", " ".join(words), st.columns([7, 5])[0])
+    return tables.trust_in_words(agreed, shown)
 
 
 def _points(lost: float) -> str:

@@ -18,6 +18,7 @@ from pages.ui.page.tables import number, p_in_words, percent, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MOST_RANKS = 6  # tasks with a column of ranks
+ALIKE, PARTLY_ALIKE = 0.7, 0.3  # SRCC from which two scores agree largely, or partly
 SHOWN = 10  # rows of a table of the most important heads
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
 
@@ -82,11 +83,13 @@ def weights_in_words(rows: pd.DataFrame) -> str:
     return f"{words}. The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total."
 
 
-def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Returns layer, head, name and a column per head score; `oracle_points` is the accuracy lost, in points."""
-    rows = _ranked(Scores(ORACLE, 0, found[ORACLE])).drop(columns=["score", "rank"])
-    rows = rows.assign(**{what: scores.ravel() for what, scores in found.items()})
-    return rows.assign(oracle_points=100 * rows[ORACLE])
+def scatter_rows(found: Mapping[str, np.ndarray], what: str) -> pd.DataFrame:
+    """Returns layer, head, name, a column per head score, `oracle_points`, the accuracy lost in points, and the ranks
+    by `what` and by the oracle, of which equal scores share their mean."""
+    rows = _ranked(Scores(ORACLE, 0, found[ORACLE])).drop(columns="score")
+    rows = rows.assign(**{name: scores.ravel() for name, scores in found.items()})
+    ranks = {name: rows[by].rank(ascending=False) for name, by in (("rank", what), ("oracle_rank", ORACLE))}
+    return rows.assign(oracle_points=100 * rows[ORACLE], **ranks)
 
 
 def shown_maps(tasks: Sequence[TaskSpec], n_heads: int) -> list[TaskSpec]:
@@ -104,7 +107,7 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     best = rows.nsmallest(1, "rank").iloc[0]
     words = f"**{best['name']}** has the highest score"
     if n_maps > 1:
-        words += f": in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
+        words += f" and is in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
     if how != "ranks" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total score"
     return words + "."
@@ -163,14 +166,15 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
 
 
 def trust_in_words(found: Agreement, what: str) -> str:
-    """Returns whether the ranks by a gradient score follow the oracle's."""
+    """Returns how far a gradient score and the oracle agree; "" if undefined."""
     i, j = found.labels.index(what), found.labels.index(ORACLE)
     if np.isnan(found.srcc[i, j]):
         return ""
     said = f"(SRCC {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
-    if found.p[i, j] < ALPHA and found.srcc[i, j] > 0:
-        return f"These ranks follow the accuracy lost without each head {said}, which *Oracle* measures."
-    return f"**Go by Oracle**: these ranks do not clearly follow the accuracy lost without each head {said}."
+    if found.p[i, j] >= ALPHA or found.srcc[i, j] <= 0:
+        return f"They do not clearly agree here {said}."
+    likeness = "largely" if found.srcc[i, j] >= ALIKE else "partly" if found.srcc[i, j] >= PARTLY_ALIKE else "weakly"
+    return f"They {likeness} agree here {said}."
 
 
 def _all_of(count: int, n: int) -> str:
