@@ -32,11 +32,11 @@ from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import end_run, require_frame
-from pages.ui.page.tables import written
 from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
-TITLES = {EVEN: "Heads by gradient", PAPERS: "by Bansal et al.", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
+TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by Bansal et al.",
+          "ffns": "FFNs", "heads-oracle": "Heads by oracle"}  # fmt: skip
 METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "of llm-interpret"}
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
@@ -51,7 +51,6 @@ METHOD_HELP = (
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
 SETTINGS_HELP = "Coefficient and order of the tasks."
 SHOWS = "You will see how far these tasks rank heads alike: a matrix, and any two head by head."
-ESTIMATES = "Gradients only estimate what the oracle measures: Importance says how well."
 ONE_TASK = "A matrix needs the scores of two tasks at {}: choose another task, or measure it."
 
 
@@ -61,7 +60,7 @@ def compared(digest: str, _found: Survey) -> pd.DataFrame:
     return tables.pair_rows(_found, HOW)
 
 
-setup, finding_at = chosen(), st.container()
+setup, finding_at = chosen(), st.container(key="finding-long")
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
@@ -81,6 +80,11 @@ found = so_far(work)
 if found.n_known < len(tasks) and what == EVEN:
     start_first_view(setup, tasks, [work])
 line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
+if work.is_first_read:
+    finding_at.markdown(f"Reading the stored results of {TITLES[what]}.")
+    with st.container(height=sections.READING_PX, border=False):
+        live(work.watched(), work.reading_line, since_s)
+    end_run()
 request = Correlate(
     **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=HOW, out="correlations.csv"
 )
@@ -90,7 +94,7 @@ if not found.scores:
     show_failed(found.failed)
     demo = demo_view("correlations", setup)
     width: Any = "stretch" if work.under_way else "content"
-    with empty_state("matrix", SHOWS, work.is_read, demo), st.container(width=width):
+    with empty_state("matrix", SHOWS, True, demo), st.container(width=width):
         live(work.watched(), line, since_s)
     closing(origin, Sheet())
     end_run()
@@ -109,13 +113,11 @@ noun = "FFN" if what == "ffns" else "Head"
 said = ONE_TASK.format(shots_in_words(shown))
 if names:
     said = tables.takeaway(of_tasks, method, n, noun, SCORES[what])
+    if method == "srcc" and what != "ffns":
+        said = f"{said} {tables.use_in_words(of_tasks, n, what in (EVEN, PAPERS))}".strip()
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
 finding_at.markdown(said)
-if what in (EVEN, PAPERS):
-    trust_at = st.container(horizontal=True, vertical_alignment="center", gap="small")
-    trust_at.caption(ESTIMATES, width="content")
-    trust_at.page_link("pages/importance.py", label="Check them", icon=":material/balance:")
 sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
 sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
 tasks_at, pair_at = st.columns(2, gap="large") if 0 < len(names) <= BESIDE else (st.container(), st.container())
@@ -125,10 +127,8 @@ if len(found.scores) > 1:
     pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
 if names:
     sections.draw_tasks(tasks_at, sections.TaskPairs(of_tasks, names, measure, shown, n), pair, sheet)
+    if what != "ffns":
+        sections.draw_links(tasks_at, what in (EVEN, PAPERS))
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
-if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
-    words = "Every two rankings with SRCC, interval, p and overlap"
-    shown = written(tables.csv_rows(pairs), **tables.FORMATS)
-    table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 closing(origin, sheet)

@@ -18,7 +18,7 @@ from engine.studies.surveys import Survey, agreement_rows, grid, written_row
 from pages.ui.correlations import charts, tables
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.tables import number, written
+from pages.ui.page.tables import number
 from tests.pages.conftest import (
     frames_of,
     labels,
@@ -365,11 +365,23 @@ def test_colours_start_at_zero_unless_two_tasks_disagree():
     assert whole.within(cells["value"] * np.nan).signed is False
 
 
-def test_a_minus_in_the_table_is_a_minus():
-    rows = tables.csv_rows(tables.pair_rows(many(2), "scores")).assign(srcc=-0.25, p=0.0214)
-    cells = written(rows, **tables.FORMATS)._translate(False, False)["body"][0]
-    shown = dict(zip(["", *rows], [cell["display_value"] for cell in cells], strict=True))
-    assert shown["srcc"] == "−0.25" and shown["p"] == "0.021" and set(tables.TITLES) == set(rows)
+def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
+    cells = tables.cells(of_tasks(many(3)), "srcc", ["task_00", "task_01", "task_02"])
+    drawn = charts.intervals(cells, ("task_00, 0 shots", "task_02, 0 shots"), charts.MEASURES["srcc"], 0.25)
+    rows = drawn.datasets["cells"]
+    assert [row["value"] for row in rows] == pytest.approx(sorted(cells["value"], reverse=True))
+    assert all(row["low"] < row["value"] < row["high"] for row in rows) and sum(row["selected"] for row in rows) == 1
+    assert drawn.datasets["band"] == [{"from": -0.25, "to": 0.25}]
+    overlap = charts.intervals(cells, (), charts.MEASURES["overlap"], 0.25)
+    assert overlap.datasets["band"] == [] and "x2" not in json.dumps(overlap.spec["layer"][2:])
+
+
+@pytest.mark.parametrize("srcc, how", [(0.9, "should serve"), (0.5, "should partly serve"), (0.1, "need not serve")])
+def test_the_finding_says_what_agreement_is_good_for(srcc, how):
+    pairs = of_tasks(many(3)).assign(srcc=srcc)
+    said = tables.use_in_words(pairs, 48, True)
+    assert said.startswith(f"So heads picked on one task {how} the others, if these estimates hold: *Transfer*")
+    assert "estimates" not in tables.use_in_words(pairs, 48, False) and not tables.use_in_words(pairs[:0], 48, False)
 
 
 def test_charts_leave_their_frames_alone():

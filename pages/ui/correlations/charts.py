@@ -24,6 +24,7 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
+PAIR_PX = 110  # of a dot with its interval
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
@@ -58,6 +59,42 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
     if wide:
         shown = shown.assign(number=shown["number"].str.replace("0.", ".", regex=False))
     return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11), cells=shown)
+
+
+def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure, chance: float) -> charts.Picture:
+    """Returns a dot for every two rankings, with its interval if it has one, next to those of unrelated rankings (up to
+    `chance`), for so few that a matrix of them is nearly empty."""
+    shown = _ringed(cells, selected).assign(row=cells["b"] + "\n" + cells["a"])
+    shown = shown.sort_values("value", ascending=False, kind="stable")
+    band = pd.DataFrame(
+        [{"from": -chance if measure.signed else 0.0, "to": chance}] if measure.column == "srcc" else []
+    )
+    return charts.picture(_intervals(measure, len(shown)), cells=shown, band=band)
+
+
+@charts.kept
+def _intervals(measure: Measure, n_rows: int) -> charts.Template:
+    scale = alt.Scale(domain=[-1 if measure.signed else 0, 1])
+    names = PLAIN(title=None, labelLimit=200, labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
+    x = alt.X("value:Q", title=measure.title, scale=scale, axis=alt.Axis(tickCount=5))
+    base = charts.named_chart("cells").encode(x=x, y=alt.Y("row:N", sort=None, axis=names), tooltip=_tooltip(measure))
+    band = (
+        charts.named_chart("band").mark_rect(color=GREY, opacity=0.25).encode(x=alt.X("from:Q", scale=scale), x2="to:Q")
+    )
+    band = band.encode(tooltip=alt.value(None))
+    named = charts.written(charts.named_chart("band"), 11, align="left", baseline="top", dx=4, dy=4)
+    named = named.transform_calculate(text="'by chance'").encode(x="from:Q", y=alt.value(0), text="text:N")
+    drawn = [band, named]
+    if measure.column == "srcc":
+        drawn.append(base.mark_rule(strokeWidth=3, opacity=0.6).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"))
+    ring = base.transform_filter("datum.selected")
+    ring = ring.mark_point(size=330, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
+    dots = base.mark_point(filled=True, size=140, opacity=1, cursor="pointer")
+    numbers = charts.written(base, 13, dy=-18).encode(text="number:N")
+    clicked = alt.selection_point(name="pair", fields=["first", "second"])
+    return charts.template(
+        min(SCATTER_PX, PAIR_PX * n_rows + LEGEND_PX), *drawn, dots.add_params(clicked), ring, numbers
+    )
 
 
 @charts.kept

@@ -18,11 +18,14 @@ from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
-TASKS_HELP = "Every two tasks, once. A dash: undefined."
+FEW = 3  # tasks: a matrix of no more has three cells
+TASKS_HELP = "Every two tasks, once, with a 95% interval where only a few are compared. A dash: undefined."
 PAIR_HELP = (
-    "Click a cell of the matrix, or choose two here. On the diagonal, both rank a {} alike. Left of one dashed line "
+    "Click two tasks on the left, or choose two here. On the diagonal, both rank a {} alike. Left of one dashed line "
     "are the top 30% of the first ranking, under the other line those of the second."
 )
+TRANSFER = {"sweeps_what": "Transfer"}
+READING_PX = 900  # so that nothing below the rankings shows before them
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
 
 
@@ -81,11 +84,23 @@ class TaskPairs:
 
 
 def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], sheet: Sheet) -> None:
-    """Draws the matrix of tasks."""
+    """Draws the matrix of tasks, or for few of them each pair with its interval."""
     at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
-    drawn = charts.matrix(tables.cells(of.rows, of.measure.column, of.names), of.names, pair, of.measure)
+    cells = tables.cells(of.rows, of.measure.column, of.names)
+    if len(of.names) <= FEW:
+        drawn = charts.intervals(cells, pair, of.measure, tables.chance(of.n))
+    else:
+        drawn = charts.matrix(cells, of.names, pair, of.measure)
     _clickable("tasks", at, drawn, tables.takeaway(of.rows, of.measure.column, of.n))
     sheet.pictures["Tasks"] = drawn
+
+
+def draw_links(at: DeltaGenerator, has_estimates: bool) -> None:
+    """Draws where to see whether heads picked on one task serve the others, and how good the estimates are."""
+    links = at.container(horizontal=True, gap="small")
+    links.page_link("pages/sweeps.py", label="Prune by another task", icon=":material/timeline:", query_params=TRANSFER)
+    if has_estimates:
+        links.page_link("pages/importance.py", label="Check the estimates", icon=":material/balance:")
 
 
 def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:

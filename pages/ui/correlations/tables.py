@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,11 +21,6 @@ PUBLISHED = (
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
 NAMES = {"srcc": "Spearman rank correlation (SRCC)", "as_published": "coefficient", "overlap": "top-30% overlap"}
-FORMATS = {name: number for name in ("srcc", "low", "high", "overlap", "as_published")} | {
-    "p": partial(number, digits=3)
-}
-TITLES = {"kind": "Between", "at": "At", "a": "Ranking", "b": "and ranking", "srcc": "SRCC", "low": "from"}
-TITLES |= {"high": "to", "p": "p", "overlap": "Top 30% shared", "as_published": "As published"}
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
@@ -90,7 +84,9 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
     back = pairs[swapped].rename(columns={**SWAPPED, **{back: there for there, back in SWAPPED.items()}})
     both = pd.concat([pairs[~swapped], back], ignore_index=True)
     words = [_tooltip(row) for row in both.to_dict("records")]
-    both = both[["at", *SWAPPED, *SWAPPED.values()]].assign(value=both[column], number=both[column].map(number))
+    both = both[["at", *SWAPPED, *SWAPPED.values(), "low", "high"]].assign(
+        value=both[column], number=both[column].map(number)
+    )
     return both.join(pd.DataFrame(words, index=both.index))
 
 
@@ -153,20 +149,33 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
     tasks, name = pairs.dropna(subset=[column]), NAMES[column]
     if tasks.empty:
         return f"There is no {name} of two tasks yet: it takes two that are measured and not constant."
-    chance = _chance_in_words(column, n)
-    low, high = (find(1, column).iloc[0] for find in (tasks.nsmallest, tasks.nlargest))
+    by_chance = _chance_in_words(column, n)
+    low, high = tasks[column].min(), tasks[column].max()
     if len(tasks) == 1:
-        return f"By {score}, the two tasks have {name} **{number(low[column])}**.{chance}"
+        return f"By {score}, the two tasks have {name} **{number(low)}**.{by_chance}"
     mean = tasks[column].mean()
     words = f"mean {name} **{number(mean)}** over {len(tasks)} pairs of tasks"
-    words += (
-        f", from {number(low[column])} ({low['a']}, {low['b']}) to {number(high[column])} ({high['a']}, {high['b']})"
-    )
+    words += f", from {number(low)} to {number(high)}"
     if column != "srcc":
-        return f"{words[0].upper()}{words[1:]}.{chance}"
-    if abs(mean) < Z_95 / math.sqrt(max(1, n - 1)):
-        return f"By {score}, these tasks show **no detectable agreement** on {NOUNS[noun]}s: {words}.{chance}"
-    return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{chance}"
+        return f"{words[0].upper()}{words[1:]}.{by_chance}"
+    if abs(mean) < chance(n):
+        return f"By {score}, these tasks show **no detectable agreement** on {NOUNS[noun]}s: {words}.{by_chance}"
+    return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{by_chance}"
+
+
+def use_in_words(pairs: pd.DataFrame, n: int, is_estimate: bool) -> str:
+    """Returns what the mean SRCC of tasks says about pruning the `n` heads; "" if it is undefined."""
+    mean = pairs["srcc"].mean()
+    if math.isnan(mean):
+        return ""
+    how = "need not" if mean < max(PARTLY_ALIKE, chance(n)) else "should partly" if mean < ALIKE else "should"
+    said = f"So heads picked on one task {how} serve the others"
+    return f"{said}{', if these estimates hold' if is_estimate else ''}: *Transfer* on Sweeps measures it."
+
+
+def chance(n: int) -> float:
+    """Returns the SRCC under which that of two random rankings of `n` components is in 95% of cases."""
+    return Z_95 / math.sqrt(max(1, n - 1))
 
 
 def tied(scores: np.ndarray) -> int:
@@ -182,7 +191,7 @@ def _likeness(srcc: float) -> str:
 def _chance_in_words(column: str, n: int) -> str:
     """Returns the coefficient of two random rankings of `n` components."""
     if column == "srcc":
-        return f" By chance: within ±{Z_95 / math.sqrt(max(1, n - 1)):.2f} (95%)."
+        return f" By chance: within ±{chance(n):.2f} (95%)."
     return f" By chance: {n_top(n) / n:.2f}." if column == "overlap" else ""
 
 

@@ -111,7 +111,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Correlations",
             "grid_on",
             "Whether tasks rank heads alike: rank correlations of importance (1 same order, 0 unrelated).",
-            "click a cell of the matrix to see the two rankings that it compares, one dot per head.",
+            "click two tasks on the left to see their two rankings, one dot per head.",
         ),
         Screen(
             "sweeps",
