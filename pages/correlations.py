@@ -31,6 +31,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
@@ -61,6 +62,7 @@ def compared(digest: str, _found: Survey) -> pd.DataFrame:
 
 
 setup, finding_at = chosen(), st.container(key="finding-long")
+mark("finding", "reserved", finding_at)  # an empty container has no height
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow

@@ -35,6 +35,7 @@ from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
+from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
@@ -47,6 +48,7 @@ SHOWS = "You will see a map for each task. Until then, the map shows the size of
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
 setup, finding_at = chosen(), st.container(key="finding")
+mark("finding", "reserved", finding_at)  # an empty container has no height
 tasks = choose_tasks("importance", st.container(), setup)
 rename_choice(WHAT, {before: NAMES[score] for score, before in OLDER.items()} | {"Gate": NAMES[EVEN]})
 first = sections.first_score(setup, tasks, WHAT)

@@ -284,6 +284,8 @@ def test_what_was_read_stands_until_it_is_read_again(counting, monkeypatch):
     assert not slowly.is_first_read and replace(slowly, slot="another").stored() == []
     assert replace(slowly, slot="another").is_first_read
     held.set()
+    runtime.jobs().join("another, stored", HANG_S)
+    assert replace(slowly, slot="another").is_first_read, "what it found is not drawn"
     runtime.jobs().join("count, stored", HANG_S)
     assert slowly.stored("two") == ["new"] and slowly.watched() == ["count"]
 

@@ -136,7 +136,7 @@ def survey_line(
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."
     key = f"measure {work.slot}"
-    if not work.is_read:
+    if not work.is_read or work.is_first_read:
         work.reading_line()
         return  # the page runs again once the stored results are read
     if missing and not found.n_known and first is not None:

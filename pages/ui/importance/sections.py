@@ -105,7 +105,9 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
     picture = charts.score_maps(rows, charts.TITLES[of.what])
-    sheet.draw("Heads by task", picture, MAPS, words, on_select="rerun", selection_mode="head")
+    reserved: Any = "content" if presenting() else round(picture.template["height"])  # before the charts' code is there
+    at = st.container(height=reserved, border=False)
+    sheet.draw("Heads by task", picture, MAPS, words, at, on_select="rerun", selection_mode="head")
     return [words if of.what == ORACLE else f"Estimated by gradients: {words}"]
 
 
@@ -203,7 +205,7 @@ def setting_by(setting: StudySettings, what: str) -> StudySettings:
 def _oracle_line(missing: list[Work[Survey]], n_heads: int) -> None:
     """Draws the progress of the comparison with the oracle, or the button that starts it."""
     help = f"Measures the missing scores: at most {n_heads + 1} evaluations of {N} train questions a task."
-    if any([work.line() for work in missing]) or not missing or not all(work.is_read for work in missing):
+    if any([work.line() for work in missing]) or not missing or any(work.is_first_read for work in missing):
         return
     label = f"Compare with the oracle{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
 

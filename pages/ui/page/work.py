@@ -232,9 +232,10 @@ class Work(Generic[T]):
 
     @property
     def is_first_read(self) -> bool:
-        """Returns whether the stored results are being read, and were not in this slot before."""
+        """Returns whether `stored` has not returned what the first read in this slot finds, even if that has ended."""
         read, whole = self._last_read(), notes().get(READ_WHOLE, {})
-        return read is not None and not read.finished and whole.get(self.slot, ("",))[0] != self.key
+        is_given = whole.get(self.slot, ("",))[0] == self.key
+        return read is not None and not is_given and (read.state == "done" or not read.finished)
 
     def reading_line(self) -> None:
         """Draws what the reading of the stored results waits for, while it waits."""
@@ -269,7 +270,8 @@ class Work(Generic[T]):
         on for as long as anything is measured.
         """
         read = jobs().snapshot(f"{self.slot}, stored")
-        return [self.slot] if read is None or read.finished else [self.slot, f"{self.slot}, stored"]
+        is_drawn = read is None or (read.finished and not self.is_first_read)
+        return [self.slot] if is_drawn else [self.slot, f"{self.slot}, stored"]
 
     def _last_read(self) -> Snapshot[Stored[T]] | None:
         """Returns the last read of this work's stored results; None before the first, or if the slot has other work."""
