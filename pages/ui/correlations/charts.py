@@ -86,7 +86,7 @@ def _intervals(measure: Measure, n_rows: int) -> charts.Template:
     named = named.transform_calculate(text="'by chance'").encode(x="from:Q", y=alt.value(0), text="text:N")
     drawn = [band, named]
     if measure.column == "srcc":
-        drawn.append(base.mark_rule(strokeWidth=3, opacity=0.6).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"))
+        drawn.append(base.mark_rule(color=GREY, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"))
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=330, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
     dots = base.mark_point(filled=True, size=140, opacity=1, cursor="pointer")
