@@ -49,11 +49,21 @@ def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_
     button(at, f"Measure {ORDER} order, about 46 min here").click()
     settled(at)
     assert slots.count(provisional.CHOICE) == 1 and frame.jobs().snapshot(provisional.CHOICE).state == "done"
-    assert "provisional" in under_figure(at) and figure(at) == provisional_figure, "until it is asked for"
-    button(at, f"Use {ORDER} order").click()
-    settled(at)
     assert "provisional" not in under_figure(at) and f"--order {ORDER}" in at.code[0].value
     assert not [label for label in labels(at) if f"{ORDER} order" in label]
+
+
+def test_an_order_that_was_measured_elsewhere_waits_for_a_click(started, monkeypatch):
+    at, _ = started
+    monkeypatch.setattr(provisional, "_measure", lambda of: provisional.order_work(of.wanted).restart())
+    settled(slide(at, "prune_heads", 50))
+    before = figure(at)
+    button(at, f"Measure {ORDER} order, about 46 min here").click()
+    settled(at)
+    assert "provisional" in under_figure(at) and figure(at) == before
+    button(at, f"Use {ORDER} order").click()
+    settled(at)
+    assert "provisional" not in under_figure(at)
 
 
 def test_what_is_faster_is_offered_with_its_time(started):

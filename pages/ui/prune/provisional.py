@@ -1,7 +1,7 @@
 """The provisional order: it prunes as long as the order of choice is missing and takes long to measure.
 
-A figure under it names it, and stays until the user asks for the order of choice. Nothing above the budget is measured
-for an order that nobody clicked.
+A figure under it names it, and stays until the user asks for the order of choice: by measuring it, or by a button if it
+was measured elsewhere. Nothing above the budget is measured for an order that nobody clicked.
 """
 
 from collections.abc import Callable
@@ -26,6 +26,7 @@ from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.jobs import CHOICE, forecast, forecast_seconds, is_short
 
 HELD = "prune provisional"  # in the session: by the order of choice, the one used in its place
+WANTED = "prune order asked for"  # in the session: the orders of choice whose measurement was clicked
 FEW_ROWS, FEW_QUESTIONS = 8, 25
 QUICK = {
     "weight magnitude": Ranking("weight", n_questions=RANKING_QUESTIONS),
@@ -35,6 +36,7 @@ QUICK = {
 LAYERS_BY = "last-first"  # the order of layers that needs no measurement
 FASTER_HELP = "Each shows its time here until the figure is complete."
 USE_HELP = "Prunes by the order that you chose, which is measured now."
+MEASURE_HELP = "In the background. The figure then changes to the new order."
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ def held_back(x: Experiment) -> Provisional | None:
     if not x.pruning.by_level and key not in held:
         return None
     missing, instead = x.pruning.missing(x.known(session())), held.get(key)
+    if not missing and key in st.session_state.get(WANTED, ()):
+        held.pop(key, None)
+        return None
     if missing and x.train is not None and takes_long(x):
         instead = instead or ranking
         if {*missing} - {"layers"} and instead.name == ranking.name:
@@ -129,10 +134,10 @@ def draw_provisional(of: Provisional, mask: Mask | None) -> None:
         return
     takes_s = order_seconds(x)
     with st.container(horizontal=True, gap="small"):
-        help = "In the background; the figure stays until you use the new order."
-        label = f"Measure {plain(name)} order, {_about(takes_s)}"
-        if st.button(label, icon=":material/timer:", key=f"offer {CHOICE}", help=help, on_click=work.restart):
-            st.rerun()
+        look: dict[str, Any] = {"type": "primary", "icon": ":material/timer:", "help": MEASURE_HELP}
+        _draw_choice(
+            f"Measure {plain(name)} order, {_about(takes_s)}", f"offer {CHOICE}", partial(_measure, of), **look
+        )
         with st.popover("Faster", type="tertiary", help=FASTER_HELP):
             _draw_faster(of, mask)
 
@@ -189,6 +194,11 @@ def _with_order(of: Ranking, order: Ranking) -> Ranking:
 def _key(x: Experiment) -> str:
     ranking = x.pruning.ranking
     return f"{x.base_key} {ranking.name} {ranking.layers_by}"
+
+
+def _measure(of: Provisional) -> None:
+    st.session_state.setdefault(WANTED, set()).add(_key(of.wanted))
+    order_work(of.wanted).restart()
 
 
 def _use(key: str, ranking: Ranking | None) -> None:
