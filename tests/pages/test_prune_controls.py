@@ -23,7 +23,7 @@ def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
     assert drawn_sliders(at) == ["FFNs pruned"] and at.segmented_control(key="prune_axis").value == "ffns"
     assert (level(at, "prune_heads"), level(at, "prune_ffns")) == (50, 50), "nothing is set by looking at it"
     assert button(at, "Attention heads 50%")
-    assert '"title": "FFNs pruned, on top of 50% of heads"' in json.dumps(charts_of(at)[0]), "the curve follows"
+    assert '"title": "FFNs pruned in addition to 50% of heads"' in json.dumps(charts_of(at)[0]), "the curve follows"
 
 
 @pytest.mark.parametrize(("label", "axis"), [("FFNs pruned", "ffns"), ("Layers dropped", "layers"), ("FFNs", "ffns")])

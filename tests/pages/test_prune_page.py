@@ -55,7 +55,7 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     assert value == f"{100 * result['acc']:.1f}%"
     low, high = wilson(round(N * result["acc"]), N)
     assert delta == f"95% interval **{100 * low:.1f} to {100 * high:.1f}%**", "from few questions"
-    assert f"**{N}** of {N} questions" in under_figure(at)
+    assert f"of {N}** right" in under_figure(at)
     assert "0 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
     assert at.text_input(key="prune_mask").placeholder == "such as L0H3 L1H* F1", "a model of 2 layers and 4 heads"
@@ -63,7 +63,7 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     known = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store())).known(frame.session())
     assert known.heads is not None and known.ffns is not None, "so that a slider's first move can say something"
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
-    assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
+    assert "top by " in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
     slide(at, "prune_heads", 50)
     slide(at, "prune_ffns", 50)
     settled(at)
@@ -122,7 +122,7 @@ def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answere
     before = "The full model: 100.0%" in under_figure(at)
     assert before == (n < MIN_QUESTIONS and not is_full), "which the change says otherwise"
     if n == MIN_QUESTIONS:
-        assert delta == ("the full model" if is_full else "0.0 points against the full model's 100.0%")
+        assert delta == ("the full model" if is_full else f"0.0 points against the full model's 100.0% on these {n}")
 
 
 def click(at, what, number, parts, pruned):
@@ -184,13 +184,13 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
     at = open_app(prune_order="random", prune_idle="false")
     for heads, ffns, mask, starts in (
         (50, 0, "", ""),
-        (50, 50, "L0H1", "on top of “L0H1”, 50% of FFNs"),
-        (0, 0, "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0", "on top of 4 heads and 1 FFN by name"),
+        (50, 50, "L0H1", "in addition to “L0H1”, 50% of FFNs"),
+        (0, 0, "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0", "in addition to 4 heads and 1 FFN by name"),
         (0, 0, "", ""),
     ):
         at.text_input(key="prune_mask").set_value(mask)
         settled(slide(slide(at, "prune_heads", heads), "prune_ffns", ffns))
-        title = f"Attention heads pruned, {starts}".removesuffix(", ")
+        title = f"Attention heads pruned {starts}".rstrip()
         assert f'"title": "{title}"' in json.dumps(charts_of(at)[0], ensure_ascii=False)
         assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
     press(at, "Measure the curve")
@@ -204,7 +204,7 @@ def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
     assert "; " not in at.main.caption[-1].value
     press(at, "Measure head and FFN scores")
     assert "Measure head and FFN scores" not in labels(at)
-    assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
+    assert "top by " in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
 
 
 def test_a_cancelled_run_waits_for_the_user(open_app, gate):
@@ -218,7 +218,7 @@ def test_a_cancelled_run_waits_for_the_user(open_app, gate):
     assert frame.jobs().snapshot("accuracy").state == "cancelled"
     assert "stopped before it began" in said(at)
     press(at, "Resume")
-    assert f"**{N}** of {N} questions" in under_figure(at)
+    assert f"of {N}** right" in under_figure(at)
 
 
 @pytest.mark.parametrize(("named", "about"), [("", ""), ("L0H1", "about ")])
@@ -271,7 +271,7 @@ def test_a_moved_slider_and_a_moving_hand_abandon_what_is_being_measured(open_ap
     assert frame.jobs().snapshot("accuracy") is None
     gate.go_on.set()
     settled(slide(at, "prune_heads", 50))
-    assert "4 of 8 heads" in under_figure(at) and f"**{N}** of {N} questions" in under_figure(at)
+    assert "4 of 8 heads" in under_figure(at) and f"of {N}** right" in under_figure(at)
     assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
 
 
@@ -296,7 +296,7 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
     assert figure(at)[1] == "measured before" and not curve(at)["hand"] and len(curve(at)["now"]) == 1
     settled(slide(at, "prune_heads", 50))
     assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and not curve(at)["hand"]
-    assert f"**{N}** of {N} questions" in under_figure(at)
+    assert f"of {N}** right" in under_figure(at)
 
 
 def test_estimates_are_the_engines(open_app):
@@ -382,7 +382,7 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, gate, monkeypat
         frame.jobs().join("accuracy", WAIT_S)
     assert gate.reached.wait(WAIT_S)
     at.run()
-    assert f"**{N}** of {N} questions" in under_figure(at), "the accuracy comes first"
+    assert f"of {N}** right" in under_figure(at), "the accuracy comes first"
     button(at, "Cancel").click().run()
     gate.go_on.set()
     settled(at)
@@ -418,17 +418,17 @@ def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, c
     halves = {k: np.diff(wilson(int(measured.pruned.correct[:k].sum()), k))[0] / 2 for k in range(32, n + 1, 16)}
     assert [k for k, half in halves.items() if half <= 0.10] == [n], "at the first chunk that is enough"
     assert f"Stopped after {n} of 256 questions: the interval is within ± 10 points" in said(at)
-    assert f"**{n}** of 256 questions" in under_figure(at) and f"--limit {n} " in at.code[0].value
+    assert f"of the first {n}** right, 256 in all" in under_figure(at) and f"--limit {n} " in at.code[0].value
     before = figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f}%"
     press(at, "Measure all 256")
-    assert "**256** of 256 questions" in under_figure(at) and "--limit 256 " in at.code[0].value
+    assert "of 256** right" in under_figure(at) and "--limit 256 " in at.code[0].value
     assert "Measure all 256" not in labels(at)
     settled(slide(at, "prune_heads", 75))
     assert "Stopped after" in said(at), "the next level stops again"
     at.selectbox(key="prune_stop").set_value("off")
-    assert "**256** of 256 questions" in under_figure(settled(at)), "without a width everything is measured"
+    assert "of 256** right" in under_figure(settled(at)), "without a width everything is measured"
     assert not any(label.startswith("Measure all") for label in labels(at))
 
 
@@ -519,7 +519,7 @@ def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(ope
     assert at.number_input(key="prune_limit").value == 7 and level(at, "prune_heads") == 40
     command = at.code[0].value
     assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
-    assert "**7** of 7 questions" in under_figure(at)
+    assert "of 7** right" in under_figure(at)
 
 
 def test_nonsense_in_the_address_is_put_right(open_app):
@@ -577,10 +577,10 @@ def test_components_that_all_score_alike_have_no_most_important():
     for score, words in (
         ([0.0, 0.0, 0.0], nothing),
         ([-0.1, 0.0, -0.2], nothing),
-        ([-0.1, 0.2, 0.3], "1 of 3 FFNs pruned; most important: F2, F1."),
+        ([-0.1, 0.2, 0.3], "1 of 3 FFNs pruned; top by score: F2, F1."),
         ([float("nan")] * 3, "1 of 3 FFNs pruned."),
     ):
-        assert components_in_words(frame.assign(score=score), "FFNs") == words
+        assert components_in_words(frame.assign(score=score), "FFNs", "score") == words
 
 
 def published(monkeypatch, *rows):

@@ -47,7 +47,7 @@ def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     before = re.findall(r"([\d.]+) → [\d.]+% right", said(at))
     assert len(before) == 3 and before[0] == before[1], "one full model on one set of questions"
     titles = {layer["encoding"].get("x", {}).get("title") for layer in charts_of(at)[0]["layer"]}
-    assert f"Attention heads pruned, on top of “{found.text()}”" in titles
+    assert f"Attention heads pruned in addition to “{found.text()}”" in titles
     choose(at, "others")
     others = parse_mask(at.text_input(key="prune_mask").value, SHAPE)
     assert others.n_heads_pruned == found.n_heads_pruned

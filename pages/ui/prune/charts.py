@@ -4,12 +4,13 @@ Accuracies and levels are shares (0-1) in the frames and percent on the axes.
 """
 
 import json
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from pages.ui.figures import charts
-from pages.ui.figures.colours import UNKNOWN, palette
+from pages.ui.figures.colours import GREY, UNKNOWN, palette
 from pages.ui.page.tables import RANK_TITLE
 
 SECOND = "second"  # the second model's line
@@ -18,9 +19,8 @@ COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
 DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
 DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # of "series" Vega would join its legend with the colors'
-LEVELS = [
-    level / 10 for level in range(11)
-]  # the axis extends a little further, to make room for the names of the lines
+LEVELS = [level / 10 for level in range(11)]
+NAMES_PX = 64  # to the right of the curve, for the names of the lines
 STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
 GAP = 0.2  # between two measured levels, above which no line claims what is in between
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
@@ -41,7 +41,7 @@ def accuracy_curve(
     """
     lines = [("chance", chance, full is not None and chance > full)]
     lines += [] if full is None else [("full model", full, chance <= full)]
-    named = pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.02)
+    named = pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.0)
     named["line"] = named["series"]
     models = _models(pd.concat([points, now])) if "model" in points else ()
     if not models:
@@ -64,7 +64,7 @@ def _through(points: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 
 @charts.kept
 def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template:
-    x = alt.X("level:Q", title=x_title, scale=alt.Scale(domain=[0, 1.16]), axis=alt.Axis(format="%", values=LEVELS))
+    x = alt.X("level:Q", title=x_title, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", values=LEVELS))
     scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", tickCount=5)
     y = alt.Y("acc:Q", title="Questions right", scale=scale, axis=axis)
     y_estimated = alt.Y("estimated:Q", title="Questions right", scale=scale, axis=axis)
@@ -103,7 +103,7 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
         here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y),
         hand.mark_point(filled=False, size=190, opacity=1, strokeWidth=2.5, shape="diamond").encode(y=y_estimated),
     ]
-    return charts.template(300, *layers)
+    return charts.template(300, *layers, padding={"right": NAMES_PX})
 
 
 def _models(rows: pd.DataFrame) -> tuple[tuple[str, str], ...]:
@@ -147,8 +147,9 @@ def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -
     x = alt.X("score:Q", title=title if known else None, scale=scale, axis=axis)
     tooltip = charts.tips("name:N|FFN", *([f"score:Q|{title}|{form}"] if known else []), STATE)
     base = charts.named_chart("ffns").encode(y=charts.layer_rows(), tooltip=tooltip)
-    fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9 if known else 0.25))
-    bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}).encode(x=x, opacity=fill)
+    look: dict[str, Any] = {} if known else {"filled": False, "color": GREY}
+    fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9)) if known else alt.value(1)
+    bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}, **look).encode(x=x, opacity=fill)
     crosses = charts.crosses(base.encode(x=alt.datum(0.0 if known else 0.5)), row_px)
     return charts.template(row_px * n_layers + (charts.AXIS_PX if known else 0), bars, *crosses)
 
@@ -160,6 +161,6 @@ def _lines(y: alt.Y, colour: alt.Color) -> list[alt.Chart]:
     name = charts.named_chart("lines").encode(y=y, x=alt.X("end:Q"), text="series:N")
     return [
         base.mark_rule(strokeWidth=1.5).encode(strokeDash=DASHES, tooltip=tooltip),
-        charts.written(name.transform_filter("datum.above"), 11, align="left", baseline="bottom", dy=-4),
-        charts.written(name.transform_filter("!datum.above"), 11, align="left", baseline="top", dy=4),
+        charts.written(name.transform_filter("datum.above"), 11, align="left", dx=8, baseline="bottom"),
+        charts.written(name.transform_filter("!datum.above"), 11, align="left", dx=8, baseline="top"),
     ]

@@ -49,6 +49,7 @@ def accuracy_figure(
             change = paired(full.correct, shown.correct)
             share, clear = (change.gained - change.lost) / change.n, change.is_clear
             before = percent(result.acc - share)
+            before += f" on these {change.n}" if change.n < max(len(full), total) else ""
             delta = f"{number(100 * share, 1, sign=True)} points against the full model's {before}"
             pairs, verdict = change_in_words(change).split("  \n")
             lines.insert(1, f"{verdict}  \nThe full model: {before}" if few else verdict)
@@ -87,17 +88,21 @@ def estimate_figure(title: str, line: EstimateLine, permille: int, pruned_in_wor
 
 def _draw_number(title: str, value: str, delta: str, grey: bool, **look: Any) -> None:
     with st.container(key=f"prune_number_{'grey' if grey else 'sure'}"):
-        st.metric(f"{plain(title)}: questions answered right", value, delta, **look)
+        st.metric(f"{plain(title)}: questions right", value, delta, **look)
 
 
 def in_words(result: Accuracy, total: int) -> list[str]:
-    """Returns lines such as "312 of 500 questions", "95% interval 36.1 to 46.5%", "40.1% by length-normalized
-    score"."""
+    """Returns lines such as "212 of the first 300 right, 500 in all", "95% interval 36.1 to 46.5%", "40.1% by
+    length-normalized score"."""
+    right = round(result.acc * result.n)
+    counted = f"**{right:,} of {total:,}** right"
+    if result.n < total:
+        counted = f"**{right:,} of the first {result.n:,}** right, {total:,} in all"
     interval = f"95% interval **{percents(result.ci_low, result.ci_high)}**"
     norm = f"{percent(result.acc_norm)} by length-normalized score"
     if not math.isnan(result.perplexity):
         norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
-    return [f"**{result.n:,}** of {total:,} questions", interval, norm]
+    return [counted, interval, norm]
 
 
 def cut_in_words(answers: Answers) -> list[str]:

@@ -137,9 +137,12 @@ def draw_result(shown: PruneResult) -> None:
         return
     if shown.postponed and shown.drawn:  # a timer's run: the browser has drawn the page
         st.rerun()
-    shown.drawn = True
     dragging.await_last_answers(shown.x)
     measured, x = shown.measured, shown.x
+    has_full = tables.full_accuracy(x, measured) is not None
+    if shown.drawn and has_full > shown.has_full:
+        st.rerun()  # the curve has the full model's line, and is not drawn here
+    shown.drawn, shown.has_full = True, has_full
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
@@ -190,16 +193,18 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
             hand = estimates.hand_frame(along, x.pruning.level(moving[0]), x.pruning.level(axis))
     starting_from = tables.starting_from(x, axis)
     words = tables.points_in_words(points, LEVELS[axis])
-    words += f" The curve is{starting_from[1:]}." if starting_from else ""
+    words += f" The curve is{starting_from}." if starting_from else ""
     if shown.compared is not None:
         n = shown.x.n_taken(measured)
         points, now = second_model.with_points_of_second(points, now, shown.compared, axis, n)
         words += f" {shown.compared.names[1]}: {tables.points_in_words(shown.compared.curve(axis), LEVELS[axis])}"
-    full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
+    full, dashed = tables.full_accuracy(x, measured), (estimates.line_frame(line), hand)
     title = LEVELS[axis] + starting_from
     drawn = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
     sheet.draw("Curve", drawn, "prune_curve", words)
     is_ranked = x.order(axis, shown.known) is not None
+    if guessed := tables.guesses_in_words(axis, points):
+        st.caption(guessed)
     caption, help = estimates.describe_preview(shown.x, line, x.pruning.level(axis), is_ranked)
     st.caption(caption, help=help or None)
     dashed = sum(each.shown for each in line.estimated.values())
@@ -238,7 +243,8 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
     for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
         with at:
             st.subheader(f"{titles[of]} :small[{in_short[of]}]", help=about[of])
-            words = tables.components_in_words(frame, NOUNS[of]) if mask is not None else UNRANKED
+            by = named[of].lower()
+            words = tables.components_in_words(frame, NOUNS[of], by) if mask is not None else UNRANKED
             draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns
             draw(frame, words, named[of])
             st.caption(f"{words} {CLICK}" if of == "heads" else words)

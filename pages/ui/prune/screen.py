@@ -9,7 +9,7 @@ from typing import cast
 import streamlit as st
 
 from engine.importance.rankings_of import Axis
-from engine.questions.tasks import task_info
+from engine.questions.tasks import OWN, task_info
 from engine.texts.perplexity import Both
 from pages.ui.controls.controls import Levels, asked_as, hand_level
 from pages.ui.controls.own_questions import draw_fault
@@ -31,12 +31,13 @@ from pages.ui.prune.second_model import SecondModel
 class PruneResult(Found):
     """The results and drawings of the last run of the whole page.
 
-    `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `waits`: the slots
-    whose end brings other estimates. `second`: the perplexity of a text. `compared`: the second model. `provisional`:
-    what is shown is under an order that stands in for the chosen one. `look`: where a head looks in the example.
+    `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `has_full`: the curve
+    was drawn with the full model's line. `waits`: the slots whose end brings other estimates. `second`: the perplexity
+    of a text. `compared`: the second model. `provisional`: what is shown is under an order that stands in for the
+    chosen one. `look`: where a head looks in the example.
     """
 
-    drawn = False
+    drawn = has_full = False
     idle: Idle | None = None
     second = Both()
     compared: SecondModel | None = None
@@ -116,7 +117,8 @@ class PruneScreen:
         x = x if instead is None else instead.shown
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
-        shown = PruneResult(x, info.title, self.postponed)
+        title = info.title if task.name.endswith(OWN) else f"{task.name} ({info.title})"
+        shown = PruneResult(x, title, self.postponed)
         shown.provisional = instead
         if x.settled(shown.stored):
             jobs().drop("accuracy")

@@ -28,7 +28,8 @@ def curve_points(found: Curve) -> pd.DataFrame:
 
 
 def starting_from(x: Experiment, axis: Axis) -> str:
-    """Returns the pruning at the start of the curve over `axis`, such as ", on top of “L1H0”, 20% of FFNs", or ""."""
+    """Returns the pruning at the start of the curve over `axis`, such as " in addition to “L1H0”, 20% of FFNs",
+    or ""."""
     text = x.pruning.typed.text()
     alone = x.pruning.typed.alone
     counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
@@ -36,7 +37,15 @@ def starting_from(x: Experiment, axis: Axis) -> str:
     others = [f"{level_percent(x.pruning.level(each))} of {LEVEL_NOUNS[each]}"
               for each in LEVELS if each != axis and x.pruning.level(each)]  # fmt: skip
     parts = [named] * bool(text) + others
-    return f", on top of {', '.join(parts)}" if parts else ""
+    return f" in addition to {', '.join(parts)}" if parts else ""
+
+
+def guesses_in_words(axis: Axis, points: pd.DataFrame) -> str:
+    """Returns why a curve over heads ends higher than it begins, or ""."""
+    acc = points.set_index("level")["acc"]
+    if axis != "heads" or not {0.0, 1.0} <= {*acc.index} or acc[1.0] <= acc[0.0]:
+        return ""
+    return f"With no head left, the model reads no earlier word and guesses {whole_percent(acc[1.0])} right."
 
 
 def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | None) -> pd.DataFrame:
@@ -47,9 +56,10 @@ def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | No
     )
 
 
-def full_accuracy(measured: AnswersSoFar) -> float | None:
-    """Returns the accuracy of the full model so far, 0-1; None before the first answer."""
-    return accuracy(measured.full).acc if measured.full is not None and len(measured.full) else None
+def full_accuracy(x: Experiment, measured: AnswersSoFar) -> float | None:
+    """Returns the accuracy of the full model, 0-1; None before it has enough answers: a line through the first few
+    would stand while the figure moves on."""
+    return accuracy(measured.full).acc if measured.full is not None and x.enough(measured.full) else None
 
 
 def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
@@ -103,8 +113,8 @@ def points_in_words(points: pd.DataFrame, label: str) -> str:
     return f"{label}: {', '.join(said)}."
 
 
-def components_in_words(frame: pd.DataFrame, noun: str) -> str:
-    """Returns a map or bar chart as a sentence."""
+def components_in_words(frame: pd.DataFrame, noun: str, score: str) -> str:
+    """Returns a map or bar chart of a `score` as a sentence."""
     pruned = int(frame["pruned"].sum())
     sentence = f"{pruned} of {len(frame)} {noun} pruned"
     if (known := frame.dropna(subset=["score"])).empty:
@@ -112,7 +122,7 @@ def components_in_words(frame: pd.DataFrame, noun: str) -> str:
     best = known[known["score"] > 0].sort_values(["score", "rank"], ascending=[False, True])["name"].head(3)
     if known["score"].nunique() == 1 or best.empty:
         return f"{sentence}; {NONE_STANDS_OUT[noun]}."
-    return f"{sentence}; most important: {', '.join(best)}."
+    return f"{sentence}; top by {score}: {', '.join(best)}."
 
 
 def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
