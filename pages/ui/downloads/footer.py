@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -52,7 +53,7 @@ def _draw_buttons(files: ScreenFiles) -> None:
         measured = st.popover(title, key="measured", on_change="rerun", icon=icon, help=MEASURED_HELP)
         with st.popover("As Python", icon=":material/code:", help=PYTHON_HELP):
             st.code(origin.python, language="python")
-        with st.popover("Download", icon=":material/download:", help="Everything on this screen, as files."):
+        with st.popover("Download", icon=":material/download:"):
             _draw_files(files)
     if measured.open:
         with measured:
@@ -60,11 +61,8 @@ def _draw_buttons(files: ScreenFiles) -> None:
 
 
 def _draw_files(files: ScreenFiles) -> None:
-    page_at, archive_at = st.columns(2)
-    with page_at:
-        _button("This screen (HTML)", partial(to_html, files), files.origin.screen, ("html", "text/html"), HTML_HELP)
-    with archive_at:
-        _button("Everything (ZIP)", partial(to_zip, files), files.origin.screen, ("zip", "application/zip"), ZIP_HELP)
+    _button("This screen (HTML)", partial(to_html, files), files.origin.screen, ("html", "text/html"), HTML_HELP)
+    _button("Everything (ZIP)", partial(to_zip, files), files.origin.screen, ("zip", "application/zip"), ZIP_HELP)
     for name in files.sheet.tables:
         _button(f"{name} (CSV)", partial(files.sheet.table, name), name, ("csv", "text/csv"))
     for name in files.sheet.pictures:
@@ -76,5 +74,5 @@ def _draw_files(files: ScreenFiles) -> None:
 def _button(label: str, make: Callable[[], bytes], name: str, form: tuple[str, str], help: str = "") -> None:
     ending, mime = form
     file = file_name(name, ending)
-    key, help = f"download {file}", help or f"Saves {file}."
-    st.download_button(label, make, file, mime, key=key, on_click="ignore", width="stretch", help=help)
+    about: dict[str, Any] = {"key": f"download {file}", "on_click": "ignore", "width": "stretch", "help": help or None}
+    st.download_button(label, make, file, mime, **about)
