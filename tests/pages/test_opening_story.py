@@ -110,17 +110,17 @@ def test_the_switch_turns_it_off_and_on_again(visit):
 
 def test_a_button_plays_it_on_any_view(visit):
     at = visit(prune_limit="50")
-    button(at, "Play it now").click()
+    button(at, "Play the story").click()
     [data] = played(ran(at))
     assert data["number"] == 1 and data["asked"]
-    button(at, "Play it now").click()
+    button(at, "Play the story").click()
     assert played(ran(at))[0]["number"] == 2
 
 
 def test_a_button_says_where_it_cannot_be_played(visit, monkeypatch):
     monkeypatch.setenv("HEADROOM_SHIPPED", "0")
     at = visit(prune_limit="50")
-    button(at, "Play it now").click()
+    button(at, "Play the story").click()
     assert played(ran(at)) == [] and [each.value for each in at.toast] == [playing.MISSING]
 
 

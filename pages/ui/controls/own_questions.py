@@ -15,6 +15,7 @@ from engine.files import write_whole
 from engine.questions.requests import TooFewExamples
 from engine.questions.rows import RowFault
 from engine.questions.tasks import OWN
+from pages.ui.page.defaults import SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -45,8 +46,8 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: 
 
 
 def draw_fault(prefix: str, details: object) -> None:
-    """Draws the remedies for questions that cannot be used: all faults of the file as a table, or a button that
-    removes the examples from the prompt."""
+    """Draws the remedy for questions that cannot be used: all faults of the file as a table; or takes as many examples
+    as there are rows for, and runs the page again."""
     if isinstance(details, tuple) and all(isinstance(fault, RowFault) for fault in details):
         rows = [{"row": fault.row, "what": fault.what, "value": fault.value} for fault in details]
         table, text = pd.DataFrame(rows), st.column_config.TextColumn
@@ -55,10 +56,17 @@ def draw_fault(prefix: str, details: object) -> None:
         st.dataframe(table, hide_index=True, column_config=config, alt=f"{len(table)} faults by row")
         mark("rows", "wrong", faults=len(table))
     if isinstance(details, TooFewExamples):
-        icon, key = ":material/exposure_zero:", f"{prefix}_use_0"
-        click: dict[str, Any] = {"type": "primary", "on_click": write, "args": (f"{prefix}_shots", 0)}
-        if st.button("Use 0 examples", icon=icon, key=key, **click):
-            st.rerun()  # the whole page, as this may be drawn in a part that runs alone
+        fewer = max(n for n in SHOT_COUNTS if n < max(1, min(details.n_rows, details.shots)))
+        said = f"{details.n_rows} rows can be examples: the prompt has {fewer} instead of {details.shots}."
+        st.session_state[_fewer(prefix)] = fewer, said
+        st.rerun()  # the whole page, as this may be drawn in a part that runs alone
+
+
+def take_fewer_examples(prefix: str) -> None:
+    """Sets the number of examples to one that a file has rows for, before its control is drawn, and says so."""
+    if (found := st.session_state.pop(_fewer(prefix), None)) is not None:
+        write(f"{prefix}_shots", found[0])
+        st.toast(found[1], icon=":material/info:")
 
 
 def keep_file(name: str, content: bytes, folder: Path) -> Path:
@@ -79,6 +87,10 @@ def keep_file(name: str, content: bytes, folder: Path) -> Path:
 
 def _key(prefix: str) -> str:
     return f"{prefix}_own"
+
+
+def _fewer(prefix: str) -> str:
+    return f"{_key(prefix)} fewer examples"
 
 
 def _fault(prefix: str) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -26,7 +25,7 @@ from engine.training.folders import Run, opened
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import compared, draw_against
 from pages.ui.page.address import current_value, rename_choice
-from pages.ui.page.first_visit import ASKED, PLAYED, plays_next, set_plays_next
+from pages.ui.page.first_visit import PLAYED, plays_next, set_plays_next
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, show_models, store
@@ -197,7 +196,7 @@ def _draw_more() -> None:
 
 
 def _draw_opening_switch() -> None:
-    """Draws the switch of the opening story, and the button that plays it now."""
+    """Draws the switch of the opening story."""
     state, played = st.session_state, st.session_state.get(PLAYED, 0)
     if state.get(SWITCH_AFTER) != played:  # playing it turns the switch off
         state[SWITCH_AFTER] = played
@@ -208,10 +207,6 @@ def _draw_opening_switch() -> None:
         set_plays_next(bool(state[SWITCH]), store())
 
     st.toggle("Opening story at the next start", key=SWITCH, on_change=switched, help=OPENING_HELP)
-    asks = partial(state.__setitem__, ASKED, True)
-    if st.button("Play it now", key="play_opening", type="tertiary", icon=":material/replay:", on_click=asks):
-        if urlsplit(st.context.url or "").path.strip("/"):  # not on Prune
-            st.switch_page("pages/prune.py", query_params={})
 
 
 def more_label(folder: str) -> str:

@@ -8,7 +8,7 @@ from cache import Store
 from pages.ui.page.address import as_written
 
 KEY = "opening/played"  # in the store
-ASKED = "opening story asked for"  # in the session, after a click on "Play it now"
+ASKED = "opening story asked for"  # in the session, after a click on "Play the story"
 PLAYED = "opening story played"  # in the session: how often
 OPENED = "opened at"  # in the session: the screen that was opened first, and the parameters of its address
 LEARNING = "training asked for"  # in the session: the first of the live trainings, asked for by the opening story

@@ -20,7 +20,7 @@ PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
 DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
 DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # of "series" Vega would join its legend with the colors'
 LEVELS = [level / 10 for level in range(11)]
-NAMES_PX = 64  # to the right of the curve, for the names of the lines
+NAMES_PX = 36  # to the right of the curve, for the names of the lines; on screen Streamlit adds it twice
 STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
 GAP = 0.2  # between two measured levels, above which no line claims what is in between
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share

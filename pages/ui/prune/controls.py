@@ -25,7 +25,7 @@ from pages.ui.controls.controls import (
     settings_menu,
     type_mask,
 )
-from pages.ui.controls.own_questions import draw_own_questions
+from pages.ui.controls.own_questions import draw_own_questions, take_fewer_examples
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right, rename_choice
 from pages.ui.page.defaults import LEVELS
@@ -91,6 +91,7 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     row = st.container(key="prune_controls", horizontal=True, vertical_alignment="bottom", gap="small")
     names = [status.info.name for status in list_tasks(data_dir) if status.available]
     name = task_box(row, "Task", names, "prune_task", _open_settings, help=TASK_HELP)
+    take_fewer_examples("prune")
     shots = choose_shots(row, "prune_shots", None, width="content")
     axis = choose_axis(row)
     ranking = choose_ranking("prune", row.container(key="prune_order_chosen"))

@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Axis
+from engine.questions.tasks import OWN
 from pages.ui.controls import carried
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
@@ -17,6 +18,7 @@ from pages.ui.figures import published
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.page.marks import counts, mark
+from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import for_file
 from pages.ui.page.work import cost_in_words, live
 from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
@@ -25,7 +27,7 @@ from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
-from pages.ui.prune.opening.playing import draw_opening
+from pages.ui.prune.opening.playing import draw_opening, draw_replay
 from pages.ui.prune.panels import perplexity
 from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
@@ -61,7 +63,7 @@ def draw_levels(screen: PruneScreen) -> None:
     with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(width="content")
         draw_opening(screen.setup)
-    story_at = st.container()
+    story_at = st.container(key="prune_told")
     figure_at, curve_at = st.columns([4, 7], gap="large")
     shown = screen.shown
     try:
@@ -84,6 +86,8 @@ def draw_levels(screen: PruneScreen) -> None:
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
+    if screen.setup.spec.is_demo and now is not None and now.is_full and not presenting():
+        draw_replay(badge_at)
     with second_at:  # the second figure never comes before the first
         draw_second(screen, shown)
     with compared_at:
@@ -154,6 +158,11 @@ def draw_result(shown: PruneResult) -> None:
     accuracy_figure(title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
+    if x.task.name.endswith(OWN) and x.train is not None:
+        n_rows = len(x.train.questions)
+        st.caption(
+            f"{len(x.judged.questions):,} of your rows are asked, {n_rows:,} others are for examples and the order."
+        )
     if (work := accuracy_work(x, shown.mask)).now() is not None:
         work.line()
     elif shown.awaits_rows:

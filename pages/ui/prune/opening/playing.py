@@ -3,6 +3,7 @@
 It plays in the browser, over the page, which is drawn and measured as usual below it. Any input stops it.
 """
 
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -18,6 +19,7 @@ from pages.ui.page.components import component_of
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session, store
+from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.prune.opening.records import OpeningStory, component_data, read_story, story_task
 
 HTML = """
@@ -72,6 +74,13 @@ def draw_opening(setup: Setup) -> None:
     with st.container(key="opening_place"):
         _COMPONENT(key="opening", data=data, on_learn_change=_learn)
     mark("opening", "shown", number=data["number"])
+
+
+def draw_replay(where: DeltaGenerator) -> None:
+    """Draws the button that plays the story again."""
+    asks = partial(st.session_state.__setitem__, first_visit.ASKED, True)
+    if where.button("Play the story", key="play_opening", icon=":material/replay:", type="tertiary", on_click=asks):
+        st.rerun()
 
 
 def _decide(setup: Setup, is_asked: bool) -> None:
