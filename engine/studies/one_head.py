@@ -218,6 +218,6 @@ _PARTS: Mapping[str, tuple[str, Callable[[Target, HeadRequest, Session], Measure
     "tasks": ("Tasks without it", _tasks),
     "ideal-tasks": ("Tasks with an ideal pattern", _ideal_tasks),
     **{what: (title, partial(_importance, what)) for what, title in CRITERIA.items()},
-    "context": ("In-context score without it", _context),
+    "context": ("In-context gain without it", _context),
 }
 TITLES = {name: title for name, (title, _) in _PARTS.items()}

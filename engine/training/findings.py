@@ -39,7 +39,7 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
     deep = [run for n, mlp in sorted(kinds) if n > 1 for run in _of(runs, n, False, mlp)]
     changing = [run for run in deep if run.window is not None]
     found = [
-        (f"At least {SHARE:.0%} of the final in-context score forms in the window", _each(deep, _share)),
+        (f"At least {SHARE:.0%} of the final in-context gain forms in the window", _each(deep, _share)),
         ("A plain model of 1 layer never has the phase change", _each(_of(runs, 1, False), _never)),
         ("A model of 1 layer with smeared keys has it", _each(_of(runs, 1, True), _does)),
         ("A model of 2 layers with smeared keys has it sooner than its control", _sooner(runs)),
@@ -49,7 +49,7 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
         ("The path of the per-token losses turns most in the window", _turns(changing, trajectories)),
         ("Induction heads' ablation undoes what the window changed: their projections are negative",
          _each(changing, partial(_ablations, _projected))),
-        ("Ablating induction heads takes the in-context score, ablating most others raises it",
+        ("Ablating induction heads takes the in-context gain, ablating most others raises it",
          _each(changing, partial(_ablations, _ablated))),
         ("The phase change comes at 10^5.7 * sqrt(batch * context) tokens, within a factor of 4",
          _each(changing, _law)),
@@ -100,7 +100,7 @@ def _never(run: _Run) -> Judgment:
     best, change = run.held.best("prefix_matching"), float(run.held.icl[-1] - run.held.icl[0])
     if np.isnan(best).all():
         return None, "heads were not measured"
-    words = f"best prefix matching at most {np.nanmax(best):.2f}, in-context score {change:+.2f} nats in all"
+    words = f"best prefix matching at most {np.nanmax(best):.2f}, in-context gain {-change:+.2f} nats in all"
     return bool(np.nanmax(best) < LITTLE and change > -SMALL), f"{words} by {run.m_tokens:.1f} M tokens"
 
 
@@ -233,8 +233,8 @@ def _ablated(run: _Run, where: Window, number: int, is_induction: np.ndarray) ->
     changes = run.held.ablated_icl[number]
     taken, others = changes[is_induction], changes[~is_induction]
     raised = int((others < 0).sum())
-    words = f"without an induction head {taken.min():+.3f} to {taken.max():+.3f} nats"
-    words += f", {raised} of {len(others)} others make it more negative"
+    words = f"the gain changes by {-taken.max():+.3f} to {-taken.min():+.3f} nats without an induction head"
+    words += f", and rises without {raised} of {len(others)} others"
     return bool((taken > 0).all() and 2 * raised > len(others)), words
 
 

@@ -176,9 +176,9 @@ def test_a_head_that_feeds_it_is_named_only_if_it_stands_out(times, words):
     assert tables.feeders_in_words(frame) == words
 
 
-def test_the_in_context_score_says_its_text_its_direction_and_signs():
+def test_the_in_context_gain_says_its_text_its_direction_and_signs():
     score, change = MeanOverTexts(-1.78, -2.79, -0.77, 6), MeanOverTexts(0.78, 0.15, 1.40, 6)
-    words = "“Five log books”: −1.78 with it, −1.00 without: **0.78 nats worse** (95% interval of the change +0.15 to"
+    words = "“Five log books”: +1.78 with it, +1.00 without: **0.78 nats lost** (95% interval of the loss +0.15 to"
     assert tables.context_in_words((score, change)).startswith(words)
     assert tables.facts(Portrait(SHAPE, (2, 1), context=(score, change))) == [
         "without it **0.78 nats** of in-context gain are lost"

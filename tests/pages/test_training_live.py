@@ -128,7 +128,7 @@ def test_a_held_out_loss_that_rises_is_marked_and_a_run_without_text_has_none():
     log = [{**LINE, "tokens": 100_000 * at, "loss": loss} for at, loss in enumerate(losses)]
     drawn = live_charts.pictures(RECIPES["half"].recipe, log)
     assert [each["tokens"] for each in drawn["Loss of held-out text, nats"].datasets["marks"]] == [200_000]
-    assert not drawn["In-context score, nats"].datasets["marks"]
+    assert not drawn["In-context gain, nats"].datasets["marks"]
     assert "held-out text rises from 200 k tokens on" in live_charts.describe(RECIPES["half"].recipe, log)
     assert live_charts.rises_from(log[:3]) is None and live_charts.rises_from([]) is None
     of_repeats = RECIPES["repeats"].recipe

@@ -183,7 +183,11 @@ def test_tables_hold_the_runs_numbers(shown):
     assert shown[0].window is None and abs(plain.window.start + plain.window.end - 4e6) < 1e6
     every = tables.over_training(shown)
     of = every[every["run"] == plain.label]
-    assert np.allclose(of["score"], plain.trajectory.icl) and np.allclose(of["loss"], plain.trajectory.loss)
+    assert (
+        np.allclose(of["score"], -of["gain"])
+        and np.allclose(of["score"], plain.trajectory.icl)
+        and np.allclose(of["loss"], plain.trajectory.loss)
+    )
     assert (of["since"].to_numpy()[1:] == of["until"].to_numpy()[:-1]).all(), "each moment has one snapshot"
     heads = tables.head_scores(plain, "prefix_matching").set_index(["tokens", "layer", "head"])["value"]
     for at, layer, head in ((0, 0, 0), (7, 1, 1), (19, 1, 3)):
@@ -209,9 +213,9 @@ def test_every_picture_becomes_a_file(shown):
 
 def test_a_marker_in_a_file_stands_where_it_stood(shown):
     view = sections.TrainingFrames.of(shown, False, 2.5e6)
-    still = sections.score_panel(view, shown[2], view.still)
+    still = sections.gain_panel(view, shown[2], view.still)
     assert "params" not in still.template and "2500000.0" in json.dumps(still.template)
-    assert charts.MOMENT in json.dumps(sections.score_panel(view, shown[2], view.look).template)
+    assert charts.MOMENT in json.dumps(sections.gain_panel(view, shown[2], view.look).template)
 
 
 def test_legends_name_what_is_drawn(shown):
@@ -226,10 +230,8 @@ def test_legends_name_what_is_drawn(shown):
     assert entries(sections.heads_panel(view, "prefix_matching", two, view.still)) == ["0", "1"]
     heads = tables.ablations(shown[1])
     for rows in (heads, heads[heads["kind"] != "previous token"]):
-        over = charts.ablation_panel(rows, view.windows, shown[1].label, view.still, "score")
-        assert (
-            sorted(entries(over)) == sorted(entries(paths.bars(rows, view.still, "score"))) == sorted({*rows["kind"]})
-        )
+        over = charts.ablation_panel(rows, view.windows, shown[1].label, view.still, "gain")
+        assert sorted(entries(over)) == sorted(entries(paths.bars(rows, view.still, "gain"))) == sorted({*rows["kind"]})
 
 
 def svg_words(drawn):
@@ -241,9 +243,9 @@ def test_the_finding_names_the_phase_change_and_when_heads_form(shown):
     words = finding(shown)
     assert words.startswith(f"**{smeared.label} (each key mixes in the key before it): induction heads form at ")
     assert re.search(
-        r"M tokens, and in the phase change \(.* M tokens\) the in-context score falls by 0\.\d\d nats\.\*\*", words
+        r"M tokens, and in the phase change \(.* M tokens\) the in-context gain rises by 0\.\d\d nats\.\*\*", words
     )
-    end = number(float(smeared.trajectory.icl[-1]), sign=True)
+    end = number(-float(smeared.trajectory.icl[-1]), sign=True)
     assert f"{one.label}: no induction heads (best prefix match 0." in words and f"({smeared.label}: {end})." in words
     assert f"{plain.label}: phase change at " in words
     best = plain.trajectory.heads["prefix_matching"].max(axis=(1, 2))
@@ -252,13 +254,13 @@ def test_the_finding_names_the_phase_change_and_when_heads_form(shown):
     assert finding([one]).startswith("**None of these runs has a phase change.**")
 
 
-def test_the_finding_says_that_a_score_was_low_while_rows_were_repeats(shown):
+def test_the_finding_says_that_a_gain_was_high_while_rows_were_repeats(shown):
     one = shown[0]
     x, recipe = one.trajectory, {**one.trajectory.recipe, "repeats": 0.75, "repeats_until": 0.5}
     icl = np.where(x.tokens <= x.tokens[-1] / 2, -0.2, 0.1).astype(np.float32)
     words = finding([replace(one, trajectory=replace(x, icl=icl, recipe=recipe))])
-    assert words.endswith("falls to −0.20 while 75% of its rows are repeated random tokens, but ends at +0.10.")
-    for other in (-icl, np.minimum(icl, -0.15)):  # never low, or low until the end
+    assert words.endswith("rises to +0.20 while 75% of its rows are repeated random tokens, but ends at −0.10.")
+    for other in (-icl, np.minimum(icl, -0.15)):  # never high, or high until the end
         assert "while" not in finding([replace(one, trajectory=replace(x, icl=other, recipe=recipe))])
 
 
@@ -270,7 +272,7 @@ def test_charts_name_where_the_repeats_and_a_shorter_run_end(shown):
     view = sections.TrainingFrames.of([shorter, replace(one, trajectory=longer)], False, 1e6)
     at = [(row.start, row.what) for row in view.windows.itertuples() if row.run == plain.label and row.start == row.end]
     assert at == [(2e6, "repeats end"), (4e6, "run ends at 4 M tokens")]
-    drawn = svg_words(sections.score_panel(view, view.runs[0], view.still))
+    drawn = svg_words(sections.gain_panel(view, view.runs[0], view.still))
     assert "repeats end" in drawn and "run ends at 4 M tokens" in drawn and "phase change" in drawn
     assert [*view.windows["run"]].count(one.label) == 0, "the longest run ends with the axis"
 

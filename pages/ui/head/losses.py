@@ -13,7 +13,7 @@ HELP = (
     "interval of the paired change; p is McNemar's exact test."
 )
 CONTEXT_HELP = (
-    "Loss around the 500th token less that around the 50th (± 10): below 0, later tokens are predicted better. Over "
+    "Loss around the 50th token minus that around the 500th (± 10): above 0, later tokens are predicted better. Over "
     f"the {LOG_BOOKS.n_texts} windows of “{LOG_BOOKS.name}” that the In context screen opens with."
 )
 
@@ -44,7 +44,7 @@ def _draw_effects(known: Known, sheet: Sheet) -> None:
 
 
 def _draw_context(known: Known) -> None:
-    st.markdown("**In-context score without it**", help=CONTEXT_HELP)
+    st.markdown("**In-context gain without it**", help=CONTEXT_HELP)
     draw_missing(known, "context")
     if known.found.context is not None:
         st.markdown(tables.context_in_words(known.found.context))

@@ -227,12 +227,16 @@ def facts(found: Portrait) -> list[str]:
 
 
 def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
-    """Describes the in-context score, and its change without the head."""
-    score, change = found
-    low, high, full = (number(value, sign=True) for value in (change.low, change.high, score.value))
-    words = f"“{LOG_BOOKS.name}”: {full} with it, {number(score.value + change.value, sign=True)} without"
-    ends = f"95% interval of the change {low} to {high}, {change.n} texts"
-    return f"{words}: **{better_or_worse(change.value, 'nats')}** ({ends}). Lower is better."
+    """Describes the in-context gain, and how much of it is lost without the head."""
+    score, lost = found
+    with_it, without = (number(-value, sign=True) for value in (score.value, score.value + lost.value))
+    ends = f"95% interval of the loss {number(lost.low, sign=True)} to {number(lost.high, sign=True)}, {lost.n} texts"
+    words = f"“{LOG_BOOKS.name}”: {with_it} with it, {without} without"
+    return f"{words}: **{_nats_moved(lost)}** ({ends}). Higher is better."
+
+
+def _nats_moved(lost: MeanOverTexts) -> str:
+    return f"{number(abs(lost.value))} nats {'lost' if lost.value >= 0 else 'added'}"
 
 
 def _points(points: float) -> str:

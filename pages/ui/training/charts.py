@@ -78,20 +78,21 @@ def axis_end(tokens: float) -> float:
     return unit * math.ceil(tokens / unit)
 
 
-OF_RUNS = {"score": "In-context score, nats", "loss": "Loss, nats"}
+OF_RUNS = {"gain": "In-context gain, nats", "loss": "Loss, nats"}
 
 
 def run_panel(
-    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "score", bare_px: int = 0
+    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "gain", bare_px: int = 0
 ) -> charts.Picture:
-    """Returns the in-context score (`score`) or the `loss` of one run over those of the others in gray; the window is
+    """Returns the in-context gain (`gain`) or the `loss` of one run over those of the others in gray; the window is
     named. `bare_px`: the height of a chart without titles and axis of tokens."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
-    ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
+    ends = (min(lowest, -0.02), max(highest, 0.1)) if column == "gain" else (lowest, highest)
     own = windows[windows["run"] == run]
     mine = runs.loc[runs["run"] == run, column].dropna()
-    rises = bool(len(mine)) and bool(mine.tail(len(mine) // 3 + 1).mean() > mine.head(len(mine) // 3 + 1).mean())
-    named = "window" if (own["what"] == PHASE_CHANGE).any() else "left" if rises else "right"
+    rise = float(mine.tail(len(mine) // 3 + 1).mean() - mine.head(len(mine) // 3 + 1).mean()) if len(mine) else 0.0
+    is_in_the_way = rise < 0 if column == "gain" else rise > 0
+    named = "window" if (own["what"] == PHASE_CHANGE).any() else "left" if is_in_the_way else "right"
     of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, bare_px, named)
     return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own)
 
@@ -106,7 +107,7 @@ def _run_panel(
     others = others.mark_line(color=GREY, strokeWidth=1, opacity=0.55).encode(detail="run:N")
     own = base.transform_filter(alt.datum.run == run)
     colour = by_run(names, None)
-    tooltip = charts.tips("run:N|Run; tokens:Q|Tokens|,.0f; score:Q|In-context score, nats|+.3f; loss:Q|Loss, nats|.3f")
+    tooltip = charts.tips("run:N|Run; tokens:Q|Tokens|,.0f; gain:Q|In-context gain, nats|+.3f; loss:Q|Loss, nats|.3f")
     later = own.mark_line(strokeWidth=2.5, opacity=LATER).encode(color=colour, tooltip=tooltip)
     line = own.transform_filter(look.past).mark_line(strokeWidth=2.5).encode(color=colour, tooltip=tooltip)
     dot = (
@@ -120,7 +121,7 @@ def _run_panel(
         line,
         marker(look),
         dot,
-        *_window_name(look, named),
+        *_window_name(look, named, "height" if column == "gain" else "0"),
     )
 
 
@@ -157,14 +158,14 @@ def _heads_panel(
 
 
 def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, what: str) -> charts.Picture:
-    """Returns the effect of ablating each head of one run at the snapshots where it was measured: `score`, or `along`
+    """Returns the effect of ablating each head of one run at the snapshots where it was measured: `gain`, or `along`
     the before-and-after vector; coloured by kind."""
     of = _ablation_panel(look, what, kinds_in(heads, what))
     named_above = heads.sort_values("kind", key=lambda kind: kind != KINDS[2], kind="stable")
     return panel(of, heads=rows_on_axis(named_above, look), windows=windows[windows["run"] == run])
 
 
-ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-and-after, nats"}
+ABLATED = {"gain": "Change of in-context gain, nats", "along": "Along before-and-after, nats"}
 
 
 @charts.kept
@@ -242,20 +243,20 @@ def window_bands(look: TokenAxis) -> tuple[alt.Chart, alt.Chart]:
     return base.mark_rect(color=MARK, opacity=BAND).encode(x2="end:Q", tooltip=no_tip), ends
 
 
-def _window_name(look: TokenAxis, where: str) -> list[alt.Chart]:
+def _window_name(look: TokenAxis, where: str, edge: str) -> list[alt.Chart]:
     """Returns the names of the window and of the moments next to them, where there is room; or without a window, that
-    there is none, on the "left" or "right"."""
-    found = []
+    there is none, on the "left" or "right". `edge`: the height of the edge where the line has left room, as Vega."""
+    baseline, found = "bottom" if edge == "height" else "top", []
     if where != "window":
         align, x, dx = ("left", 0, 4) if where == "left" else ("right", "width", -4)
-        none = charts.written(charts.named_chart("one"), 11, align=align, baseline="top", dx=dx)
-        found.append(none.encode(x=alt.value(x), y=alt.value(2), text=alt.value("no phase change")))
+        none = charts.written(charts.named_chart("one"), 11, align=align, baseline=baseline, dx=dx)
+        found.append(none.encode(x=alt.value(x), y=alt.value(alt.ExprRef(edge)), text=alt.value("no phase change")))
     is_left = f"datum.end <= {(look.low + look.high) / 2!r}"
     for side, end, align, dx in ((is_left, "end", "left", 4), (f"!({is_left})", "start", "right", -4)):
-        for what, y in ((PHASE_CHANGE, 2), (REPEATS_END, BARE_PX // 2 - 8), ("run ends", BARE_PX // 2 + 8)):
+        for what, y in ((PHASE_CHANGE, edge), (REPEATS_END, "height / 2 - 8"), ("run ends", "height / 2 + 8")):
             base = charts.named_chart("windows").transform_filter(f"{side} && indexof(datum.what, {what!r}) == 0")
-            name = charts.written(base, 11, align=align, baseline="top", dx=dx)
-            found.append(name.encode(x=look.x(end), y=alt.value(y), text="what:N"))
+            name = charts.written(base, 11, align=align, baseline=baseline, dx=dx)
+            found.append(name.encode(x=look.x(end), y=alt.value(alt.ExprRef(y)), text="what:N"))
     return found
 
 

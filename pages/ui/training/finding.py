@@ -39,15 +39,15 @@ def half_strength(tokens: np.ndarray, best: np.ndarray) -> float | None:
 def _describe_change(run: DrawnRun) -> str:
     x, where = run.trajectory, run.window
     assert where is not None
-    fall = number(abs(float(x.icl[where.last] - x.icl[where.first])))
+    rise = number(abs(float(x.icl[where.last] - x.icl[where.first])))
     formed = formed_at(run)
     heads = "" if formed is None else f"induction heads form at {in_tokens(formed)}, and "
-    change = f"in the phase change ({_window(run)}) the in-context score falls by {fall} nats"
+    change = f"in the phase change ({_window(run)}) the in-context gain rises by {rise} nats"
     return f"**{_name(run)}{_smeared(run)}: {heads}{change}.**"
 
 
 def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
-    """Describes a run without a phase change; says so if its score is low only while its rows are repeats."""
+    """Describes a run without a phase change; says so if its gain is high only while its rows are repeats."""
     x, formed, repeats_end = run.trajectory, formed_at(run), repeats_until(run)
     if formed is None:
         best = x.best("prefix_matching")
@@ -55,13 +55,13 @@ def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
         heads = f"no induction heads{match}, no phase change."
     else:
         heads = f"induction heads form at {in_tokens(formed)}, without a phase change."
-    score, end = "Its score", float(x.icl[-1])
-    lowest = 0.0 if repeats_end is None else float(np.nanmin(x.icl[x.tokens <= repeats_end]))
-    if lowest < -LEAST_FALL and end > lowest / 2:
+    gain, end = "Its gain", -float(x.icl[-1])
+    highest = 0.0 if repeats_end is None else -float(np.nanmin(x.icl[x.tokens <= repeats_end]))
+    if highest > LEAST_FALL and end < highest / 2:
         share = whole_percent((x.recipe or {})["repeats"])
-        score += f" falls to {number(lowest, sign=True)} while {share} of its rows are repeated random tokens, but"
-    ends = "".join(f" ({each.label}: {number(float(each.trajectory.icl[-1]), sign=True)})" for each in contrast)
-    return f"{_name(run)}: {heads} {score} ends at {number(end, sign=True)}{ends}."
+        gain += f" rises to {number(highest, sign=True)} while {share} of its rows are repeated random tokens, but"
+    ends = "".join(f" ({each.label}: {number(-float(each.trajectory.icl[-1]), sign=True)})" for each in contrast)
+    return f"{_name(run)}: {heads} {gain} ends at {number(end, sign=True)}{ends}."
 
 
 def _name(run: DrawnRun) -> str:

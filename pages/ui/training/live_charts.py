@@ -23,7 +23,7 @@ from pages.ui.training.tables import in_tokens
 HEIGHT = 130
 RUN, CONTROL = "run", "control"
 HEADS = {"prefix_matching": "Prefix matching, each head", "previous_token": "Previous token, each head"}
-NATS = {"icl": "In-context score, nats", "loss": "Loss of held-out text, nats"}
+NATS = {"gain": "In-context gain, nats", "loss": "Loss of held-out text, nats"}
 COPIES = {"first_copy": "first", "second_copy": "second"}
 N_LAST, RISE = 5, 0.3  # a held-out loss rises if the median of its last measurements is so many nats above its lowest
 Log = Sequence[Mapping[str, Any]]
@@ -40,9 +40,10 @@ def head_rows(log: Log, who: str) -> pd.DataFrame:
 
 
 def rows_of(log: Log, who: str) -> pd.DataFrame:
-    """Returns one row per log entry: who, tokens, loss, in-context score and the loss of both copies."""
+    """Returns one row per log entry: who, tokens, in-context gain, loss and the loss of both copies."""
     names = ["tokens", *NATS, *COPIES]
-    return pd.DataFrame([{"who": who, **{name: line[name] for name in names}} for line in log], columns=["who", *names])
+    rows = [{**line, "who": who, "gain": -line["icl"]} for line in log]
+    return pd.DataFrame(rows, columns=["who", *names])
 
 
 def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Picture]:
@@ -82,7 +83,7 @@ def describe(recipe: Recipe, log: Log, control: Log = ()) -> str:
     if control:
         said.append(f"Gray, its control after {in_tokens(control[-1]['tokens'])}: {_describe(control[-1])}.")
     if recipe.text_tokens:
-        said.append(f"In-context score {number(line['icl'], sign=True)} nats.")
+        said.append(f"In-context gain {number(-line['icl'], sign=True)} nats.")
     if recipe.text_tokens and (rises := rises_from(log)) is not None:
         said.append(f"The loss on held-out text rises from {in_tokens(rises)} on.")
     return " ".join(said)

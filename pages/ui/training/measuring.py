@@ -17,7 +17,7 @@ from pages.ui.page.work import Action, Work, under_way
 from pages.ui.training.runs import RunSource
 
 ABOUT = (
-    "Losses, the in-context score, all heads' scores, passages and ablations of each snapshot, in the background: the "
+    "Losses, the in-context gain, all heads' scores, passages and ablations of each snapshot, in the background: the "
     "charts grow meanwhile, and finished work is kept."
 )
 REDRAW_S = 10.0

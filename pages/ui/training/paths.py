@@ -30,9 +30,9 @@ from pages.ui.training.runs import DrawnRun
 PATH_PX = 190
 WIDTH_PX = 250
 ROWS = (
-    "Path of the per-token losses", "Loss", "Loss by index", "d loss / d ln(index)", "In-context score",
+    "Path of the per-token losses", "Loss", "Loss by index", "d loss / d ln(index)", "In-context gain",
     "Prefix matching", "QK trace", f"Ablation: {ABLATED['along'][0].lower()}{ABLATED['along'][1:]}",
-    "Ablation: change of in-context score, nats",
+    "Ablation: change of in-context gain, nats",
 )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def _roomy(ends: tuple[float, float]) -> list[float]:
 
 def analysis_table(runs: Sequence[DrawnRun], look: TokenAxis, found: Sequence[np.ndarray] | None) -> charts.Picture:
     """Returns for each run its path on the two components (`found`; None: not computed), loss, loss by index, its
-    slope, in-context score, prefix matching and QK trace of every head, and both effects of ablating each head."""
+    slope, in-context gain, prefix matching and QK trace of every head, and both effects of ablating each head."""
     every, where = tables.over_training(runs), tables.windows(runs)
     on_path = None if found is None else tables.paths(runs, found)
     columns = [_column(run, every, where, look) for run in runs]
@@ -130,5 +130,5 @@ def _column(run: DrawnRun, every: pd.DataFrame, where: pd.DataFrame, look: Token
         of_heads(tables.head_scores(run, "prefix_matching"), score="prefix_matching"),
         of_heads(tables.head_scores(run, "qk_trace"), score="qk_trace"),
         ablation_panel(ablated, where, name, look, "along"),
-        ablation_panel(ablated, where, name, look, "score"),
+        ablation_panel(ablated, where, name, look, "gain"),
     ]

@@ -28,10 +28,10 @@ FILE_PX = 380
 SLIDE_PX = 90  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
-SCORE_HELP = (
-    "The loss of a late token of a text minus that of an early one, on held-out text. The colored line is the run, "
-    "the gray ones are the others. The shaded window is the phase change (Olsson et al.): the steepest lasting fall of "
-    "this score. Dashed: where rows of repeated random tokens end, or the run."
+GAIN_HELP = (
+    "The loss of an early token of a text minus that of a late one, on held-out text: minus the in-context score of "
+    "Olsson et al. The colored line is the run, the gray ones are the others. The shaded window is the phase change: "
+    "the steepest lasting rise of this gain. Dashed: where rows of repeated random tokens end, or the run."
 )
 SLOPES_HELP = (
     "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
@@ -103,8 +103,8 @@ def _in_file(view: TrainingFrames, panel: Panel) -> Picture:
     return joined(panels, min(len(panels), 3), FILE_PX, [run.label for run in view.runs])
 
 
-def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: int = 0) -> Picture:
-    """Returns the in-context score of one run."""
+def gain_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: int = 0) -> Picture:
+    """Returns the in-context gain of one run."""
     return charts.run_panel(view.every, view.windows, run.label, look, bare_px=bare_px)
 
 
@@ -120,13 +120,13 @@ def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: 
 
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
-    """Draws in-context score, prefix matching and the loss along a text, a column per run on one axis of tokens: the
+    """Draws in-context gain, prefix matching and the loss along a text, a column per run on one axis of tokens: the
     screen's point is that they change together."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
     bare_px = SLIDE_PX if presenting() else BARE_PX
     rows = (
-        ("score", "**In-context score**, nats: below 0, late tokens are predicted better (gray: the other runs)",
-         "In-context score", SCORE_HELP, partial(score_panel, view, bare_px=bare_px)),
+        ("gain", "**In-context gain**, nats: above 0, late tokens are predicted better (gray: the other runs)",
+         "In-context gain", GAIN_HELP, partial(gain_panel, view, bare_px=bare_px)),
         ("prefix", "**Prefix matching**, a line per head: attention to what followed an earlier copy",
          "Prefix matching of every head", HEADS_HELP["prefix_matching"],
          partial(heads_panel, view, "prefix_matching", bare_px=bare_px)),
@@ -138,12 +138,12 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
             st.markdown(title, help=help)
             row(view, key, words, panel, sheet, named=is_named)
     sheet.pictures |= {
-        "In-context score": partial(_in_file, view, partial(score_panel, view)),
+        "In-context gain": partial(_in_file, view, partial(gain_panel, view)),
         "Prefix matching of every head": partial(_in_file, view, partial(heads_panel, view, "prefix_matching")),
         "d loss by d ln(index) over training": partial(_in_file, view, partial(slopes_panel, view)),
     }
     slopes = pd.concat([tables.slopes(run) for run in view.runs], ignore_index=True)
-    sheet.tables |= {"Over training": view.every, "Slopes by index": slopes}
+    sheet.tables |= {"Over training": view.every.drop(columns="gain"), "Slopes by index": slopes}
 
 
 def more_heads(view: TrainingFrames, sheet: Sheet) -> None:
@@ -207,21 +207,21 @@ def draw_paths(view: TrainingFrames, sheet: Sheet) -> None:
 
 
 def carriers(view: TrainingFrames, sheet: Sheet) -> None:
-    """Draws which heads carry the change: ablations along the before-and-after vector, and of the in-context score."""
+    """Draws which heads carry the change: ablations along the before-and-after vector, and on the in-context gain."""
     help = (
         "Each head is ablated, its attention pattern and those of the heads after it kept, at some snapshots. First: "
         "the change in the losses along the before-and-after vector, the losses at the window's end minus those at its "
-        "start, made unit length: below 0, the ablation undoes what the window brought. Then: above 0, the in-context "
-        "score is lost without the head. Named by the end of the run: previous token or induction, where that score is "
+        "start, made unit length: below 0, the ablation undoes what the window brought. Then: below 0, in-context gain "
+        "is lost without the head. Named by the end of the run: previous token or induction, where that score is "
         f"over {tables.IS_ONE}. The bars are at the measured snapshot nearest to the marker."
     )
-    st.caption("The effect of ablating each head: on the change in the window, and on the score.", help=help)
+    st.caption("The effect of ablating each head: on the change in the window, and on the gain.", help=help)
     frames = {run.name: tables.ablations(run) for run in view.runs}
     ablated = tuple(run for run in view.runs if len(frames[run.name]))
     if not ablated:
         st.caption("In none of these runs were heads ablated.")
         return
-    for what, title in (("along", "Ablations along before-and-after"), ("score", "Ablations and the in-context score")):
+    for what, title in (("along", "Ablations along before-and-after"), ("gain", "Ablations and the in-context gain")):
         of = tuple(run for run in ablated if frames[run.name][what].notna().any())
         if not of:
             continue
@@ -235,7 +235,7 @@ def carriers(view: TrainingFrames, sheet: Sheet) -> None:
         here = TrainingFrames(of, view.every, view.windows, view.look, view.still)
         row(here, f"bars {what}", title, panel, sheet)
         row(here, f"over {what}", f"{title}, over training", over, sheet, named=False)
-    sheet.tables["Ablations"] = pd.concat(frames.values(), ignore_index=True)
+    sheet.tables["Ablations"] = pd.concat(frames.values(), ignore_index=True).drop(columns="gain")
 
 
 def analysis(view: TrainingFrames, sheet: Sheet) -> None:

@@ -19,13 +19,13 @@ IS_ONE = 0.3  # the share of attention, at the end of a run, from which a head i
 
 
 def over_training(runs: Sequence[DrawnRun]) -> pd.DataFrame:
-    """Returns one row per snapshot of each run: loss, in-context score, loss on the first and second copy of random
-    tokens, and d loss / d ln(tokens)."""
+    """Returns one row per snapshot of each run: loss, in-context score and gain, loss on the first and second copy of
+    random tokens, and d loss / d ln(tokens)."""
     frames = []
     for each in runs:
         x = each.trajectory
         frame = pd.DataFrame({"run": each.label, "step": x.steps, **_spans(x.tokens)})
-        frame = frame.assign(loss=x.loss, score=x.icl, first_copy=x.first_copy, second_copy=x.second_copy)
+        frame = frame.assign(loss=x.loss, score=x.icl, gain=-x.icl, first_copy=x.first_copy, second_copy=x.second_copy)
         frames.append(frame.assign(gain_rate=gain_rates(x.tokens, x.loss)))
     return pd.concat(frames, ignore_index=True)
 
@@ -99,17 +99,17 @@ def paths(runs: Sequence[DrawnRun], found: Sequence[np.ndarray]) -> pd.DataFrame
 
 
 def ablations(run: DrawnRun) -> pd.DataFrame:
-    """Returns a row for each snapshot at which heads were ablated, and head: the change of the in-context score without
-    it, the loss change along the before-and-after vector (nan without a window), and the kind of head."""
+    """Returns a row for each snapshot at which heads were ablated, and head: the change of the in-context score and
+    gain without it, the loss change along the before-and-after vector (nan without a window), and the kind of head."""
     x = run.trajectory
     if not len(x.ablated):
         return pd.DataFrame(
-            columns=["run", "tokens", "since", "until", "layer", "head", "name", "kind", "score", "along"]
+            columns=["run", "tokens", "since", "until", "layer", "head", "name", "kind", "score", "gain", "along"]
         )
     along = np.full(x.ablated_icl.shape, np.nan)
     if run.window is not None and x.ablated_losses.size:
         along = projections(x, run.window)
-    frame = _by_head(run, x.ablated, score=x.ablated_icl, along=along)
+    frame = _by_head(run, x.ablated, score=x.ablated_icl, gain=-x.ablated_icl, along=along)
     kind = kinds(run)
     return frame.assign(kind=kind[frame["layer"].to_numpy(), frame["head"].to_numpy()])
 
@@ -169,7 +169,7 @@ def at_each(run: DrawnRun) -> list[str]:
     for at, tokens in enumerate(x.tokens):
         value = _best(x.heads, "prefix_matching", at)
         match = f", best match {value}" if value else ""
-        found.append(f"{in_tokens(tokens)}: score {number(x.icl[at], sign=True)}{match}")
+        found.append(f"{in_tokens(tokens)}: gain {number(-x.icl[at], sign=True)}{match}")
     return found
 
 
