@@ -12,7 +12,7 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import by_weights, feeders, in_texts, losses, ranks, tables
-from pages.ui.head.asking import choose
+from pages.ui.head.asking import choose, choose_of
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
 from pages.ui.page.address import one_among, put_right
@@ -34,15 +34,16 @@ setup = chosen()
 headline_at = st.container()  # unlike `empty`, keeps its line while the page runs again
 target = wait_for_model(setup)
 with errors_shown():
-    choice, work_at = choose(target, setup.data_dir)
+    choice, list_at, work_at = choose(target, setup.data_dir)
     head = head_named(choice.head, target.shape)
 asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
-verdict = known.found.verdict or "Its scores are not measured yet."
-headline_at.header(f"{asked.name} · {verdict.rstrip('.')}")
+headline = tables.headline(known.found)
+headline_at.header(f"{asked.name} · {headline}")
+choose_of(tables.of_interest(known.found), asked.name, list_at)
 with work_at:
     draw_all(known)
-sheet = Sheet(says=[verdict, tables.in_short(known.found)])
+sheet = Sheet(says=[f"{headline}.", tables.in_short(known.found)])
 sheet.add("Scores", tables.scores_table(known.found))
 draw_portrait(known, sheet)
 if not presenting():  # a slide shows one screen, and these sections are below it

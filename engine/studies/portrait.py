@@ -150,11 +150,10 @@ class Portrait:
             return f"Matches prefixes but does not copy: {ranked}; {copies}."
         for name, words in (("previous_token", "previous-token"), ("duplicate_token", "duplicate-token")):
             if self.score(name) >= INDUCTION_FROM:
-                return f"A {words} head: {self._ranked(name, f'{words} score')}; not an induction head: {ranked}."
+                return f"A {words} head: {self._ranked(name, f'{words} score')}."
         if self.rests >= CLEARLY:
-            rests = f"{100 * self.rests:.0f}% of its attention to plain text rests on the first token"
-            return f"Not an induction head ({ranked}): {rests}."
-        return f"Not an induction, previous-token or duplicate-token head: {ranked}."
+            return f"Rests on the first token: {100 * self.rests:.0f}% of its attention to plain text."
+        return f"No known kind: {ranked}."
 
     def _ranked(self, name: str, words: str) -> str:
         return f"{words} {self.score(name):.2f}, rank {self.rank(name)} of {self.n_heads:,}"

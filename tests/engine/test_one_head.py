@@ -257,7 +257,7 @@ def test_without_tasks_the_model_and_the_texts_are_looked_at_alone(asked):
         ({"prefix_matching": 0.9, "copying": -0.9}, "Matches prefixes but does not copy"),
         ({"previous_token": 0.6}, "A previous-token head: previous-token score 0.60"),
         ({"duplicate_token": 0.4, "previous_token": 0.1}, "A duplicate-token head"),
-        ({}, "Not an induction, previous-token or duplicate-token head: prefix matching 0.05, rank 12 of 12"),
+        ({}, "No known kind: prefix matching 0.05, rank 12 of 12"),
     ],
 )
 def test_what_a_head_is_is_said_honestly(values, words, folder_of, session):

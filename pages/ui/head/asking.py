@@ -1,5 +1,6 @@
 """The choice of head and tasks, all in the address, and the steps to its neighbors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
 HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."
+LIST_HELP = "Those of the highest scores of each kind, and those without which most accuracy is lost."
 TASKS_HELP = "Answered with and without the head, and used to measure its importance. All on this computer."
 SHOTS_HELP = "Examples in the prompt of each question."
 
@@ -34,12 +36,12 @@ class HeadControls:
     tasks: tuple[TaskSpec, ...]
 
 
-def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGenerator]:
-    """Draws the controls; returns their settings, and the rest of their row."""
+def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGenerator, DeltaGenerator]:
+    """Draws the controls; returns their settings, the place of `choose_of`, and the rest of their row."""
     shape, first = target.shape, default_head(target)
     written = current_value(KEY).strip()
     wraps = st.container(key="wraps head")  # in a narrow window
-    steps_at, settings_at, rest_at = wraps.columns([5, 3, 12], vertical_alignment="bottom")
+    steps_at, list_at, settings_at, rest_at = wraps.columns([5, 6, 3, 7], vertical_alignment="bottom")
     settings = settings_popover(settings_at)
     with steps_at, st.container(horizontal=True, vertical_alignment="bottom", gap="xxsmall"):
         look: dict[str, Any] = {"on_click": _step, "width": "content"}
@@ -52,7 +54,19 @@ def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGen
     names = several("head_tasks", every, draw, every[:N_TASKS])
     shots = choose_shots(settings, "head_shots", SHOTS_HELP, width="stretch")
     tasks = tuple(grid([name for name in every if name in names], [shots]))
-    return HeadControls((typed or "").strip() or first, tasks), rest_at
+    return HeadControls((typed or "").strip() or first, tasks), list_at, rest_at
+
+
+def choose_of(interesting: Mapping[str, str], name: str, at: DeltaGenerator) -> None:
+    """Draws a list of heads with what makes each worth a look; a choice opens its head."""
+    listed, key = list(interesting), f"head listed {name} {name in interesting}"
+    look: dict[str, Any] = {"placeholder": "Choose a head", "help": LIST_HELP, "on_change": _listed, "args": (key,)}
+    look["index"] = listed.index(name) if name in listed else None
+    at.selectbox("Heads of interest", listed, format_func=lambda each: f"{each}: {interesting[each]}", key=key, **look)
+
+
+def _listed(key: str) -> None:
+    go_to(st.session_state[key] or "")
 
 
 def default_head(target: Target) -> str:

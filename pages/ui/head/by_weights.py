@@ -22,6 +22,7 @@ HELP = (
     "write, are left out."
 )
 TYPED_HELP = "Any text; each of its tokens is a row. Most words begin with a blank: type ` fox`, not `fox`."
+UNLIKE_COPYING = "The copying score differs: it reads each token as earlier layers have changed it."
 MOST = 200  # characters of the typed text
 EXAMPLE = " fox"
 
@@ -43,8 +44,11 @@ def section(known: Known, sheet: Sheet) -> None:
     if found is not None:
         rows = tables.ov_rows(found)
         n = len(found.token_ids)
-        count = f"{round(found.copied * n) or 'None'} of the {n} different tokens of “{READ}”"
-        words_at.markdown(f"**{count}** are among the ten tokens that looking at them raises most.", help=HELP)
+        count = f"{round(found.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
+        words_at.markdown(
+            f"By weights alone, **{count}** are among the ten that looking at them raises most.", help=HELP
+        )
+        words_at.caption(UNLIKE_COPYING)
         sheet.add(TOKENS, rows)
         _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
 

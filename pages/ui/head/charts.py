@@ -1,15 +1,18 @@
 """One head as pictures: takes a DataFrame, returns a picture."""
 
+from dataclasses import replace
+
 import altair as alt
 import pandas as pd
 
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.induction_scores import TITLES
-from pages.ui.head.tables import STANDS_OUT
+from pages.ui.head.tables import ON_STRIP, STANDS_OUT
 
 ROOM = 1.6  # of the strip, for its text
-SIDE_PX, Y_AXIS_PX = 228, 60  # of a pattern, which is square
+SIDE_PX, Y_AXIS_PX = 260, 60  # of a pattern; in a file it is square
+X_AXIS_PX = 62
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -20,7 +23,7 @@ def score_strip(frame: pd.DataFrame) -> charts.Picture:
 @charts.kept
 def _score_strip() -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=200, ticks=False, domain=False, grid=False)
-    y = alt.Y("score:N", sort=list(TITLES.values()), axis=axis)
+    y = alt.Y("score:N", sort=[TITLES[score] for score in ON_STRIP], axis=axis)
     x = alt.X("at:Q", axis=None, scale=alt.Scale(domain=[-0.02, ROOM], nice=False))
     tooltip = charts.tips(f"name:N|Head; score:N|Score; value:Q|Value|{charts.MAGNITUDE}")
     base = charts.named_chart("scores").encode(y=y, x=x, tooltip=tooltip)
@@ -29,11 +32,11 @@ def _score_strip() -> charts.Template:
     mine = mine.mark_point(filled=True, size=120, color=MARK, opacity=1)
     words = charts.written(base.transform_filter("datum.mine"), 12, align="right", baseline="middle")
     words = words.encode(x=alt.value(alt.ExprRef("width")), text="words:N")
-    return charts.template(6 * 38, ticks, mine, words)
+    return charts.template(4 * 44, ticks, mine, words)
 
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
-    """Returns destinations x sources, colored by attention; thin lines at each `destination - source` in `offsets`."""
+    """Returns destinations x sources, colored by attention; dots at each `destination - source` in `offsets`."""
     lines = pd.DataFrame([{"line": at, "x": x, "y": x + at} for at in offsets for x in (0.5, n - at - 0.5)])
     return charts.picture(_pattern_map(n), cells=frame, lines=lines)
 
@@ -49,10 +52,15 @@ def _pattern_map(n: int) -> charts.Template:
     base = charts.named_chart("cells").transform_calculate(x2="datum.source + 1", y2="datum.destination + 1")
     tooltip = charts.tips("from:N|from; to:N|looks at; attention:Q|Attention|.3f")
     cells = base.mark_rect().encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
-    lines = charts.named_chart("lines").mark_line(color=MARK, opacity=0.45, strokeWidth=1, strokeDash=[2, 3])
+    lines = charts.named_chart("lines").mark_line(color=MARK, strokeWidth=2.5, strokeCap="round", strokeDash=[0.1, 9])
     lines = lines.encode(x=alt.X("x:Q", scale=alt.Scale(**across)), y=alt.Y("y:Q"), detail="line:N")
     frame = alt.ViewBackground(stroke=GREY, strokeWidth=1)
-    return charts.template(SIDE_PX + charts.AXIS_PX, cells, lines, width=SIDE_PX + Y_AXIS_PX, view=frame)
+    return charts.template(SIDE_PX + X_AXIS_PX, cells, lines, view=frame)
+
+
+def square(drawn: charts.Picture) -> charts.Picture:
+    """Returns a pattern for a file; on screen it fills its column."""
+    return replace(drawn, template={**drawn.template, "width": SIDE_PX + Y_AXIS_PX})
 
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
@@ -103,19 +111,19 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
     """Returns `tables.feeder_rows`: previous-token score against K-composition, colored by layer; those that stand
-    out by name. A line marks the composition of random heads."""
+    out by name. Lines mark random heads, and the value from which a head stands out."""
     named_ones = (frame["times_random"] >= STANDS_OUT) & (frame.index < 4)  # more overlap
     named = frame.assign(label=frame["head"].where(named_ones, ""))
-    return charts.picture(
-        _feeders(int(frame["layer"].max()) + 1), heads=named, random=pd.DataFrame({"composition": [random]})
-    )
+    lines = pd.DataFrame({"composition": [random, STANDS_OUT * random], "words": ["random heads", "stands out"]})
+    highest = float(max(frame["composition"].max(), STANDS_OUT * random))
+    return charts.picture(_feeders(int(frame["layer"].max()) + 1, 1.1 * highest), heads=named, lines=lines)
 
 
 @charts.kept
-def _feeders(n_layers: int) -> charts.Template:
+def _feeders(n_layers: int, highest: float) -> charts.Template:
     x = alt.X("previous_token:Q", title="Previous-token score", scale=alt.Scale(domain=[0, 1.08], nice=False),
               axis=alt.Axis(values=[0, 0.5, 1], format=".1f"))  # fmt: skip
-    y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(zero=False, padding=14))
+    y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(domain=[0, highest], nice=False))
     tooltip = charts.tips(
         "head:N|Head; previous_token:Q|Previous token|.2f; composition:Q|K-composition|.3f",
         "times_random:Q|Times random|.1f",
@@ -124,6 +132,8 @@ def _feeders(n_layers: int) -> charts.Template:
     colour = charts.by_layer(n_layers, None if n_layers > 1 else ())  # a single layer needs no legend
     points = base.mark_point(filled=True, size=90, opacity=0.85).encode(color=colour)
     names = charts.written(base.transform_filter("datum.label != ''"), 12, align="left", dx=11, dy=-5)
-    line = charts.named_chart("random").mark_rule(color=GREY, strokeDash=[4, 3])
-    line = line.encode(y="composition:Q", tooltip=charts.tips("composition:Q|Random heads|.3f"))
-    return charts.template(280, line, points, names.encode(text="label:N"))
+    edges = charts.named_chart("lines").encode(y="composition:Q")
+    line = edges.mark_rule(color=GREY, strokeDash=[4, 3])
+    named = charts.written(edges, 11, align="right", baseline="bottom", dy=-2)
+    named = named.encode(x=alt.value(alt.ExprRef("width")), text="words:N")
+    return charts.template(280, line, named, points, names.encode(text="label:N"))

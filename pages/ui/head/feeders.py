@@ -18,6 +18,7 @@ HELP = (
     "positions are left out. The download also has each head's part of the QK trace (Olsson et al.)."
 )
 SHOWN = 40
+ABLATED = "Weights alone. Which heads later ones need in a text: see In context."
 
 
 def section(known: Known, sheet: Sheet) -> None:
@@ -34,9 +35,10 @@ def section(known: Known, sheet: Sheet) -> None:
     chart_at, table_at = st.container(key="wraps feeders").columns(2, gap="large")
     with chart_at:
         sheet.draw(NAME, picture, "head feeders", words)
-        st.caption("Up and right: looks at the token before, and is read by the keys. Dashed: random heads.")
+        st.caption("Up and right: looks at the token before, and is read by the keys.")
     with table_at:
         st.markdown(words, help=HELP)
+        st.caption(ABLATED)
         titles = {"head": "Head", "previous_token": "Previous token", "times_random": "Times random"}
         formats = {"previous_token": number, "times_random": partial(number, digits=1)}
         names, key = tuple(frame["head"]), f"head feeders of {known.asked.name}"

@@ -17,21 +17,23 @@ from pages.ui.page.tables import better_or_worse, whole_percent
 NAME = "With an ideal pattern"
 HELP = (
     "Queries and keys are ignored, and the head looks exactly where its name says; its values and its "
-    "output are unchanged (Scherlis in Olsson et al.). *Recovered*: of what ablating the head adds to the loss, the "
-    "share that the pattern keeps away; 100% = the pattern is all it needs, 0% = no better than without the head. "
-    "*Previous*: the token before; *Prefix*: what followed earlier copies of the token; *Uniform*: all tokens alike. "
+    "output are unchanged (Scherlis in Olsson et al.). *Brought back*: of what ablating the head adds to the loss, the "
+    "share that the pattern keeps away; 0% = no better than without the head, over 100% = better than its own pattern. "
+    "*After copies*: what followed earlier copies of the token. "
     "95% bootstrap intervals over stretches of 32 tokens, or over questions. *Nats*: what ablating it "
     "adds, a token in the built-in texts, of the right answer in tasks. "
     "*Right*: accuracy of the full model, with the head ablated, and with the ideal pattern."
 )
-TITLES = {"previous": "Previous", "prefix": "Prefix", "uniform": "Uniform"}
+TITLES = {"previous": "Token before", "prefix": "After copies", "uniform": "All alike"}
+LOOKS = {"Token before": "only at the token before", "After copies": "only at what followed earlier copies",
+         "All alike": "at all tokens alike"}  # fmt: skip
 TEXTS = "Built-in texts"
 ENDS = -0.5, 1.25  # of the chart; points beyond are drawn at its edge
 
 
 def section(known: Known, sheet: Sheet) -> None:
     """Draws the section."""
-    st.markdown(f"**{NAME}** in place of its own", help=HELP)
+    st.markdown("**Could a simple pattern replace its own?**", help=HELP)
     frame = rows(known.found)
     sheet.add(NAME, frame)
     draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
@@ -73,10 +75,13 @@ def in_short(frame: pd.DataFrame) -> str:
             said.append(f"{where}: {effect}, so there is nothing to recover.")
             continue
         best = known.iloc[0]
-        ends = f"{whole_percent(best['low'])} to {whole_percent(best['high'])}"
-        recovers = f"**{best['pattern'].lower()}** recovers {whole_percent(best['share'])} ({ends}) of that"
-        none = "no pattern recovers it: " if best["share"] < 0.5 else ""
-        said.append(f"{where}: {effect}; {none}{recovers}.")
+        ends = f"95% interval {whole_percent(best['low'])} to {whole_percent(best['high'])}"
+        if best["share"] < 0.5:
+            said.append(f"{where}: {effect}. **No simple pattern replaces its own** (at best {ends} of that is back).")
+            continue
+        share = "all" if best["share"] >= 1 else whole_percent(best["share"])
+        looks = f"If it looked {LOOKS[best['pattern']]}, **{share} of that would be back**"
+        said.append(f"{where}: {effect}. {looks} ({ends}).")
     return " ".join(said)
 
 
@@ -87,7 +92,7 @@ def recovered(frame: pd.DataFrame) -> charts.Picture:
         **{name: frame[name].clip(low, high) for name in ("low", "high")}, at=frame["share"].clip(*ENDS),
         words=[whole_percent(share) if low < share < high else "" for share in frame["share"]],
     )  # fmt: skip
-    ends = pd.DataFrame({"at": [0, 1], "words": ["as without it", "all it needs"]})
+    ends = pd.DataFrame({"at": [0, 1], "words": ["nothing", "all"]})
     return charts.picture(_recovered(tuple(frame["where"].unique())), rows=shown, ends=ends)
 
 
@@ -96,12 +101,12 @@ def _recovered(places: tuple[str, ...]) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False)
     y = alt.Y("pattern:N", sort=list(TITLES.values()), axis=axis)
     offset = alt.YOffset("where:N", sort=list(places))
-    x = alt.X("at:Q", title="Of its effect recovered (95%)", scale=alt.Scale(domain=list(ENDS), nice=False),
+    x = alt.X("at:Q", title="Of its effect brought back (95%)", scale=alt.Scale(domain=list(ENDS), nice=False),
               axis=alt.Axis(format="%", values=[-0.5, 0, 0.5, 1]))  # fmt: skip
     legend = alt.Legend(title=None, orient="top") if len(places) > 1 else None
     colour = alt.Color("where:N", sort=list(places), legend=legend)
     tooltip = charts.tips(
-        "where:N|Where; pattern:N|Pattern; share:Q|Recovered|.1%; effect_nats:Q|Effect, nats|+.3f",
+        "where:N|Where; pattern:N|Pattern; share:Q|Brought back|.1%; effect_nats:Q|Effect, nats|+.3f",
         "acc_full:Q|Right|.1%; acc_ablated:Q|without it|.1%; acc_ideal:Q|with the pattern|.1%",
     )
     base = charts.named_chart("rows").encode(y=y, yOffset=offset, tooltip=tooltip)

@@ -8,7 +8,6 @@ import streamlit as st
 
 from engine.studies.one_head import READ
 from pages.ui.figures.drawing import draw_chart
-from pages.ui.figures.induction_scores import MEANINGS
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing, is_awaited
@@ -18,12 +17,12 @@ from pages.ui.page.tables import whole_percent
 NAMES = {"probe": "Pattern on random tokens", "texts": "Pattern in a text"}
 PALE = 0.15
 Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.pattern_map
-FIGURE_HELP = "Prefix matching and copying make an induction head. " + MEANINGS
+FIGURE_HELP = "Prefix matching and copying make an induction head."
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
     "four times over, the first of the ten that the prefix-matching score is measured on: an induction head looks from "
-    "a token at what followed its earlier copies, along the dotted lines. On the right "
-    f"“{READ}”: along the dotted line a previous-token head looks; the left edge is the first token."
+    "a token at what followed its earlier copies, along the dots. On the right "
+    f"“{READ}”: along the dots a previous-token head looks; the left edge is the first token."
 )
 
 
@@ -33,9 +32,9 @@ def draw_portrait(known: Known, sheet: Sheet) -> None:
     figure_at, probe_at, text_at = wraps.columns([8, 10, 10], gap="medium")
     with figure_at:
         _draw_figure(known)
-    with probe_at:
+    with probe_at, st.container(gap="xxsmall"):
         _draw_probe(known, sheet)
-    with text_at:
+    with text_at, st.container(gap="xxsmall"):
         _draw_text(known, sheet)
 
 
@@ -46,9 +45,7 @@ def _draw_figure(known: Known) -> None:
         gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off", "help": FIGURE_HELP}
         st.metric(figure.title, figure.value, figure.rank, **gray)
         st.caption(figure.about)
-    lines = [f"{fact[:1].upper()}{fact[1:]}" for fact in tables.facts(known.found)]
-    if lines:
-        st.markdown("\n".join(f"- {line}" for line in lines))
+    st.markdown("  \n".join(tables.facts(known.found)))
 
 
 def _draw_probe(known: Known, sheet: Sheet) -> None:
@@ -60,8 +57,8 @@ def _draw_probe(known: Known, sheet: Sheet) -> None:
     n, period = len(found.probe.pieces), found.probe.period
     offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
     matching = found.score("prefix_matching")
-    share = "" if isnan(matching) else f" has {whole_percent(matching)} of its attention"
-    words = f"Dotted: what followed an earlier copy{share}."
+    share = "" if isnan(matching) else f": {whole_percent(matching)} of its attention"
+    words = f"Orange dots: what followed an earlier copy{share}."
     _draw_pattern(known, "probe", (tables.probe_cells(found.probe), n, offsets), words, sheet)
 
 
@@ -72,13 +69,15 @@ def _draw_text(known: Known, sheet: Sheet) -> None:
         return
     seen = known.found.texts[READ]
     shares = [whole_percent(share) for share in (float(seen.to_previous[1:].mean()), seen.rests)]
-    words = "Dotted: the token just before has {} of its attention; left edge: the first has {}.".format(*shares)
+    words = "Orange dots: the token just before, {} of its attention. Left edge: the first, {}.".format(*shares)
     _draw_pattern(known, "texts", (tables.text_cells(seen), len(seen.token_ids), (1,)), words, sheet)
 
 
 def _draw_pattern(known: Known, part: str, pattern: Pattern, words: str, sheet: Sheet) -> None:
     notes()[NAMES[part]] = known.target, pattern
-    sheet.draw(NAMES[part], charts.pattern_map(*pattern), f"head {part}", words, width="content")
+    drawn = charts.pattern_map(*pattern)
+    draw_chart(drawn, f"head {part}", words)
+    sheet.pictures[NAMES[part]] = charts.square(drawn)
     st.caption(words)
 
 
@@ -88,5 +87,5 @@ def _draw_pale(known: Known, part: str) -> None:
     if pattern is not None and target == known.target and is_awaited(known, part):
         cells, *rest = pattern
         pale = charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest)
-        draw_chart(pale, f"head {part}", "The head before.", width="content")
+        draw_chart(pale, f"head {part}", "The head before.")
     draw_missing(known, part)

@@ -4,14 +4,16 @@ import streamlit as st
 
 from engine.heads.induction import VARIANTS
 from engine.studies.one_head import CRITERIA
-from pages.ui.figures.induction_scores import MEANINGS, TITLES
+from pages.ui.figures.induction_scores import ABOUT, TITLES
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import number
 
 STRIP, PLACES = "Scores among all heads", "Rank by criterion"
-STRIP_HELP = "Each tick is a head, the dot this one; each row has its own scale. Right: value and rank. " + MEANINGS
+STRIP_HELP = "Each tick is a head, the dot this one; each row has its own scale. Right: value and rank. "
+STRIP_HELP += " ".join(f"*{TITLES[score]}*: {ABOUT[score]}" for score in tables.ON_STRIP)
+STRIP_HELP += " The download has two more, by weights alone."
 PLACES_HELP = (
     "Each criterion orders all heads by the task's train questions. Importance: |z · gradient|, Bansal et al. Taylor: "
     "|dLoss/dgate|, Michel et al. Wanda: |weight| times its input. The download has two more."

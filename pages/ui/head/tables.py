@@ -1,14 +1,15 @@
 """The results on a head as rows and sentences, for its charts and its files. No streamlit here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from engine.heads.circuits import OvTokens
 from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at, most_raised
-from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS
+from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, best_heads
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import CLEARLY, Portrait
 from engine.studies.surveys import in_words
@@ -22,7 +23,11 @@ CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
 STANDS_OUT = 2.0  # times the K-composition of random heads, from which an earlier head is said to feed this one
 RESTS = "Share of its attention in plain text that goes to the first token, as idle heads do."
-KINDS = ("prefix_matching", "previous_token", "duplicate_token")  # scores that name a kind of head
+ON_STRIP = ("prefix_matching", "copying", "previous_token", "duplicate_token")  # those by weights have no unit
+ORACLE, CLEAR_P = "heads-oracle", 0.05
+MOST_LISTED, N_COSTLY = 6, 3  # heads of a kind, and those that cost most, in the list of heads of interest
+# scores that name a kind of head
+KINDS = {"prefix_matching": "matches prefixes", "previous_token": "previous token", "duplicate_token": "duplicates"}
 
 
 @dataclass(frozen=True)
@@ -36,17 +41,17 @@ class KeyFigure:
 
 
 def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
-    """Returns one row for each score and head that has it: title, name, value, `at` (0-1 on the score's own scale),
-    whether it is this head, and its `words`: value and rank."""
+    """Returns one row for each score of ON_STRIP and head that has it: title, name, value, `at` (0-1 on the
+    score's own scale), whether it is this head, and its `words`: value and rank."""
     rows, mine = [], f"L{found.head[0]}H{found.head[1]}"
-    for score in SCORES:
+    for score in ON_STRIP:
         values = found.scores[variant].mean[score].ravel()
         share = score == "copying" and variant == OLSSON
         values = (1 + values) / 4 if share else values
         written = whole_percent if score == "copying" else number
         known = values[np.isfinite(values)]
         low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
-        low, high = (min(0.0, low), max(1.0, high)) if score not in ("qk_trace", "copying") else (low, high)
+        low, high = (low, high) if score == "copying" else (min(0.0, low), max(1.0, high))
         for name, value in zip(found.shape.head_names, values, strict=True):
             if np.isfinite(value) or name == mine:
                 at = (value - low) / ((high - low) or 1.0)
@@ -56,12 +61,9 @@ def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
 
 
 def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[float], str]) -> str:
-    rank, value = found.rank(score, variant), found.score(score, variant)
-    if not rank:
-        return "not in layer 0"
+    value = found.score(score, variant)
     value = (1 + value) / 4 if score == "copying" and variant == OLSSON else value
-    value = "no unit" if score == "qk_trace" else written(value)
-    return f"{value} · {rank} of {found.n_heads:,}"
+    return f"{written(value)} · {found.rank(score, variant)} of {found.n_heads:,}"
 
 
 def scores_table(found: Portrait) -> pd.DataFrame:
@@ -196,34 +198,73 @@ def in_short(found: Portrait) -> str:
 
 
 def figure_of(found: Portrait) -> KeyFigure | None:
-    """Returns the score that tells most of this head: the first that is high, else prefix matching; None before the
-    scores are known."""
+    """Returns what tells most of this head: the first score that is high, else the accuracy clearly lost without it,
+    else prefix matching; None before the scores are known."""
     if OLSSON not in found.scores:
         return None
-    high = [name for name in KINDS if found.score(name) >= INDUCTION_FROM]
+    high, cost = _kinds(found), _cost(found)
+    if not high and cost is not None:
+        about = (
+            f"On {cost['task']}: {whole_percent(cost['acc'])} with it, {whole_percent(cost['acc_without'])} without."
+        )
+        return KeyFigure("Accuracy lost without it", _amount(cost), p_in_words(cost["p"]), about)
     if not high and found.rests >= CLEARLY:
         return KeyFigure("Rests on the first token", whole_percent(found.rests), "in plain text", RESTS)
-    name = high[0] if high else KINDS[0]
+    name = high[0] if high else "prefix_matching"
     rank = f"rank {found.rank(name)} of {found.n_heads:,} heads"
     return KeyFigure(TITLES[name], number(found.score(name)), rank, ABOUT[name])
 
 
+def headline(found: Portrait) -> str:
+    """Returns what the head is: its kind, else the accuracy clearly lost without it, else its scores."""
+    cost = _cost(found)
+    if cost is None or _kinds(found) or OLSSON not in found.scores:
+        return (found.verdict or "Its scores are not measured yet.").rstrip(".")
+    ranks = [each.rank for each in found.places if (each.what, in_words(each.task)) == (ORACLE, cost["task"])]
+    amount = f"{_amount(cost)} on {cost['task']}"
+    if ranks == [1]:
+        return f"The head that costs most: {amount} are lost without it"
+    return f"Without it, {amount} are lost" + "".join(f" (rank {rank} of {found.n_heads:,})" for rank in ranks)
+
+
+def of_interest(found: Portrait) -> dict[str, str]:
+    """Returns heads worth a look, by name with the reason: each kind's highest scores, then the most accuracy lost."""
+    reasons, scores = dict[str, list[str]](), found.scores.get(OLSSON)
+    for kind in KINDS:
+        for name, value in best_heads(scores.mean[kind], MOST_LISTED) if scores is not None else ():
+            if value >= INDUCTION_FROM:
+                reasons.setdefault(name, []).append(KINDS[kind])
+    for (what, _), each in found.importance.items():
+        lost = best_heads(each.scores, N_COSTLY) if what == ORACLE else ()
+        for rank, (name, _) in enumerate(lost, 1):
+            reasons.setdefault(name, []).append(f"accuracy lost, rank {rank}")
+    return {name: "; ".join(dict.fromkeys(each)) for name, each in reasons.items()}
+
+
 def facts(found: Portrait) -> list[str]:
-    """Returns the strongest result of each other part as a line, as far as they are known."""
-    clear, chance = list[str](), list[str]()
-    for row in effect_rows(found).to_dict("records"):
-        if row["p"] < 0.05:
-            clear.append(f"without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})")
-        else:
-            chance.append(f"without it {_points(row['points'])} on {row['task']} (may be chance)")
-    if found.context is not None:
-        change = found.context[1]
-        moved, is_chance = f"{number(abs(change.value))} nats", change.low <= 0 <= change.high
-        amount = f"{moved if is_chance else f'**{moved}**'} of in-context gain"
-        line = f"without it {amount} are {'lost' if change.value >= 0 else 'added'}"
-        (chance if is_chance else clear).append(f"{line} (may be chance)" if is_chance else line)
+    """Returns what is clearly lost or gained without the head, and a head that clearly feeds it, as lines."""
+    cost = None if _kinds(found) else _cost(found)  # the large figure says it
+    rows = [row for row in effect_rows(found).to_dict("records") if row["p"] < CLEAR_P and row != cost]
+    clear = [f"Without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})." for row in rows]
+    if found.context is not None and not found.context[1].low <= 0 <= found.context[1].high:
+        nats, moved = _nats_moved(found.context[1]).rsplit(" ", 1)
+        clear.append(f"Without it **{nats}** of in-context gain are {moved}.")
     fed = feeder_rows(found)
-    return [*clear, *([feeders_in_words(fed, 1).rstrip(".")] if len(fed) else []), *chance]
+    return [*clear, *([feeders_in_words(fed, 1)] if len(fed) and fed["times_random"].max() >= STANDS_OUT else [])]
+
+
+def _kinds(found: Portrait) -> list[str]:
+    return [name for name in KINDS if found.score(name) >= INDUCTION_FROM]
+
+
+def _cost(found: Portrait) -> dict[Hashable, Any] | None:
+    """Returns the row of `effect_rows` with the most accuracy clearly lost; None if none is."""
+    rows = [row for row in effect_rows(found).to_dict("records") if row["p"] < CLEAR_P and row["points"] < 0]
+    return min(rows, key=lambda row: row["points"], default=None)
+
+
+def _amount(cost: dict[Hashable, Any]) -> str:
+    return f"{number(-cost['points'], 0)} points"
 
 
 def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
@@ -255,8 +296,8 @@ def feeders_in_words(frame: pd.DataFrame, count: int = 3) -> str:
     listed = [f"**{row['head']}** ({number(row['times_random'], 1)} times random)"
               for row in frame.head(count).to_dict("records") if row["times_random"] >= STANDS_OUT]  # fmt: skip
     if not listed:
-        return f"No earlier head stands out: at most {number(frame['times_random'].max(), 1)} times random."
-    return f"Its keys read from {', then '.join(listed)}."
+        return f"By weights, no earlier head stands out: at most {number(frame['times_random'].max(), 1)} times random."
+    return f"By weights, its keys read from {', then '.join(listed)}."
 
 
 def _context_before(words: list[str], at: int) -> str:
@@ -281,7 +322,8 @@ def effects_in_words(frame: pd.DataFrame) -> str:
     for row in frame.to_dict("records"):
         counts = f"{row['gained']} gained, {row['lost']} lost of {row['n']}, {p_in_words(row['p'])}"
         both = f"{whole_percent(row['acc'])} with it, {whole_percent(row['acc_without'])} without"
-        lines.append(f"{row['task']}: {both}: **{_points(row['points'])}** ({counts})")
+        points, mark = _points(row["points"]), "**" if row["p"] < CLEAR_P else ""
+        lines.append(f"{row['task']}: {both}: {mark}{points}{mark} ({counts})")
     return "; ".join(lines) + "."
 
 
