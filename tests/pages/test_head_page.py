@@ -144,6 +144,27 @@ def test_the_large_figure_is_the_score_that_names_the_kind_of_head(scores, title
     assert tables.figure_of(Portrait(SHAPE, (2, 1))) is None
 
 
+@pytest.mark.parametrize(
+    "rank, words", [(1, "The head that costs most: 37 points lost on walk"), (2, "Needed for the task")]
+)
+def test_a_head_without_a_kind_is_named_by_what_is_clearly_lost_without_it(rank, words, monkeypatch):
+    names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
+    mean = {name: np.full((3, 4), 0.1) for name in names}
+    mean["prefix_matching"][0, 1] = 0.8
+    row = {"task": "walk", "acc": 0.95, "acc_without": 0.58, "points": -37.0, "p": 0.001}
+    place = SimpleNamespace(what=tables.ORACLE, task="walk", rank=rank)
+    monkeypatch.setattr(tables, "effect_rows", lambda found: pd.DataFrame([row]))
+    monkeypatch.setattr(tables, "in_words", str)
+    monkeypatch.setattr(Portrait, "places", [place])
+    scores = {"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))}
+    found, other = Portrait(SHAPE, (2, 1), scores), Portrait(SHAPE, (0, 1), scores)
+    assert tables.headline(found).startswith(words) and tables.figure_of(found).value == "37 points"
+    assert tables.facts(found) == [] and tables.of_interest(found) == {"L0H1": tables.KINDS["prefix_matching"]}
+    assert tables.headline(other).startswith("An induction head") and "37.0 points worse" in tables.facts(other)[0]
+    row["p"] = 0.3
+    assert tables.headline(found).startswith("No known kind") and tables.facts(other) == []
+
+
 def test_tables_tell_the_largest_first():
     rng = np.random.default_rng(0)
     names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
@@ -199,7 +220,7 @@ def test_stored_results_show_while_the_worker_cannot_read_them(open_screen, monk
     at = open_screen()
     assert "prefix matching" in at.header[0].value
     assert {"scores", "cells"} <= {name for each in frames_of(at) for name in each}
-    assert not any("Measure all" in label for label in labels(at)) and "Waiting for stored results." in said(at)
+    assert not any("Measure all" in label for label in labels(at)) and "Reading stored results …" in said(at)
 
 
 @pytest.mark.parametrize("effect, words", [(-0.3, "0.30 nats better"), (0.0, "no change in nats")])

@@ -77,7 +77,8 @@ def in_short(frame: pd.DataFrame) -> str:
         best = known.iloc[0]
         ends = f"95% interval {whole_percent(best['low'])} to {whole_percent(best['high'])}"
         if best["share"] < 0.5:
-            said.append(f"{where}: {effect}. **No simple pattern replaces its own** (at best {ends} of that is back).")
+            back = f"at best {whole_percent(max(best['share'], 0))} of that is back, {ends}"
+            said.append(f"{where}: {effect}. **No simple pattern replaces its own** ({back}).")
             continue
         share = "all" if best["share"] >= 1 else whole_percent(best["share"])
         looks = f"If it looked {LOOKS[best['pattern']]}, **{share} of that would be back**"

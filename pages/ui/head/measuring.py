@@ -19,7 +19,7 @@ SLOT = "head"
 ALL_HELP = "One part after the other, in the background. Finished parts are shown and stored."
 PART_HELP = "In the background; finished work is stored. Costs {cost} here."
 HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
-REDRAW_S = 2.0
+REDRAW_S, PLACE_PX = 2.0, 200
 FIRST, SOON_S = ("probe", "texts"), 0.25  # parts that are drawn on top, and the interval of checks for them
 
 
@@ -121,7 +121,8 @@ def is_awaited(known: Known, name: str) -> bool:
 def draw_missing(known: Known, *names: str) -> None:
     """Draws the state of the missing ones of these parts: their buttons, or their progress."""
     if not known.is_read and not {*names} <= {*known.found.done}:
-        st.caption("Waiting for stored results.")
+        with st.container(height=PLACE_PX, border=False):  # about as high as what comes
+            st.caption("Reading stored results …")
     missing = [name for name in names if name in known.missing]
     waiting = [name for name in missing if known.work.under_way or known.part(name).under_way]
     if waiting:

@@ -17,7 +17,6 @@ from pages.ui.page.tables import whole_percent
 NAMES = {"probe": "Pattern on random tokens", "texts": "Pattern in a text"}
 PALE = 0.15
 Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.pattern_map
-FIGURE_HELP = "Prefix matching and copying make an induction head."
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
     "four times over, the first of the ten that the prefix-matching score is measured on: an induction head looks from "
@@ -42,7 +41,7 @@ def _draw_figure(known: Known) -> None:
     draw_missing(known, "scores")
     figure = tables.figure_of(known.found)
     if figure is not None:
-        gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off", "help": FIGURE_HELP}
+        gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
         st.metric(figure.title, figure.value, figure.rank, **gray)
         st.caption(figure.about)
     st.markdown("  \n".join(tables.facts(known.found)))

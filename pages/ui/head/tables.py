@@ -221,10 +221,10 @@ def headline(found: Portrait) -> str:
     if cost is None or _kinds(found) or OLSSON not in found.scores:
         return (found.verdict or "Its scores are not measured yet.").rstrip(".")
     ranks = [each.rank for each in found.places if (each.what, in_words(each.task)) == (ORACLE, cost["task"])]
-    amount = f"{_amount(cost)} on {cost['task']}"
+    lost = f"{_amount(cost)} lost on {cost['task']}"
     if ranks == [1]:
-        return f"The head that costs most: {amount} are lost without it"
-    return f"Without it, {amount} are lost" + "".join(f" (rank {rank} of {found.n_heads:,})" for rank in ranks)
+        return f"The head that costs most: {lost}"
+    return f"Needed for the task: {lost}" + "".join(f" (rank {rank} of {found.n_heads:,})" for rank in ranks)
 
 
 def of_interest(found: Portrait) -> dict[str, str]:

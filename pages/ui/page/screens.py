@@ -62,7 +62,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Head",
             "pageview",
             "What one attention head does: where it looks, what it raises, what feeds it, the losses without it.",
-            "step through the heads with ‹ and ›, or type one. The line on top describes each.",
+            "choose a head of interest, step with ‹ and ›, or type a name. The line on top describes each.",
         ),
     ),
     "See it": (
