@@ -22,7 +22,7 @@ from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
-from pages.ui.head import charts, idealised, tables
+from pages.ui.head import asking, charts, idealised, tables
 from pages.ui.head.asking import neighbour
 from pages.ui.head.portrait import PALE
 from pages.ui.page import runtime
@@ -116,6 +116,16 @@ def test_steps_go_round_and_a_head_that_is_none_is_one_line(open_screen, nothing
     assert [neighbour(SHAPE, "L0H3", by) for by in (-1, 1)] == ["L0H2", "L1H0"]
 
 
+def test_a_listed_head_opens_and_a_late_report_of_a_left_list_does_not(monkeypatch):
+    state = {"list": "L0H5", asking.KEY: "L1H2"}
+    monkeypatch.setattr(asking, "st", SimpleNamespace(session_state=state))
+    opened = []
+    monkeypatch.setattr(asking, "go_to", opened.append)
+    asking._listed("list", "L1H1")  # of a head that was left
+    asking._listed("list", "L1H2")
+    assert opened == ["L0H5"]
+
+
 def test_the_parts_of_the_page_are_in_the_address(open_screen, nothing_ahead):
     at = open_screen(head_part="What feeds it")
     assert at.session_state["head_part"] == "What feeds it" and not at.error
@@ -158,7 +168,7 @@ def test_a_head_without_a_kind_is_named_by_what_is_clearly_lost_without_it(rank,
     monkeypatch.setattr(Portrait, "places", [place])
     scores = {"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))}
     found, other = Portrait(SHAPE, (2, 1), scores), Portrait(SHAPE, (0, 1), scores)
-    assert tables.headline(found).startswith(words) and tables.figure_of(found).value == "37 points"
+    assert tables.headline(found).startswith(words) and tables.figure_of(found).value == "37"
     assert tables.facts(found) == [] and tables.of_interest(found) == {"L0H1": tables.KINDS["prefix_matching"]}
     assert tables.headline(other).startswith("An induction head") and "37.0 points worse" in tables.facts(other)[0]
     row["p"] = 0.3

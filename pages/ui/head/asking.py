@@ -20,6 +20,7 @@ from pages.ui.controls.many_tasks import local_tasks, several
 from pages.ui.page.address import current_value
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import hold, write
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
 HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."
@@ -39,6 +40,7 @@ class HeadControls:
 def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGenerator, DeltaGenerator]:
     """Draws the controls; returns their settings, the place of `choose_of`, and the rest of their row."""
     shape, first = target.shape, default_head(target)
+    hold(KEY)
     written = current_value(KEY).strip()
     wraps = st.container(key="wraps head")  # in a narrow window
     steps_at, list_at, settings_at, rest_at = wraps.columns([5, 6, 3, 7], vertical_alignment="bottom")
@@ -60,13 +62,21 @@ def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGen
 def choose_of(interesting: Mapping[str, str], name: str, at: DeltaGenerator) -> None:
     """Draws a list of heads with what makes each worth a look; a choice opens its head."""
     listed, key = list(interesting), f"head listed {name} {name in interesting}"
-    look: dict[str, Any] = {"placeholder": "Choose a head", "help": LIST_HELP, "on_change": _listed, "args": (key,)}
+    look: dict[str, Any] = {
+        "placeholder": "Choose a head",
+        "help": LIST_HELP,
+        "on_change": _listed,
+        "args": (key, name),
+    }
     look["index"] = listed.index(name) if name in listed else None
     at.selectbox("Heads of interest", listed, format_func=lambda each: f"{each}: {interesting[each]}", key=key, **look)
 
 
-def _listed(key: str) -> None:
-    go_to(st.session_state[key] or "")
+def _listed(key: str, name: str) -> None:
+    """Opens the chosen head; not if the browser still reports the list of a head that has been left."""
+    state = st.session_state
+    if state.get(key) and (state.get(KEY) or name).strip().upper() == name:
+        go_to(state[key])
 
 
 def default_head(target: Target) -> str:
@@ -83,7 +93,7 @@ def neighbour(shape: ModelShape, name: str, by: int) -> str:
 
 def go_to(name: str) -> None:
     """Shows another head; for callbacks."""
-    st.session_state[KEY] = name
+    write(KEY, name)
 
 
 def _step(shape: ModelShape, name: str, by: int) -> None:

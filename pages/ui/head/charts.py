@@ -44,7 +44,7 @@ def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts
 @charts.kept
 def _pattern_map(n: int) -> charts.Template:
     across = {"domain": [0, n], "nice": False}
-    axis = {"grid": False, "tickMinStep": 1, "tickCount": 5}
+    axis = {"grid": False, "tickMinStep": 1, "tickCount": 5, "labelFlush": 12}
     x = alt.X("source:Q", title="looks at token", scale=alt.Scale(**across), axis=alt.Axis(**axis))
     y = alt.Y("destination:Q", title="from token", scale=alt.Scale(**across, reverse=True), axis=alt.Axis(**axis))
     scale = alt.Scale(domain=[0, 1], type="sqrt")  # shares of a few percent are visible

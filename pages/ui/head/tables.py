@@ -207,7 +207,7 @@ def figure_of(found: Portrait) -> KeyFigure | None:
         about = (
             f"On {cost['task']}: {whole_percent(cost['acc'])} with it, {whole_percent(cost['acc_without'])} without."
         )
-        return KeyFigure("Accuracy lost without it", _amount(cost), p_in_words(cost["p"]), about)
+        return KeyFigure("Points of accuracy lost without it", _points_lost(cost), p_in_words(cost["p"]), about)
     if not high and found.rests >= CLEARLY:
         return KeyFigure("Rests on the first token", whole_percent(found.rests), "in plain text", RESTS)
     name = high[0] if high else "prefix_matching"
@@ -221,7 +221,7 @@ def headline(found: Portrait) -> str:
     if cost is None or _kinds(found) or OLSSON not in found.scores:
         return (found.verdict or "Its scores are not measured yet.").rstrip(".")
     ranks = [each.rank for each in found.places if (each.what, in_words(each.task)) == (ORACLE, cost["task"])]
-    lost = f"{_amount(cost)} lost on {cost['task']}"
+    lost = f"{_points_lost(cost)} points lost on {cost['task']}"
     if ranks == [1]:
         return f"The head that costs most: {lost}"
     return f"Needed for the task: {lost}" + "".join(f" (rank {rank} of {found.n_heads:,})" for rank in ranks)
@@ -263,8 +263,8 @@ def _cost(found: Portrait) -> dict[Hashable, Any] | None:
     return min(rows, key=lambda row: row["points"], default=None)
 
 
-def _amount(cost: dict[Hashable, Any]) -> str:
-    return f"{number(-cost['points'], 0)} points"
+def _points_lost(cost: dict[Hashable, Any]) -> str:
+    return number(-cost["points"], 0)
 
 
 def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
