@@ -7,11 +7,11 @@ import pytest
 from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
 
 from engine.errors import HeadroomError, UsageError
-from engine.questions.tasks import embedded_tasks, similar_names, task_info
+from engine.questions.tasks import embedded_tasks, pair_tasks, similar_names, task_info
 from engine.studies.study import OUT_OF_DISTRIBUTION
 from engine.studies.surveys import grid
 from pages.ui.controls import many_tasks
-from pages.ui.controls.first_views import FIRST_OF_DEMO, first_tasks, first_view
+from pages.ui.controls.first_views import FIRST_OF_DEMO, FIRST_OF_PAIRS, first_tasks, first_view, suited
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
 from pages.ui.page import runtime
@@ -114,6 +114,24 @@ def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, o
     assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
     at.multiselect(key=f"{screen}_tasks").set_value(["demo_copy"]).run()
     assert not at.info and not at.exception
+
+
+def test_word_pairs_are_for_other_models_than_the_demo_and_come_first():
+    every = [*embedded_tasks(), *pair_tasks(), "piqa"]
+    assert suited(every, is_demo=True) == [*embedded_tasks(), "piqa"]
+    assert suited(every, is_demo=False) == [*pair_tasks(), "piqa", *embedded_tasks()]
+    assert first_view([*embedded_tasks(), *pair_tasks()], False) == grid(
+        [name for name in pair_tasks() if name in FIRST_OF_PAIRS], [5]
+    )
+
+
+def test_prune_follows_the_model_with_its_task_unless_one_was_chosen(open_app, tiny_opt):
+    at = open_app(prune_task="pairs_capital", prune_order="random", prune_limit="16")
+    at.selectbox(key="model").set_value("demo").run()
+    assert at.selectbox(key="prune_task").value == "demo_outfit"
+    at.selectbox(key="prune_task").set_value("demo_copy").run()
+    at.selectbox(key="model").set_value(str(tiny_opt)).run()
+    assert at.selectbox(key="prune_task").value == "demo_copy"
 
 
 def test_tasks_made_for_the_model_come_first():

@@ -7,6 +7,7 @@ No streamlit here: the results of these views can be made before the app is star
 from collections.abc import Sequence
 
 from engine.questions.requests import TaskSpec
+from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, pair_tasks
 from engine.studies.surveys import grid
 from pages.ui.page.defaults import SHOTS
 
@@ -15,21 +16,32 @@ N_FIRST = 3
 # Short tasks of different kinds. One of each list is kept out of aggregates (engine.studies.study.OUT_OF_DISTRIBUTION).
 FIRST_OF_DEMO = ("demo_outfit", "demo_translation", "demo_cloze")
 FIRST_OF_HARNESS = ("copa", "piqa", "arc_easy")
+FIRST_OF_PAIRS = ("pairs_capital", "pairs_french", "pairs_past")
+
+
+def suited(names: Sequence[str], is_demo: bool) -> list[str]:
+    """Returns tasks in the order in which a model is offered them: the demo model its own and no word pairs, whose
+    words it does not know; any other model word pairs first and the demo's last."""
+    if is_demo:
+        return [name for name in names if name not in pair_tasks()]
+    return sorted(names, key=lambda name: 0 if name in pair_tasks() else 1 + (name in embedded_tasks()))
 
 
 def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
     """Returns the tasks of the first view: short ones of different kinds, those made for the model first."""
-    preferred = (*FIRST_OF_DEMO, *FIRST_OF_HARNESS) if is_demo else (*FIRST_OF_HARNESS, *FIRST_OF_DEMO)
+    others = (*FIRST_OF_HARNESS, *FIRST_OF_PAIRS)
+    preferred = (*FIRST_OF_DEMO, *others) if is_demo else (*others, *FIRST_OF_DEMO)
     ordered = dict.fromkeys([*(name for name in preferred if name in every), *every])
     chosen = list(ordered)[:N_FIRST]
     return [name for name in every if name in chosen]
 
 
-def first_counts(is_demo: bool) -> list[int]:
-    """Returns the shot counts of the first view: without examples a larger model is several times as fast."""
-    return [SHOTS if is_demo else 0]
+def first_counts(tasks: Sequence[str]) -> list[int]:
+    """Returns the shot counts of the first view: tasks of the harness are several times as fast without examples."""
+    return [0 if any(name in HARNESS_TASKS for name in tasks) else SHOTS]
 
 
 def first_view(every: Sequence[str], is_demo: bool) -> list[TaskSpec]:
     """Returns the tasks of the first view at its shot counts."""
-    return grid(first_tasks(every, is_demo), first_counts(is_demo))
+    tasks = first_tasks(every, is_demo)
+    return grid(tasks, first_counts(tasks))

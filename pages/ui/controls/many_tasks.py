@@ -15,8 +15,8 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
 from engine.timing.observed_timings import together_s
-from pages.ui.controls.first_views import JUDGES, first_counts, first_tasks, first_view
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.first_views import JUDGES, first_counts, first_tasks, first_view, suited
+from pages.ui.controls.sidebar import Setup, chosen
 from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark
@@ -39,9 +39,10 @@ def setting_of(setup: Setup, n_questions: int = JUDGES, aggregate: str = "scores
 
 
 def local_tasks(data_dir: str | None) -> list[str]:
-    """Returns the names of the tasks whose rows are on this computer."""
+    """Returns the names of the tasks whose rows are on this computer, as they suit the sidebar's model."""
     with errors_shown():
-        return [state.info.name for state in list_tasks(data_dir) if state.available and state.where != "hub"]
+        found = [state.info.name for state in list_tasks(data_dir) if state.available and state.where != "hub"]
+    return suited(found, chosen().spec.is_demo)
 
 
 def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskSpec]:
@@ -53,10 +54,11 @@ def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskS
     tasks_at, shots_at = where.columns([8, 3])
     every, is_demo = local_tasks(setup.data_dir), setup.spec.is_demo
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
-    names = several(f"{prefix}_tasks", every, box, first_tasks(every, is_demo))
+    first = first_tasks(every, is_demo)
+    names = several(f"{prefix}_tasks", every, box, first)
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
     pills = partial(shots_at.pills, "Examples in the prompt", shown, selection_mode="multi", width="stretch", help=help)
-    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(is_demo)])
+    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(first)])
     if not is_demo and any(name.startswith("demo_") for name in names):
         where.caption(MADE_FOR_DEMO)
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
@@ -90,8 +92,8 @@ def demo_view(prefix: str, setup: Setup) -> dict[str, Any]:
     """Returns the controls of what a screen opens with on the demo model; {} if that is the model already."""
     if setup.spec.is_demo:
         return {}
-    counts = [str(count) for count in first_counts(True)]
     tasks = first_tasks(local_tasks(setup.data_dir), True)
+    counts = [str(count) for count in first_counts(tasks)]
     return {"model": "demo", "precision": "int8", f"{prefix}_tasks": tasks, f"{prefix}_shots": counts}
 
 
