@@ -15,7 +15,10 @@ from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.mechanisms import (
     FULL,
     KINDS,
+    N_ASKED,
     N_RANDOM,
+    OF_DEMO,
+    OF_PAIRS,
     RANDOM,
     SHARES,
     Mechanisms,
@@ -29,7 +32,6 @@ from engine.studies.mechanisms import (
 from engine.studies.surveys import StudySettings
 
 N_BEST, MOST_SETS = 10, 20
-OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_capital", "pairs_french")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class CompareMechanisms(WithData, OfModel):
     )
     exclusive: bool = flag("also remove as many heads of each kind without those of the other kinds")
     random_sets: int = number(N_RANDOM, (1, MOST_SETS), "number of random sets of heads per percentage (default: 3)")
-    limit: int = number(48, (1, MOST), "number of validation questions per task (default: 48)")
+    limit: int = number(N_ASKED, (1, MOST), "number of validation questions per task (default: 48)")
     order_questions: int = training_questions()
     out: str | None = path(None, "file to write all rows to: .csv or .parquet", is_output=True)
 

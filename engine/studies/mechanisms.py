@@ -36,6 +36,8 @@ KINDS = {  # the criterion of each kind of heads
     "function vector": "function-vector",
     "importance": "gradient",
 }
+OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_capital", "pairs_french")  # tasks by default
+N_ASKED = 48  # questions per task by default
 FULL, RANDOM = "full model", "random"
 SHARES = (50, 100)  # permille of all heads
 N_RANDOM = 3
@@ -238,7 +240,7 @@ def finding(found: Mechanisms) -> str:
     if len(rows) < len(found.scores) or not rows or math.isnan(found.at_random(share)[0]):
         return ""
     clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
-    gain = f"{found.gain:+.1f} points that {found.settings.shots} examples add"
+    gain = f"{found.gain:.1f} points that {found.settings.shots} examples add"
     if not clear:
         return (f"Removing the top {share / 10:g}% of heads of one kind costs none of the {gain} clearly more than "
                 f"removing random heads.")  # fmt: skip
@@ -249,7 +251,17 @@ def finding(found: Mechanisms) -> str:
         more = found.lost(most, clear[1])
         verdict = "clearly more" if more.is_clear else "not clearly more"
         words += f", {verdict} than without {clear[1].kind} heads ({found.lost(clear[1]).points:.1f})"
-    return f"{words}."
+    return f"{words}. {_finding_of_exclusive(found, share)}".strip()
+
+
+def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
+    """Returns one sentence on the heads of each kind that are of no other; "" before all of them are measured."""
+    rows = [each for each in found.answered if each.excludes and each.share == share]
+    if len(rows) < len(found.scores):
+        return ""
+    alone = [each.kind for each in rows if found.beyond_random(each)]
+    named = f"only {' and '.join(alone)} heads cost" if alone else "no kind costs"
+    return f"Without the heads that are of several kinds, {named} clearly more than random heads."
 
 
 def _gains(right: np.ndarray) -> np.ndarray:

@@ -12,8 +12,8 @@ from tests import hub_stand_in as stand_in
 from tests.pages.conftest import WAIT_S, button, figure, level, said, settled, slide
 
 TINY = "someone/tiny"
-SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context", "correlations",
-           "sweeps", "head"]  # fmt: skip
+SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context", "mechanisms",
+           "correlations", "sweeps", "head"]  # fmt: skip
 
 
 @pytest.fixture

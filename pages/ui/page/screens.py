@@ -107,6 +107,13 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "drag “Attention heads pruned”: the two curves part where the text repeats.",
         ),
         Screen(
+            "mechanisms",
+            "Mechanisms",
+            "compare_arrows",
+            "Which kind of heads in-context learning needs: induction, concept, function vector, or important ones.",
+            "switch on “Also leave out heads of other kinds” in Settings, to see what a kind is worth by itself.",
+        ),
+        Screen(
             "correlations",
             "Correlations",
             "grid_on",

@@ -1,6 +1,8 @@
 """What in-context learning loses without kinds of heads: sets of heads, each row recounted from answers, intervals, and
 the sentence."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import rankdata
@@ -81,6 +83,11 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     assert found.gain == pytest.approx(60) and found.at_random(100) == pytest.approx((2, 2))
     assert finding(found).startswith("In-context learning needs induction heads most: without 10% of all heads, 50.0")
     assert "clearly more than without function vector heads (30.0)." in finding(found)
+    more = sets_of_heads(SHAPE, replace(settings, excludes=True), SCORES)
+    alone = {each: answered(*((50, 30) if (each.kind, each.excludes) == ("induction", True) else (88, 30)))
+             for each in more if each.excludes}  # fmt: skip
+    said = finding(replace(found, answered={**found.answered, **alone}))
+    assert said.endswith("of several kinds, only induction heads cost clearly more than random heads.")
     rights |= {"induction": (89, 30), "function vector": (88, 30)}
     assert "none of the" in finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets}))
     assert finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets[:3]})) == ""

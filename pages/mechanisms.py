@@ -1,0 +1,138 @@
+"""The Mechanisms screen: what in-context learning loses without each kind of heads, and how much the kinds overlap."""
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from engine.requests import CompareMechanisms
+from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, MechanismSettings, finding, mechanisms
+from pages.ui.controls.controls import one_of, settings_popover
+from pages.ui.controls.many_tasks import local_tasks, setting_of, several
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, of_model
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.empty import empty_state
+from pages.ui.figures.sheet import Sheet
+from pages.ui.mechanisms import charts, tables
+from pages.ui.page.address import flag, put_right
+from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import budget_s, end_run, require_frame
+from pages.ui.page.tables import number
+from pages.ui.page.work import Work, live
+
+require_frame("pages/mechanisms.py")
+KINDS_HELP = (
+    "Induction: prefix matching. Concept: attention to the end of a word that came next in an earlier copy (Feucht et "
+    "al.). Function vector: the answer restored by the head's mean output (Todd et al.). Importance: gradient."
+)
+TASKS_HELP = "Each is asked with examples and without; the gain from examples is averaged over them."
+SHOTS_HELP = "Examples in the prompt, compared with none."
+EXCLUDES, EXCLUDES_HELP = (
+    "Also leave out heads of other kinds",
+    "As many heads of each kind that are not in the top of another: hollow dots. A head of two kinds counts for both.",
+)
+MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
+SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
+CAPTION = "Gray bar: without as many random heads. Orange: a clear loss beyond those."
+LOST_HELP = (
+    "The gain is accuracy with examples minus accuracy without. Dot and line: how much of it is lost without the top "
+    "heads of a kind, with its 95% interval. Gray: the range without as many random heads. Orange: clearly more."
+)
+SHARED_HELP = "Heads in the top 10% of both kinds, and Spearman's rank correlation of their scores over all heads."
+BEST_HELP = "The ten best heads. Depth: of the top 10%, on average; 0 is the first layer, 1 the last."
+
+setup, finding_at = chosen(), st.container(key="finding-long")
+mark("finding", "reserved", finding_at)  # an empty container has no height
+every = local_tasks(setup.data_dir)
+tasks_at, shots_at, menu_at = st.columns([8, 3, 3], vertical_alignment="bottom")
+box: Any = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
+first = [name for name in (OF_DEMO if setup.spec.is_demo else OF_PAIRS) if name in every]
+names = several("mechanisms_tasks", every, box, first)
+shots = one_of(shots_at, "Examples in the prompt", {5: "5", 1: "1"}, "mechanisms_shots", SHOTS_HELP)
+menu = settings_popover(menu_at)
+put_right("mechanisms_exclusive", EXCLUDES, flag)
+excludes = menu.toggle(EXCLUDES, key="mechanisms_exclusive", bind="query-params", help=EXCLUDES_HELP)
+if not names:
+    st.info("Choose at least one task.", icon=":material/checklist:")
+    mark("tasks", "none")
+    end_run()
+target = wait_for_model(setup, prunes=True)
+since_s, setting = time.monotonic(), setting_of(setup, N_ASKED)
+settings = MechanismSettings(tuple(names), shots, excludes=excludes)
+wanted = mechanisms(target, setting, settings)
+work: Work[Mechanisms] = Work("mechanisms", "Kinds of heads", wanted, priority=2)
+found = max((Mechanisms(settings), *work.stored()), key=lambda each: len(each.scores) + len(each.answered))
+
+request = CompareMechanisms(
+    **of_model(target), tasks=",".join(names), shots=shots, exclusive=excludes, task_data=setup.data_dir,
+    order_questions=RANKING_QUESTIONS, out="mechanisms.csv",
+)  # fmt: skip
+of = about(target, f"{' and '.join(names)}, {shots} shots", f"{N_ASKED} questions each", "the full model")
+origin, sheet = Origin("Mechanisms", [request], {"Kinds of heads": wanted}, of), Sheet()
+
+
+def draw_progress() -> None:
+    """Draws the progress, or the button that starts what is missing."""
+    now = work.found
+    if now is not None and len(now.answered) > len(found.answered):
+        st.rerun()
+    if not work.line() and len(found.answered) < _n_sets():
+        work.offer("Measure kinds of heads", "compare_arrows", MEASURE_HELP, least_s=0.0, by_size=True, type="primary")
+
+
+def _n_sets() -> int:
+    return settings.n_sets - len(found.failed) * len(settings.shares) * (1 + excludes)
+
+
+if work.is_first_read:
+    finding_at.markdown("Reading the stored results of kinds of heads.")
+    live(work.watched(), work.reading_line, since_s)
+    end_run()
+if not found.answered:
+    takes_s = work.takes_s()
+    if setup.spec.is_demo and budget_s() and (takes_s is None or takes_s <= budget_s()):
+        replace(work, while_seen=True).start()  # seconds, as for the first view of other screens
+    with empty_state("matrix", SHOWS, True), st.container(width="stretch" if work.under_way else "content"):
+        live(work.watched(), draw_progress, since_s)
+    closing(origin, sheet)
+    end_run()
+live(work.watched(), draw_progress, since_s)
+for kind, reason in found.failed.items():
+    st.warning(f"{kind}: {reason}", icon=":material/report:")
+rows = tables.set_rows(found, target.shape)
+if said := finding(found):
+    finding_at.markdown(said)
+    sheet.says.append(said)
+if len(rows):
+    sheet.tables["Sets of heads"] = rows
+    gain = number(found.gain, 1)
+    st.subheader(f"Lost without each kind, of {gain} points", help=LOST_HELP)
+    words = said or f"{len(rows)} sets of heads so far"
+    sheet.draw("Lost without each kind", charts.lost(tables.chart_rows(rows, found)), "mechanisms_lost", words)
+    st.caption(CAPTION)
+best_at, shared_at = st.columns([7, 5], gap="medium")
+best_at.subheader("Heads of each kind", help=f"{BEST_HELP} {KINDS_HELP}")
+kinds = sheet.tables["Heads of each kind"] = tables.kind_rows(found, target.shape)
+titles: dict[str, Any] = {
+    "kind": "Kind",
+    "depth": st.column_config.NumberColumn("Depth", format="%.2f"),
+    "heads": "Best heads",
+}
+draw_table(kinds, titles, "The ten best heads of each kind", best_at)
+shared = tables.overlap_rows(found, target.shape)
+if len(shared):
+    sheet.tables["Overlap of kinds"] = shared
+    shared_at.subheader("Overlap of kinds", help=SHARED_HELP)
+    titles = {
+        "a": "Kind",
+        "b": "and kind",
+        "share": "In both",
+        "srcc": st.column_config.NumberColumn("SRCC", format="%.2f"),
+    }
+    draw_table(shared, titles, "How many heads two kinds share", shared_at)
+closing(origin, sheet)

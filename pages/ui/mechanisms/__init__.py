@@ -1,0 +1,5 @@
+"""Mechanisms screen: what in-context learning loses without kinds of heads.
+
+`tables`: sets of heads, the best heads of each kind, and overlaps of kinds as rows
+`charts`: what is lost without each kind
+"""
