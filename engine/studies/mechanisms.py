@@ -36,7 +36,7 @@ KINDS = {  # the criterion of each kind of heads
     "function vector": "function-vector",
     "importance": "gradient",
 }
-OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_capital", "pairs_french")  # tasks by default
+OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_plural", "pairs_past")  # tasks by default
 N_ASKED = 48  # questions per task by default
 FULL, RANDOM = "full model", "random"
 SHARES = (50, 100)  # permille of all heads

@@ -119,14 +119,14 @@ def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, o
 def test_word_pairs_are_for_other_models_than_the_demo_and_come_first():
     every = [*embedded_tasks(), *pair_tasks(), "piqa"]
     assert suited(every, is_demo=True) == [*embedded_tasks(), "piqa"]
-    assert suited(every, is_demo=False) == [*pair_tasks(), "piqa", *embedded_tasks()]
+    assert suited(every, is_demo=False) == [*dict.fromkeys([*FIRST_OF_PAIRS, *pair_tasks()]), "piqa", *embedded_tasks()]
     assert first_view([*embedded_tasks(), *pair_tasks()], False) == grid(
         [name for name in pair_tasks() if name in FIRST_OF_PAIRS], [5]
     )
 
 
 def test_prune_follows_the_model_with_its_task_unless_one_was_chosen(open_app, tiny_opt):
-    at = open_app(prune_task="pairs_capital", prune_order="random", prune_limit="16")
+    at = open_app(prune_task="pairs_plural", prune_order="random", prune_limit="16")
     at.selectbox(key="model").set_value("demo").run()
     assert at.selectbox(key="prune_task").value == "demo_outfit"
     at.selectbox(key="prune_task").set_value("demo_copy").run()

@@ -16,7 +16,7 @@ N_FIRST = 3
 # Short tasks of different kinds. One of each list is kept out of aggregates (engine.studies.study.OUT_OF_DISTRIBUTION).
 FIRST_OF_DEMO = ("demo_outfit", "demo_translation", "demo_cloze")
 FIRST_OF_HARNESS = ("copa", "piqa", "arc_easy")
-FIRST_OF_PAIRS = ("pairs_capital", "pairs_french", "pairs_past")
+FIRST_OF_PAIRS = ("pairs_plural", "pairs_past", "pairs_ing_form")  # which small models can do
 
 
 def suited(names: Sequence[str], is_demo: bool) -> list[str]:
@@ -24,7 +24,8 @@ def suited(names: Sequence[str], is_demo: bool) -> list[str]:
     words it does not know; any other model word pairs first and the demo's last."""
     if is_demo:
         return [name for name in names if name not in pair_tasks()]
-    return sorted(names, key=lambda name: 0 if name in pair_tasks() else 1 + (name in embedded_tasks()))
+    first = [name for name in (*FIRST_OF_PAIRS, *pair_tasks()) if name in names]
+    return [*dict.fromkeys([*first, *(name for name in names if name not in embedded_tasks()), *names])]
 
 
 def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:

@@ -203,6 +203,7 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     starting_from = tables.starting_from(x, axis)
     words = tables.points_in_words(points, LEVELS[axis])
     words += f" The curve is{starting_from}." if starting_from else ""
+    guessed = tables.guesses_in_words(axis, points)
     if shown.compared is not None:
         n = shown.x.n_taken(measured)
         points, now = second_model.with_points_of_second(points, now, shown.compared, axis, n)
@@ -212,7 +213,7 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     drawn = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
     sheet.draw("Curve", drawn, "prune_curve", words)
     is_ranked = x.order(axis, shown.known) is not None
-    if guessed := tables.guesses_in_words(axis, points):
+    if guessed:
         st.caption(guessed)
     caption, help = estimates.describe_preview(shown.x, line, x.pruning.level(axis), is_ranked)
     st.caption(caption, help=help or None)
