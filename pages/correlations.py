@@ -1,5 +1,6 @@
 """The Correlations screen: how much the importance rankings of tasks and shot counts agree."""
 
+import math
 import time
 from dataclasses import replace
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from engine.importance.rankings import agreement_within_layers
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of, settings_popover
@@ -114,7 +116,8 @@ if method == "as_published":
 noun = "FFN" if what == "ffns" else "Head"
 said = ONE_TASK.format(shots_in_words(shown))
 if names:
-    said = tables.takeaway(of_tasks, method, n, noun, SCORES[what])
+    within = agreement_within_layers(found.at(shown)) if method == "srcc" else math.nan
+    said = tables.takeaway(of_tasks, method, n, noun, SCORES[what], within)
     if method == "srcc" and what != "ffns":
         said = f"{said} {tables.use_in_words(of_tasks, n, what in (EVEN, PAPERS))}".strip()
 elif not of_counts.empty:

@@ -121,6 +121,16 @@ def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS
     return Agreement(tuple(chosen), srcc, low, high, p, np.array(shared))
 
 
+def agreement_within_layers(scores: Mapping[str, np.ndarray]) -> float:
+    """Returns the mean over layers, and over every two of the score arrays (L, H), of Spearman's rho of the heads of a
+    layer: agreement that is not about layers. nan without two arrays, or if no layer has scores that differ."""
+    rows = list(scores.values())
+    layers = range(len(rows[0]) if rows and rows[0].ndim == 2 and rows[0].shape[1] > 1 else 0)
+    each = [_correlations(_centred(_ranks(np.stack([row[layer] for row in rows])))) for layer in layers]
+    pairs = np.array([found[np.triu_indices(len(rows), 1)] for found in each])
+    return float(np.nanmean(pairs)) if np.isfinite(pairs).any() else math.nan
+
+
 def as_published(scores: Mapping[str, np.ndarray]) -> np.ndarray:
     """Returns (k, k): the values that llm-interpret's script prints as SRCC, only for comparison.
 

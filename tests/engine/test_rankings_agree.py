@@ -16,7 +16,14 @@ from scipy import stats
 
 from engine.errors import UsageError
 from engine.importance.importance import Scores
-from engine.importance.rankings import PERMUTATIONS, aggregate, agreement, as_published, top_overlap
+from engine.importance.rankings import (
+    PERMUTATIONS,
+    aggregate,
+    agreement,
+    agreement_within_layers,
+    as_published,
+    top_overlap,
+)
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, written_row
 from tests.engine.fixtures import refused_by
@@ -274,6 +281,18 @@ def test_nothing_and_different_shapes_are_refused_in_one_line(function, scores, 
 def test_an_unknown_aggregate_is_named():
     with pytest.raises(UsageError, match="'median' is unknown; choose scores, shares, ranks"):
         aggregate({"a": np.zeros(3)}, "median")
+
+
+def test_agreement_within_layers_is_not_that_of_layers():
+    rng = np.random.default_rng(3)
+    scores = {name: rng.random((4, 6)) + 10 * np.arange(4)[:, None] for name in "abc"}  # layers rank alike
+    pairs = (("a", "b"), ("a", "c"), ("b", "c"))
+    expected = np.mean(
+        [stats.spearmanr(scores[a][layer], scores[b][layer]).statistic for a, b in pairs for layer in range(4)]
+    )
+    assert agreement_within_layers(scores) == pytest.approx(expected) and agreement(scores).srcc[0, 1] > 0.9
+    assert math.isnan(agreement_within_layers({"a": scores["a"]}))
+    assert math.isnan(agreement_within_layers({name: each[:, 0] for name, each in scores.items()})), "FFNs"
 
 
 def test_rows_compare_every_two_tasks_the_aggregate_and_chance_and_every_two_shot_counts():

@@ -7,7 +7,7 @@ No streamlit here: the results of these views can be made before the app is star
 from collections.abc import Sequence
 
 from engine.questions.requests import TaskSpec
-from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, pair_tasks
+from engine.questions.tasks import embedded_tasks, pair_tasks
 from engine.studies.surveys import grid
 from pages.ui.page.defaults import SHOTS
 
@@ -37,12 +37,13 @@ def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
     return [name for name in every if name in chosen]
 
 
-def first_counts(tasks: Sequence[str]) -> list[int]:
-    """Returns the shot counts of the first view: tasks of the harness are several times as fast without examples."""
-    return [0 if any(name in HARNESS_TASKS for name in tasks) else SHOTS]
+def first_counts(tasks: Sequence[str], is_demo: bool) -> list[int]:
+    """Returns the shot counts of the first view: other tasks than word pairs are several times as fast without examples
+    on a larger model."""
+    return [SHOTS if is_demo or any(name in pair_tasks() for name in tasks) else 0]
 
 
 def first_view(every: Sequence[str], is_demo: bool) -> list[TaskSpec]:
     """Returns the tasks of the first view at its shot counts."""
     tasks = first_tasks(every, is_demo)
-    return grid(tasks, first_counts(tasks))
+    return grid(tasks, first_counts(tasks, is_demo))

@@ -58,7 +58,7 @@ def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskS
     names = several(f"{prefix}_tasks", every, box, first)
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
     pills = partial(shots_at.pills, "Examples in the prompt", shown, selection_mode="multi", width="stretch", help=help)
-    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(first)])
+    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(first, is_demo)])
     if not is_demo and any(name.startswith("demo_") for name in names):
         where.caption(MADE_FOR_DEMO)
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
@@ -93,7 +93,7 @@ def demo_view(prefix: str, setup: Setup) -> dict[str, Any]:
     if setup.spec.is_demo:
         return {}
     tasks = first_tasks(local_tasks(setup.data_dir), True)
-    counts = [str(count) for count in first_counts(tasks)]
+    counts = [str(count) for count in first_counts(tasks, True)]
     return {"model": "demo", "precision": "int8", f"{prefix}_tasks": tasks, f"{prefix}_shots": counts}
 
 

@@ -141,9 +141,11 @@ def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
     return frame.assign(rank_a=frame["rank_a"].rank(ascending=False), rank_b=frame["rank_b"].rank(ascending=False))
 
 
-def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score: str = "this score") -> str:
-    """Returns the finding of the matrix of tasks by a `score`: the mean coefficient, the extremes, and those by chance
-    for the `n` components."""
+def takeaway(
+    pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score: str = "this score", within: float = math.nan
+) -> str:
+    """Returns the finding of the matrix of tasks by a `score`: the mean coefficient, the extremes, that `within` layers
+    if it is known, and those by chance for the `n` components."""
     if pairs.empty:
         return "No task is measured at this shot count yet."
     tasks, name = pairs.dropna(subset=[column]), NAMES[column]
@@ -156,6 +158,8 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
     mean = tasks[column].mean()
     words = f"mean {name} **{number(mean)}** over {len(tasks)} pairs of tasks"
     words += f", from {number(low)} to {number(high)}"
+    if not math.isnan(within):
+        by_chance += f" Among the heads of one layer it is **{number(within)}**."
     if column != "srcc":
         return f"{words[0].upper()}{words[1:]}.{by_chance}"
     if abs(mean) < chance(n):

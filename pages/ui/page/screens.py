@@ -118,7 +118,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Correlations",
             "grid_on",
             "Whether tasks rank heads alike: rank correlations of importance (1 same order, 0 unrelated).",
-            "click two tasks on the left to see their two rankings, one dot per head.",
+            "click a pair of tasks on the left to see their two rankings, one dot per head.",
         ),
         Screen(
             "sweeps",
