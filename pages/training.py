@@ -38,7 +38,7 @@ if waiting:
 if not choice.runs:
     end_run()
 sheet.says = [finding(choice.runs)]
-finding_at.markdown(sheet.says[0])
+finding_at.markdown(sheet.says[0].partition("  \n")[0] if presenting() else sheet.says[0])
 at = moment(choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)

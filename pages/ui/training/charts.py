@@ -82,10 +82,16 @@ OF_RUNS = {"gain": "In-context gain, nats", "loss": "Loss, nats"}
 
 
 def run_panel(
-    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "gain", bare_px: int = 0
+    runs: pd.DataFrame,
+    windows: pd.DataFrame,
+    run: str,
+    look: TokenAxis,
+    column: str = "gain",
+    bare_px: int = 0,
+    axis_px: int = 0,
 ) -> charts.Picture:
     """Returns the in-context gain (`gain`) or the `loss` of one run over those of the others in gray; the window is
-    named. `bare_px`: the height of a chart without titles and axis of tokens."""
+    named. `bare_px`: the height of a chart without titles, and without axis of tokens but for `axis_px`."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.02), max(highest, 0.1)) if column == "gain" else (lowest, highest)
     own = windows[windows["run"] == run]
@@ -93,16 +99,23 @@ def run_panel(
     rise = float(mine.tail(len(mine) // 3 + 1).mean() - mine.head(len(mine) // 3 + 1).mean()) if len(mine) else 0.0
     is_in_the_way = rise < 0 if column == "gain" else rise > 0
     named = "window" if (own["what"] == PHASE_CHANGE).any() else "left" if is_in_the_way else "right"
-    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, bare_px, named)
+    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, bare_px, axis_px, named)
     return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own)
 
 
 @charts.kept
 def _run_panel(
-    look: TokenAxis, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float], bare_px: int, named: str
+    look: TokenAxis,
+    names: tuple[str, ...],
+    run: str,
+    column: str,
+    ends: tuple[float, float],
+    bare_px: int,
+    axis_px: int,
+    named: str,
 ) -> charts.Template:
     y = quantity(column, None if bare_px else OF_RUNS[column], domain=list(ends), nice=True)
-    base = charts.named_chart("runs").encode(x=look.x(is_bare=bare_px > 0), y=y)
+    base = charts.named_chart("runs").encode(x=look.x(is_bare=bare_px > 0 and not axis_px), y=y)
     others = base.transform_filter(alt.datum.run != run)
     others = others.mark_line(color=GREY, strokeWidth=1, opacity=0.55).encode(detail="run:N")
     own = base.transform_filter(alt.datum.run == run)
@@ -114,7 +127,7 @@ def _run_panel(
         own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
     )
     return charts.template(
-        bare_px or HEIGHT + charts.AXIS_PX,
+        bare_px + axis_px or HEIGHT + charts.AXIS_PX,
         *window_bands(look),
         others,
         later,
@@ -126,22 +139,29 @@ def _run_panel(
 
 
 def heads_panel(
-    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, score: str, n_layers: int, bare_px: int = 0
+    heads: pd.DataFrame,
+    windows: pd.DataFrame,
+    run: str,
+    look: TokenAxis,
+    score: str,
+    n_layers: int,
+    bare_px: int = 0,
+    axis_px: int = 0,
 ) -> charts.Picture:
     """Returns one of the six scores of every head of one run: one line per head, colored by layer. A bare one,
-    `bare_px` high, is without titles and axis of tokens."""
+    `bare_px` high, is without titles, and without axis of tokens but for `axis_px`."""
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
-    of = _heads_panel(look, score, n_layers, layers, free, bare_px)
+    of = _heads_panel(look, score, n_layers, layers, free, bare_px, axis_px)
     return panel(of, heads=rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
 def _heads_panel(
-    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, bare_px: int
+    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, bare_px: int, axis_px: int
 ) -> charts.Template:
     y = quantity("value", None if bare_px else TITLES[score], **({} if free else {"domain": [0, 1]}))
-    x = look.x(is_bare=bare_px > 0)
+    x = look.x(is_bare=bare_px > 0 and not axis_px)
     base = charts.named_chart("heads").encode(x=x, y=y, detail="name:N")
     colour = charts.by_layer(n_layers, layers, orient="top-left", direction="horizontal", symbolType="stroke",
                              padding=0, offset=2, symbolStrokeWidth=3, titleOrient="left", columnPadding=6,
@@ -153,7 +173,7 @@ def _heads_panel(
     base = base.encode(color=colour, tooltip=tooltip)
     later = base.mark_line(strokeWidth=1.6, opacity=LATER)
     lines = base.transform_filter(look.past).mark_line(strokeWidth=1.6, opacity=0.9)
-    height = bare_px or HEIGHT + charts.AXIS_PX
+    height = bare_px + axis_px or HEIGHT + charts.AXIS_PX
     return charts.template(height, *window_bands(look), later, lines, marker(look))
 
 

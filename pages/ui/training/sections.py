@@ -20,12 +20,12 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, loss_charts, paths, tables
-from pages.ui.training.charts import BARE_PX, TokenAxis, joined
+from pages.ui.training.charts import BARE_PX, SHARED_AXIS_PX, TokenAxis, joined
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.slider import IN_A_ROW
 
 FILE_PX = 380
-SLIDE_PX = 90  # of a bare chart on a slide, where type is larger
+SLIDE_PX = 110  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
 GAIN_HELP = (
@@ -103,9 +103,9 @@ def _in_file(view: TrainingFrames, panel: Panel) -> Picture:
     return joined(panels, min(len(panels), 3), FILE_PX, [run.label for run in view.runs])
 
 
-def gain_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: int = 0) -> Picture:
-    """Returns the in-context gain of one run."""
-    return charts.run_panel(view.every, view.windows, run.label, look, bare_px=bare_px)
+def gain_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, **form: Any) -> Picture:
+    """Returns the in-context gain of one run; `form` as for `charts.run_panel`."""
+    return charts.run_panel(view.every, view.windows, run.label, look, **form)
 
 
 def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis, **form: Any) -> Picture:
@@ -121,19 +121,19 @@ def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: 
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws in-context gain, prefix matching and the loss along a text, a column per run on one axis of tokens: the
-    screen's point is that they change together."""
+    screen's point is that they change together. On a slide the third would not fit, and each has its own axis."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
-    bare_px = SLIDE_PX if presenting() else BARE_PX
+    form = {"bare_px": SLIDE_PX, "axis_px": SHARED_AXIS_PX} if presenting() else {"bare_px": BARE_PX}
     rows = (
         ("gain", "**In-context gain**, nats: above 0, late tokens are predicted better (gray: the other runs)",
-         "In-context gain", GAIN_HELP, partial(gain_panel, view, bare_px=bare_px)),
+         "In-context gain", GAIN_HELP, partial(gain_panel, view, **form)),
         ("prefix", "**Prefix matching**, a line per head: attention to what followed an earlier copy",
          "Prefix matching of every head", HEADS_HELP["prefix_matching"],
-         partial(heads_panel, view, "prefix_matching", bare_px=bare_px)),
+         partial(heads_panel, view, "prefix_matching", **form)),
         ("slopes", "**Loss along the text**, by token index (vertical): blue where it falls, orange where it rises",
-         "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, bare_px=bare_px)),
+         "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, bare_px=BARE_PX)),
     )  # fmt: skip
-    for key, title, words, help, panel in rows:
+    for key, title, words, help, panel in rows[: 2 if presenting() else 3]:
         with st.container(gap="xxsmall"):
             st.markdown(title, help=help)
             row(view, key, words, panel, sheet, named=is_named)
