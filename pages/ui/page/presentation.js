@@ -3,6 +3,7 @@ const AT = "headroom view", UNNAMED = "1", LOOK = "headroom look", DARK = "prefe
 const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
   "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
+const STEPPED = "headroom-stepped", STEP_MS = 400, MOST_MS = 8000 // hides what is of the slide before
 
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".stage"), page = window
@@ -28,6 +29,7 @@ export default function ({ data, parentElement }) {
     if (!data.views.length) return
     const found = Math.max(0, Math.min(data.views.length - 1, to))
     page.sessionStorage.setItem(AT, found)
+    if (data.presenting) hideBefore()
     visit(present(data.views[found]))
     show()
   }
@@ -44,10 +46,12 @@ export default function ({ data, parentElement }) {
   const key = event => {
     if (!data.presenting || event.altKey || event.ctrlKey || event.metaKey) return
     const clicked = { PageDown: 1, PageUp: -1 }[event.key], typed = event.composedPath()[0]
+    const number = /^[1-9]$/.test(event.key) && event.key <= data.views.length && Number(event.key)
     const by = clicked ?? { ArrowRight: 1, ArrowLeft: -1 }[event.key]
     if (!clicked && typed.closest?.(SPOKEN_FOR)) return // the arrow is meant for the focused element
     if (event.key === "Escape") leave()
     else if (by) step(by)
+    else if (number) go(number - 1)
     else return
     event.preventDefault()
     event.stopPropagation()
@@ -84,6 +88,22 @@ function reloadIfBlank() {
 function visit(link) {
   history.pushState({}, "", link)
   window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
+}
+
+// Charts of the slide before stay until their place has another: Vega draws after the text. They are hidden
+// until the server rests.
+function hideBefore() {
+  const page = document.documentElement, began = Date.now()
+  for (const each of document.querySelectorAll(CHART)) each.dataset.before = ""
+  page.classList.add(STEPPED)
+  clearInterval(window.headroomHides)
+  let rested = began
+  window.headroomHides = setInterval(() => {
+    if (!isResting()) rested = Date.now()
+    if (Date.now() < Math.min(rested + STEP_MS, began + MOST_MS)) return
+    clearInterval(window.headroomHides)
+    page.classList.remove(STEPPED)
+  }, 100)
 }
 
 // A saved view opens in this tab, where Streamlit's links open another.

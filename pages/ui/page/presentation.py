@@ -16,7 +16,7 @@ from pages.ui.page.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE
 from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
-PRESENT_HELP = "Shows the saved views as slides, or else this screen. Arrow keys step; Escape ends."
+PRESENT_HELP = "Shows the saved views as slides, or else this screen. Arrow keys step, 1 to 9 open; Escape ends."
 COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
 HTML = f"""
 <div class="stage">

@@ -5,6 +5,7 @@ const WIDGET = `[data-testid="stElementContainer"]`
 const EXPAND = `[data-testid="stExpandSidebarButton"]` // is there while the sidebar is collapsed
 const SLIDE = `[data-testid="stMainBlockContainer"]`, LEAST = 0.72, GROWS = 1.1 // LEAST keeps type at 15 pixels, or 13 of one tall figure
 const FIGURE = `[data-testid="stVegaLiteChart"], [data-testid="stMetric"], .element-container:not(.st-key-stage) [data-testid^="stBidiComponent"]`
+const CHART = `[data-testid="stVegaLiteChart"] svg.marks`, RESTING = `[data-test-script-state="notRunning"]`
 const APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
 
 // Streamlit draws elements at any time: each is mended as it appears, once.
@@ -49,6 +50,11 @@ function nameSections() {
     section.role = "group"
     section.ariaLabel = section.querySelector(`${SECTION} p`)?.textContent ?? ""
   }
+}
+
+// Returns whether the server draws nothing.
+function isResting() {
+  return document.querySelector(APP)?.matches(RESTING)
 }
 
 // Scales a slide to the height of its window, as its content comes: --fit is the zoom in streamlit_internals.css. It grows
