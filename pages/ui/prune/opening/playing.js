@@ -32,7 +32,10 @@ function begin(part) {
   view.changed = event => { if (!event.composedPath().includes(root)) close(view) }
   view.resizes = new ResizeObserver(() => view.data && place(view))
   view.resizes.observe(root)
-  part(".prune").onclick = () => focusOn(document.querySelector('[class*="st-key-prune_"][class*="-drag"]'))
+  part(".prune").onclick = () => {
+    close(view)
+    focusOn(document.querySelector('[class*="st-key-prune_"][class*="-drag"]'))
+  }
   part(".learn").onclick = () => { view.tell("learn", true) }
   part(".model").onclick = () => {
     window.headroomShowSidebar()
