@@ -67,7 +67,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     bar.get_by_text("3 / 3").wait_for()
     await_mark(page, "losses")
     assert page.evaluate(background) != light
-    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("2")
     bar.get_by_text("2 / 3").wait_for()
     assert settled_figure(page, heads=n_at(50)) == half
     page.keyboard.press("Escape")
