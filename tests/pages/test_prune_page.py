@@ -107,7 +107,7 @@ def draw_figure(n_full, n_pruned, is_full):
 def test_the_full_model_is_never_shown_as_the_pruned_one():
     at = AppTest.from_function(draw_figure, args=(4, 0, False)).run()
     assert figure(at) == ("…", "not measured yet")
-    assert "The full model: 100.0%, 4 of 100 questions" in under_figure(at)
+    assert "The full model: 100.0% of the first 4, 100 in all" in under_figure(at)
 
 
 @pytest.mark.parametrize("n", [1, MIN_QUESTIONS - 1, MIN_QUESTIONS])
@@ -297,6 +297,9 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
     settled(slide(at, "prune_heads", 50))
     assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and not curve(at)["hand"]
     assert f"of {N}** right" in under_figure(at)
+    settled(slide(at, "prune_heads", 45))
+    settled(slide(at, "prune_heads", 0))
+    assert 0.45 in [row["level"] for row in curve(at)["points"]], "a measured level stays"
 
 
 def test_estimates_are_the_engines(open_app):

@@ -57,7 +57,8 @@ def accuracy_figure(
         if few:
             delta = interval
     elif full is not None and len(full):
-        lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
+        some = f" of the first {len(full):,}, {total:,} in all" if len(full) < total else ""
+        lines.append(f"The full model: {percent(accuracy(full).acc)}{some}")
     # losses are orange and gains blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
     _draw_number(title, value, delta, few, delta_color=colour, delta_arrow=arrow)

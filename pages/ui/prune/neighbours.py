@@ -43,7 +43,7 @@ class Idle:
 
     def completes(self, axis: Axis, measured: Iterable[float]) -> bool:
         """Returns whether it measures all levels of the axis that are not `measured` (0-1)."""
-        return axis == self.axis and self.wanted and _missing(measured) <= {*self.levels}
+        return axis == self.axis and self.wanted and missing(measured) <= {*self.levels}
 
     def look_in(self) -> None:
         """Called by the page each time it draws: from the second time on, which is a timer's and not the user's, it
@@ -68,13 +68,14 @@ def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iter
     does not prepare."""
     if not in_memory(x.target.spec) or x.at(axis, 1000).mask(known) is None:
         return ()
-    levels = sorted(_missing(measured), key=lambda level: abs(level - x.pruning.level(axis)))
+    levels = sorted(missing(measured), key=lambda level: abs(level - x.pruning.level(axis)))
     each = [x.workload(x.at(axis, level).mask(known)).seconds(store(), x.target) for level in levels]
     ends = accumulate(math.inf if takes_s is None else takes_s for takes_s in each)
     return tuple(level for level, end_s in zip(levels, ends, strict=True) if end_s <= budget_s())
 
 
-def _missing(measured: Iterable[float]) -> set[int]:
+def missing(measured: Iterable[float]) -> set[int]:
+    """Returns the levels of the 10% grid that are not `measured` (0-1)."""
     return {*LEVELS_PERMILLE} - {round(1000 * level) for level in measured}
 
 

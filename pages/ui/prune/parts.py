@@ -24,7 +24,7 @@ from pages.ui.page.work import cost_in_words, live
 from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
-from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
+from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.opening.playing import draw_opening, draw_replay
@@ -230,7 +230,7 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
         estimating.offer("Measure estimates", "show_chart", about)
     work = curve_work(shown.x, axis, shown.known)
     is_coming = shown.idle is not None and shown.idle.completes(axis, shown.curve(axis)["level"])
-    if not work.line() and len(shown.curve(axis)) < len(LEVELS_PERMILLE) and not is_coming:
+    if not work.line() and neighbours.missing(shown.curve(axis)["level"]) and not is_coming:
         work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
     draw_curve_of_second(shown, axis)
 

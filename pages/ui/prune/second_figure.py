@@ -13,8 +13,8 @@ from pages.ui.page.work import live
 from pages.ui.prune import dragging
 from pages.ui.prune import second_model as seconds
 from pages.ui.prune.estimates import pruned_in_words
-from pages.ui.prune.experiment import LEVELS_PERMILLE
 from pages.ui.prune.jobs import curve_work
+from pages.ui.prune.neighbours import missing
 from pages.ui.prune.screen import PruneResult, PruneScreen
 
 HELP = (
@@ -71,5 +71,5 @@ def draw_curve_of_second(shown: PruneResult, axis: Axis) -> None:
     if of is None or dragging.moving():
         return
     work = curve_work(of.x, axis, of.known, seconds.CURVE, f"Curve of {of.names[1]}")
-    if not work.line() and len(of.curve(axis)) < len(LEVELS_PERMILLE):
+    if not work.line() and missing(of.curve(axis)["level"]):
         work.offer(f"Measure the curve of {plain(of.names[1])}", "timeline", CURVE_HELP)
