@@ -6,7 +6,7 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.questions.requests import Question
-from pages.ui.prune.example import copied
+from pages.ui.prune.example import copied, question_start
 from tests.pages.conftest import settled
 
 PROMPT = (
@@ -34,6 +34,13 @@ def test_the_line_that_decides_is_the_one_most_like_the_question():
     inside = "The list is: goose rake goat. Again: goose rake"
     assert found(inside, " goat") == (inside, 0, "goat"), "the question itself"
     assert found(PROMPT, " ") is None and found("") is None
+
+
+def test_the_question_begins_after_the_examples_or_at_a_word():
+    pair = "Q: Peru\nA: Lima\n\nQ: Kazakhstan\nA:"
+    assert pair[question_start(pair) :] == "Q: Kazakhstan\nA:"
+    long = "An example\n\n" + 30 * "seven " + "apron"
+    assert re.fullmatch(r"(seven )+apron", long[question_start(long) :]) and len(long) - question_start(long) <= 110
 
 
 @pytest.mark.slow("measures the induction scores of the embedded model")

@@ -146,12 +146,13 @@ def example_in_words(x: Experiment, measured: AnswersSoFar, of: Example) -> str:
     at = _decided_by(x, question)
     own = prompt.rfind("\n") + 1
     is_within = at is not None and at.line[0] == own  # the question itself has the word
-    begins = own if at is not None else max(0, len(prompt) - TAIL)
-    asked = _marked(prompt, begins, len(prompt), at if is_within else None)
+    begins = own if is_within else question_start(prompt)
+    asked = "…" if begins and prompt[begins - 1] != "\n" else ""
+    asked += _marked(prompt, begins, len(prompt), at if is_within else None)
     named = [plain(shorten(choice)) for choice in choices(question)]
     offered = " · ".join(f"**{name}**" if choice in question.golds else name for choice, name in enumerate(named))
     title = "A lost question" if of.is_lost else "One of the questions"
-    words = f"**{title}:** “{'…' if begins and at is None else ''}{asked} …” {offered}"
+    words = f"**{title}:** “{asked} …” {offered}"
     said = [(who, answers) for who, answers in (("full", measured.full), ("pruned", measured.pruned)) if answers]
     if len(named) > 1 and said and all(len(answers) > place for _, answers in said):
         if measured.pruned is measured.full:
@@ -184,6 +185,13 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
 def _decided_by(x: Experiment, question: Question) -> Copied | None:
     """Returns the copied word of a question; None for tasks whose answers are not copied."""
     return copied(question) if task_info(x.task.name).needs in COPYING else None
+
+
+def question_start(prompt: str) -> int:
+    """Returns where the question begins after the examples; if it is long, the first of its last words."""
+    block = prompt.rfind("\n\n") + 2 if "\n\n" in prompt else 0
+    space = re.compile(r"\s+").search(prompt, len(prompt) - TAIL) if len(prompt) - block > TAIL else None
+    return space.end() if space is not None else max(block, len(prompt) - TAIL)
 
 
 def _prompt(question: Question) -> str:

@@ -194,6 +194,6 @@ def _n_lines(question: Question) -> int:
 
 
 def shorten(text: str) -> str:
-    """Returns the text in one line: its end, if it is long."""
+    """Returns the text in one line: its last words, if it is long."""
     text = " ".join(text.split())
-    return text if len(text) <= LONG else f"…{text[-LONG:]}"
+    return text if len(text) <= LONG else f"…{text[-LONG:].partition(' ')[2] or text[-LONG:]}"
