@@ -114,12 +114,12 @@ def far_in_words(found: Far) -> str:
     if read.reading:
         return f"The full model is {read.reading}, {whole_percent(read.full_acc)} right: there is nothing to lose."
     cliff = cliff_in_words(read.cliff_from, read.cliff_to, read.cliff_points)
-    words = f"**{level_percent(found.level)}** of the heads can go before a loss is detectable "
-    words += "(of the levels measured, every 10%). "
-    words += f"The cliff: **{cliff}**. "
+    words = f"Of the levels measured (every 10%): **{level_percent(found.level)}** of the heads can go before a loss "
+    words += f"is detectable; the cliff: **{cliff}**. "
     words += power_in_words(read.n, read.looks)
     if found.n_heads:
-        words += f" Of the {found.n_heads} induction heads {found.n_left} are left then."
+        verb = "is" if found.n_left == 1 else "are"
+        words += f" Of the {found.n_heads} induction heads {found.n_left} {verb} left then."
     return words
 
 
