@@ -70,7 +70,8 @@ def test_an_older_address_with_a_control_of_the_passage_unfolds_it(open_training
 
 def test_a_slide_has_the_charts_alone(open_training):
     at = open_training(present="1", **unfolded(*FOLDED))
-    assert len(charts_of(at)) == 3 * 3 and not [each for each in at.button if "Train" in each.label]
+    assert len(charts_of(at)) == 2 * 3 and not [each for each in at.button if "Train" in each.label]
+    assert all('"title": "Tokens trained on"' in json.dumps(each) for each in charts_of(at)), "each with its axis"
     assert not [each.value for each in at.markdown if "badge[" in each.value]
 
 
