@@ -187,8 +187,8 @@ def power_of(frame: pd.DataFrame) -> str:
 
 def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> str:
     """Returns how far all tasks can be pruned without a detectable loss, by shot count: the mean accuracy, that of
-    random orders, the largest drop of a task, all at one level, and which losses are detected; "" until every task of a
-    shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
+    random orders at the nearest level measured, the largest drop of a task, and which losses are detected; "" until
+    every task of a shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
     breaks = break_table(break_points(own, axis))
     found = [words for shots, mine in by_shots(frame) if (words := _shots_finding(mine, breaks, own, axis, shots))]
     if any("**" in words for words in found):
@@ -216,10 +216,12 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[Swee
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
-        level = max((each for each in random.index if 0 < each <= level), default=level)  # random orders are coarser
         words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
-    words += f", {whole_percent(random[level])} in random order" if level in random.index else ""
+    if inner := [each for each in random.index if 0 < each < 1]:  # random orders are coarser
+        near = min(inner, key=lambda each: (round(abs(each - level), 3), each))
+        words += f", {whole_percent(random[near])} in random order"
+        words += "" if near == level else f" (at {whole_percent(near)})"
     here = [row for row in own if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
     worst = min(here, key=lambda row: row.gained - row.lost)
     change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
@@ -228,7 +230,7 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[Swee
     points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
     interval = f"95% interval {low} to {high}"
     if change.is_significant and can_go:  # alone, which may be chance among so many levels
-        interval += f", not significant over {int(readable['looks'].max())} levels"
+        interval = f"within what {worst.n} questions can miss"
     return f"{words}. Largest drop: {points} points on {worst.point.task.name} ({interval})."
 
 
