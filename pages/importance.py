@@ -40,7 +40,7 @@ from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
 require_frame("pages/importance.py")
-SHORT = {**NAMES, ORACLE: "Oracle"}
+SHORT = {ORACLE: "Measured (oracle)", **NAMES}
 WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned, which gradients approximate."
 WHAT = "importance_what"
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
@@ -50,9 +50,9 @@ FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns
 setup, finding_at = chosen(), st.container(key="finding")
 mark("finding", "reserved", finding_at)  # an empty container has no height
 tasks = choose_tasks("importance", st.container(), setup)
-rename_choice(WHAT, {before: NAMES[score] for score, before in OLDER.items()} | {"Gate": NAMES[EVEN]})
+rename_choice(WHAT, {before: SHORT[score] for before, score in {**OLDER, "Oracle": ORACLE}.items()})
 first = sections.first_score(setup, tasks, WHAT)
-score_at, side_at = st.columns([3, 6], vertical_alignment="bottom")
+score_at, side_at = st.columns(2, vertical_alignment="bottom")
 what = one_of(score_at, "Head score", SHORT, WHAT, WHAT_HELP, default=first)
 trust_at = side_at.empty()
 trust_at.caption(sections.WHAT_FOR)

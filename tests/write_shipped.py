@@ -33,7 +33,7 @@ VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, a
     "story": ("prune", STORY),
     "passage": ("passage", PASSAGE),
     "importance": ("importance", {"importance_what": "Gradient"}),
-    "oracle": ("importance", {"importance_what": "Oracle"}),  # which it opens with once that is stored
+    "oracle": ("importance", {"importance_what": "Measured (oracle)"}),  # which it opens with once that is stored
     "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }
 # not the speed of a machine, which is measured on each

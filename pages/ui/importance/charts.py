@@ -12,7 +12,7 @@ import pandas as pd
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK
+from pages.ui.figures.colours import GREY, MARK, UNKNOWN
 from pages.ui.page.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient of Bansal et al.", "heads-one-divisor": "Gradient",
@@ -32,13 +32,14 @@ WHERE = "task:N|Task; shots:Q|Shots"
 
 def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
-    task's total; by an oracle in points around 0, without a color if not clear."""
+    task's total; by an oracle in points around 0, gray if not clear."""
     (maps, row_px, px_per_head), is_oracle = _places(rows), "is_clear" in rows
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
     named, form = (title, "+.3~r") if is_oracle else (share, SHARE)
-    colour = _colour("tint", named, rows["score"], highest, form)
+    coloured = rows.loc[rows["is_clear"], "score"] if is_oracle else rows["score"]
+    colour = _colour("tint", named, rows["score"], highest, form, bool((coloured < 0).any()))
     n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
     exactly = partial(alt.Scale, nice=False, zero=False)
     across, down = (float(maps[end].max()) for end in ("end", "bottom"))
@@ -50,7 +51,7 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     x = alt.X("x:Q", title="Heads", axis=x_axis, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
     told = f"shade:Q|{title}|+.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
-    tooltip = charts.tips(WHERE, f"name:N|Head; {told}", RANK)
+    tooltip = charts.tips(WHERE, f"name:N|Head; {told}", f"{RANK}, on this task")
     tooltip += () if is_oracle else charts.tips(f"score:Q|{title}|{charts.MAGNITUDE}")
     # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time
     lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "total")}
@@ -118,8 +119,8 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
 
 def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` on top, and the number in
-    each cell, or in small cells a minus sign if removal helps. Cells that are not clear have no color. Colors are the
-    same on both sides of 0, by the square root: one FFN may cost far more than all others."""
+    each cell, or in small cells a minus sign if removal helps. Cells that are not clear are gray. Colors are the same
+    on both sides of 0, by the square root: one FFN may cost far more than all others."""
     mean = mean.assign(task="mean", row="mean of all")
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
     cells = pd.concat([mean, named]) if named["row"].nunique() > 1 else named
@@ -137,13 +138,11 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
         y=alt.Y("row:N", title="Task", sort=None, axis=every_task),
         tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{lost}|+.1f", RANK),
     )
-    ticks = [-reach, -reach / 4, 0, reach / 4, reach]
-    colour = alt.Color(
-        "tint:Q",
-        title=f"{lost} ({BY_ROOT})",
-        scale=charts.around_zero(reach, type="sqrt"),
-        legend=_legend("+.3~r", ticks),
+    scale, legend = (
+        charts.around_zero(reach, type="sqrt"),
+        _legend("+.3~r", reach, True, bool((cells["tint"] < 0).any())),
     )
+    colour = alt.Color("tint:Q", title=f"{lost} ({BY_ROOT})", scale=scale, legend=legend)
     rect = base.mark_rect(**charts.CELL, invalid="show").encode(color=_if_clear(colour))
     numbered = charts.on_cells(base, 10, "tint", "number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
@@ -151,21 +150,8 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
 
 
 def _if_clear(colour: alt.Color) -> Any:
-    """Returns the color of cells, and none for those without a `tint`, whose change of accuracy may be chance."""
-    return alt.condition("!isValid(datum.tint)", alt.value("transparent"), colour)
-
-
-def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
-    """Returns the rank by a gradient score against that by the oracle, one dot per head of `scatter_rows`, colored by
-    layer: by their values, one head may leave all others in one spot."""
-    scale, axis = alt.Scale(domain=[0, len(rows) + 1], nice=False), alt.Axis(format="d", grid=False)
-    x = alt.X("oracle_rank:Q", title=f"{RANK_TITLE}, accuracy lost without the head", scale=scale, axis=axis)
-    y = alt.Y("rank:Q", title=f"Rank by {TITLES[what].lower()}", scale=scale, axis=axis)
-    colour = charts.by_layer(int(rows["layer"].max()) + 1, orient="top", direction="horizontal", titleOrient="left")
-    values = f"{what}:Q|{TITLES[what]}|{charts.MAGNITUDE}; oracle_points:Q|Points lost|+.1f"
-    points = charts.named_chart("heads").mark_point(filled=True, size=80, opacity=0.85)
-    points = points.encode(x=x, y=y, color=colour, tooltip=charts.tips("name:N|Head", values))
-    return charts.picture(charts.template(300, points), heads=rows)
+    """Returns the color of cells, and gray for those without a `tint`, whose change of accuracy may be chance."""
+    return alt.condition("!isValid(datum.tint)", alt.value(UNKNOWN), colour)
 
 
 def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int, float]:
@@ -204,19 +190,24 @@ def _numbered(places: Sequence[tuple[float, int]]) -> alt.Axis:
     return alt.Axis(values=list(values), labelExpr=label, **look)
 
 
-def _colour(field: str, title: str, scores: pd.Series, largest: float, form: str) -> alt.Color:
+def _colour(
+    field: str, title: str, scores: pd.Series, largest: float, form: str, has_negative: bool = True
+) -> alt.Color:
     """Returns colors from 0 to `largest`, by the square root: most heads score far below the best few. With negative
-    scores, around 0. The legend names values evenly along its bar."""
+    scores, around 0; `has_negative`: whether one of them is drawn in color."""
     is_signed = bool((scores < 0).any())
     scale = charts.around_zero(largest, type="sqrt") if is_signed else alt.Scale(type="sqrt", domain=[0, largest])
-    ticks = (
-        [-largest, -largest / 4, 0, largest / 4, largest] if is_signed else [0, largest / 4, largest]
-    )  # a quarter's root is in the middle
-    return alt.Color(f"{field}:Q", title=f"{title} ({BY_ROOT})", scale=scale, legend=_legend(form, ticks))
+    legend = _legend(form, largest, is_signed, has_negative)
+    return alt.Color(f"{field}:Q", title=f"{title} ({BY_ROOT})", scale=scale, legend=legend)
 
 
-def _legend(format: str, ticks: Sequence[float]) -> alt.Legend:
+def _legend(format: str, largest: float, is_signed: bool, has_negative: bool) -> alt.Legend:
+    """Returns a bar that names values evenly, or of colors around 0 squares on the only side that occurs."""
+    ticks = [0, largest / 4, largest]  # a quarter's root is in the middle
+    ticks = [-largest, -largest / 4, *ticks] if is_signed and has_negative else ticks
+    squares = {"type": "symbol", "symbolType": "square", "symbolSize": 200, "symbolStrokeWidth": 0}
     look: dict[str, Any] = {
+        **(squares if is_signed and not has_negative else {}),
         "orient": "top",
         "direction": "horizontal",
         "titleOrient": "left",
@@ -226,4 +217,4 @@ def _legend(format: str, ticks: Sequence[float]) -> alt.Legend:
         "labelFontSize": 12,  # as axes have; larger by itself
         "titleFontSize": 12,
     }
-    return alt.Legend(gradientLength=200, gradientThickness=12, values=list(ticks), format=format, **look)
+    return alt.Legend(gradientLength=200, gradientThickness=12, values=ticks, format=format, **look)

@@ -14,8 +14,8 @@ from engine.studies.surveys import StudySettings, together
 from pages.ui.page.runtime import session
 
 PAPERS, EVEN = "heads", "heads-one-divisor"
-NAMES = {EVEN: "Gradient", PAPERS: "Bansal et al."}
-OLDER = {EVEN: "One divisor", PAPERS: "As published"}  # their labels in older addresses
+NAMES = {EVEN: "Gradient", PAPERS: "Gradient (Bansal et al.)"}
+OLDER = {"One divisor": EVEN, "Gate": EVEN, "As published": PAPERS, "Bansal et al.": PAPERS}  # in older addresses
 GRADIENTS_HELP = (
     "Gradient: |z · dLoss/dz| summed over positions, all layers divided by all positions; the default order of Prune. "
     "Bansal et al.: as in their paper (2023), the last layer divided by the answer's tokens alone; the order "

@@ -35,18 +35,18 @@ MAPS_HELP = (
     "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row. Click a head."
 )
 TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together by Holm's correction"
-ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. No color: no clear change ({TESTED}). Click a head."
-FFNS_HELP = f"Accuracy lost without each. No color: no clear change ({TESTED})."
+ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). Click a head."
+FFNS_HELP = f"Accuracy lost without each. Gray: no clear change ({TESTED})."
 ALONE = "Heads that can replace one another score low, as each is scored alone."
-UNCLEAR = "No color: no clear change of accuracy."
-WHAT_FOR = "Gradients: a quick estimate. Oracle: accuracy measured without each head."
+UNCLEAR = "Gray: no clear change of accuracy."
+WHAT_FOR = "Oracle: accuracy measured without each head. Gradients: a quick estimate."
 UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 TOGETHER = "Remove heads together"
 ORACLE_HELP = (
-    "One dot per head, by its ranks in the mean over tasks; heads that cost the same share a rank. Oracle: accuracy "
-    "lost when just that head is pruned, the direct "
-    "measurement that gradients approximate. SRCC: Spearman's rank correlation over the heads."
+    "Of the mean over tasks; the ranks are in the downloads. Oracle: accuracy lost when just that head is pruned, the "
+    "direct measurement that gradients approximate. SRCC: Spearman's rank correlation over the heads; those that cost "
+    "the same share a rank."
 )
 BEST_HELP = "Rank 1 is the most important. Ranks go by the mean, in which all tasks count alike."
 READING_PX = 900  # so that nothing below the maps shows before them
@@ -167,8 +167,8 @@ def draw_ffns(
 
 
 def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: float) -> str:
-    """Draws a gradient score next to the oracle, in the mean over tasks, or the button that measures what is missing;
-    returns whether both agree, "" if unknown. Nothing for a model with too many heads."""
+    """Draws how far the gradient scores agree with the oracle, in the mean over tasks, or the button that measures what
+    is missing; returns whether they agree, "" if unknown. Nothing for a model with too many heads."""
     if (n_heads := of.target.shape.n_heads_total) > ORACLE_HEADS:
         return UNCHECKED if of.scores else ""
     st.subheader("Gradients and oracle", help=ORACLE_HELP)
@@ -185,11 +185,10 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     means = {EVEN: gradients, PAPERS: published, ORACLE: oracle}
     both = {by: together(setting_by(of.setting, by), found).scores for by, found in means.items()}
     agreed, shown = agreement(both), EVEN if of.what == ORACLE else of.what
-    rows = sheet.tables["Gradient and oracle"] = tables.scatter_rows(both, shown)
+    sheet.tables["Gradient and oracle"] = tables.agreement_rows(both, shown)
     words = [f"{NAMES[by]} and oracle: {tables.agreement_in_words(agreed, by, ORACLE)}" for by in NAMES]
     st.markdown("  \n".join(words))
-    drawn = charts.agreement_scatter(rows, shown)
-    sheet.draw(f"{NAMES[shown]} and oracle", drawn, "importance agreement", " ".join(words), st.columns([7, 5])[0])
+    sheet.says += words
     return tables.trust_in_words(agreed, shown)
 
 

@@ -67,7 +67,8 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
         share = score / (np.abs(found.scores).sum() or 1)
         value = number(100 * score, 1, sign=True) if is_oracle else percent(share)
         parts.append(f"{in_words(task)} {value}")
-    about = f"Rank {mean['rank']}. {'Points lost' if is_oracle else 'Share of the total'}:"
+    of = " in the mean over tasks" if len(scores) > 1 else ""
+    about = f"Rank {mean['rank']}{of}. {'Points lost' if is_oracle else 'Share of the total'}:"
     return "  \n".join([about, *parts])
 
 
@@ -83,7 +84,7 @@ def weights_in_words(rows: pd.DataFrame) -> str:
     return f"{words}. The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total."
 
 
-def scatter_rows(found: Mapping[str, np.ndarray], what: str) -> pd.DataFrame:
+def agreement_rows(found: Mapping[str, np.ndarray], what: str) -> pd.DataFrame:
     """Returns layer, head, name, a column per head score, `oracle_points`, the accuracy lost in points, and the ranks
     by `what` and by the oracle, of which equal scores share their mean."""
     rows = _ranked(Scores(ORACLE, 0, found[ORACLE])).drop(columns="score")
@@ -148,7 +149,7 @@ def ffns_in_words(rows: pd.DataFrame) -> str:
     """Describes how many results of `ffn_rows` are clear losses and gains, and the largest gain."""
     clear = rows[rows["is_clear"]]
     gains = clear[clear["score"] < 0].sort_values("score")
-    words = f"Cells without a color may be chance: accuracy clearly falls in {len(clear) - len(gains)} of {len(rows)}"
+    words = f"Gray cells may be chance: accuracy clearly falls in {len(clear) - len(gains)} of {len(rows)}"
     if gains.empty:
         return f"{words} and clearly rises in none."
     best = gains.iloc[0]
