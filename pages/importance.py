@@ -47,7 +47,7 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
-setup, finding_at = chosen(), st.container(key="finding")
+setup, finding_at = chosen(), st.container(key="finding-long")
 mark("finding", "reserved", finding_at)  # an empty container has no height
 tasks = choose_tasks("importance", st.container(), setup)
 rename_choice(WHAT, {before: SHORT[score] for before, score in {**OLDER, "Oracle": ORACLE}.items()})
@@ -106,7 +106,7 @@ if weights:
     is_measured_now = "heads" in works and works["heads"].under_way
     of_heads = [f"{SHORT[what]} is {'being measured' if is_measured_now else 'not measured yet'}."]
 else:
-    of_heads = sections.draw_heads(shown, sheet)
+    of_heads = [*sections.draw_heads(shown, sheet), *sections.joint_loss(shown, setup)]
     sections.draw_best(shown)
 of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"))
 trust = sections.draw_oracle(shown, tasks, sheet, since_s)

@@ -16,6 +16,8 @@ from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
+from engine.statistics import Paired
+from engine.studies.removal import AccuracyWithout, Removal
 from engine.studies.surveys import StudySettings, grid, together
 from pages.ui.controls import many_tasks
 from pages.ui.figures import charts
@@ -249,6 +251,12 @@ def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
         "One other clearly costs accuracy, of 6 heads."
     )
     best = tables.best_rows(found, rows)
+    lost, task = AccuracyWithout(0.9, 0.3, Paired(100, 0, 60, 1e-9)), TaskSpec("task0", 0)
+    said = tables.joint_in_words(rows, tables.head_rows(found), Removal((1, 4), removed=lost), task)
+    assert said[0].startswith(
+        "The induction heads (L0H1, L1H1) cost nothing clear one by one; without all 2, **60 points**"
+    )
+    assert not tables.joint_in_words(rows, tables.head_rows(found), Removal((0, 1), removed=lost), task), "L0H0 does"
     assert best["name"].tolist() == ["L0H0", "L1H2"] and best["task0, 0 shots"].tolist() == [0.5, 0.25]
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.heads.induction import induction
 from engine.importance.importance import Scores
 from engine.importance.rankings import agreement
 from engine.models.session import Target
@@ -22,6 +24,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
 from pages.ui.importance.divisors import EVEN, NAMES, PAPERS, draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.induction.ablation import first_task, without_heads
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.presentation import presenting
@@ -147,6 +150,18 @@ def _draw_selected(of: HeadMaps, at: DeltaGenerator) -> None:
             open_heads([row["name"]], st.container(width="content"))
             if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
                 open_prune(row["name"])
+
+
+def joint_loss(of: HeadMaps, setup: Setup) -> list[str]:
+    """Returns what the induction heads cost all together, if none of them clearly costs accuracy alone, by stored
+    results of a task whose oracle is shown; else []."""
+    scores = induction(of.target).stored(session()) if of.what == ORACLE else None
+    task = next((task for task in of.scores if task.name == first_task([each.name for each in of.scores], True)), None)
+    if scores is None or task is None:
+        return []
+    heads = tuple(np.flatnonzero(scores.is_induction_head).tolist())
+    found = without_heads(setup, of.target, task, heads).stored(session()) if len(heads) > 1 else None
+    return tables.joint_in_words(of.mean, tables.head_rows(of.scores), found, task)
 
 
 def draw_ffns(

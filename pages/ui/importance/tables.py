@@ -13,6 +13,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.statistics import ALPHA, holm, mcnemar
+from engine.studies.removal import Removal
 from engine.studies.surveys import StudySettings, in_words, together
 from pages.ui.page.tables import number, p_in_words, percent, whole_percent
 
@@ -124,6 +125,19 @@ def _oracle_in_words(rows: pd.DataFrame) -> str:
     others, few = len(clear) - 1, {0: "No other clearly costs", 1: "One other clearly costs"}
     more = few.get(others, f"{others} others clearly cost")
     return f"{words}. {more} accuracy, of {len(rows)} heads."
+
+
+def joint_in_words(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal | None, task: TaskSpec) -> list[str]:
+    """Returns what the induction heads of a removal cost together on a task, if that is a clear loss and none of them
+    clearly costs accuracy alone (`mean`: `aggregate_rows`, `rows`: `head_rows`); else []."""
+    if found is None or found.removed is None or not found.removed.is_loss:
+        return []
+    names, n = mean.loc[list(found.heads), "name"], len(found.heads)
+    if {*names} & ({*mean.loc[_costs(mean), "name"]} | {*rows.loc[_costs(rows), "name"]}):
+        return []
+    which = f" ({', '.join(names)})" if n <= MOST_RANKS else ""
+    lost = f"**{-found.removed.points:.0f} points** are lost on {in_words(task)}"
+    return [f"The induction heads{which} cost nothing clear one by one; without all {n}, {lost}."]
 
 
 def _costs(rows: pd.DataFrame) -> pd.Series:
