@@ -98,7 +98,7 @@ shown = sections.HeadMaps(target, means, found["heads"].scores, what)
 compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
-weights = dict[str, Measurement[Any]]()
+weights, joint = dict[str, Measurement[Any]](), dict[str, Measurement[Any]]()
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 if weights:
@@ -106,7 +106,8 @@ if weights:
     is_measured_now = "heads" in works and works["heads"].under_way
     of_heads = [f"{SHORT[what]} is {'being measured' if is_measured_now else 'not measured yet'}."]
 else:
-    of_heads = [*sections.draw_heads(shown, sheet), *sections.joint_loss(shown, setup)]
+    words, joint = sections.joint_loss(shown, setup)
+    of_heads = [*sections.draw_heads(shown, sheet), *words]
     sections.draw_best(shown)
 of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"))
 trust = sections.draw_oracle(shown, tasks, sheet, since_s)
@@ -121,7 +122,7 @@ requests = [
     ScoreImportance(**model, **of_task(tasks[0]), score=score, limit=N, sample=SAMPLE, out="heads.csv"),
     Correlate(**model, **of_grid(tasks), score=what, aggregate=means.aggregate, out="all-tasks.csv"),
 ]
-measurements = weights | {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS}
+measurements = weights | {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS} | joint
 asked = ["no question asked"] if weights else [tasks_in_words(tasks), f"{N} train questions each"]
 of = about(target, *asked, "the full model")
 closing(with_second(Origin("Importance", requests, measurements, of), second, compared), sheet)

@@ -51,7 +51,7 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     x = alt.X("x:Q", title="Heads", axis=x_axis, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
     told = f"shade:Q|{title}|+.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
-    tooltip = charts.tips(WHERE, f"name:N|Head; {told}", f"{RANK}, on this task")
+    tooltip = charts.tips(WHERE, f"name:N|Head; {told}", RANK.replace("|Rank", "|Task rank"))
     tooltip += () if is_oracle else charts.tips(f"score:Q|{title}|{charts.MAGNITUDE}")
     # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time
     lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "total")}

@@ -12,6 +12,7 @@ import streamlit as st
 from engine.heads.induction import induction
 from engine.importance.importance import Scores
 from engine.importance.rankings import agreement
+from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
@@ -152,16 +153,18 @@ def _draw_selected(of: HeadMaps, at: DeltaGenerator) -> None:
                 open_prune(row["name"])
 
 
-def joint_loss(of: HeadMaps, setup: Setup) -> list[str]:
+def joint_loss(of: HeadMaps, setup: Setup) -> tuple[list[str], dict[str, Measurement[Any]]]:
     """Returns what the induction heads cost all together, if none of them clearly costs accuracy alone, by stored
-    results of a task whose oracle is shown; else []."""
+    results of a task whose oracle is shown, and these results; else nothing."""
     scores = induction(of.target).stored(session()) if of.what == ORACLE else None
     task = next((task for task in of.scores if task.name == first_task([each.name for each in of.scores], True)), None)
     if scores is None or task is None:
-        return []
+        return [], {}
     heads = tuple(np.flatnonzero(scores.is_induction_head).tolist())
-    found = without_heads(setup, of.target, task, heads).stored(session()) if len(heads) > 1 else None
-    return tables.joint_in_words(of.mean, tables.head_rows(of.scores), found, task)
+    measured = without_heads(setup, of.target, task, heads)
+    found = measured.stored(session()) if len(heads) > 1 else None
+    words = tables.joint_in_words(of.mean, tables.head_rows(of.scores), found, task)
+    return words, {"Without the induction heads": measured} if words else {}
 
 
 def draw_ffns(
