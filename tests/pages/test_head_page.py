@@ -24,7 +24,7 @@ from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
 from pages.ui.head import asking, charts, idealised, tables
 from pages.ui.head.asking import neighbour
-from pages.ui.head.portrait import PALE
+from pages.ui.head.portrait import PALE, looks_in_text, mark_kind
 from pages.ui.page import runtime
 from pages.ui.page.work import Work
 from tests.pages.conftest import (
@@ -194,6 +194,23 @@ def test_tables_tell_the_largest_first():
     assert cells[["destination", "source"]].to_numpy().tolist() == [[0, 0], [1, 1]]
     for picture in (charts.score_strip(rows), charts.feeders(frame, 0.1), charts.pattern_map(cells, 2, (1,))):
         assert json.dumps(picture.spec)
+
+
+def test_dots_mark_where_heads_of_its_kind_look_and_only_if_it_does():
+    ids, pattern = np.array([0, 7, 8, 9, 7, 8, 9, 3, 9]), np.zeros((9, 9))
+    pattern[[4, 5, 6], [2, 3, 4]] = 0.6, 0.9, 0.3  # what followed the token three before
+    seen = SimpleNamespace(token_ids=ids, pattern=pattern, to_previous=np.full(9, 0.02))
+    share, copies = looks_in_text(seen, "prefix_matching")
+    offsets, words = mark_kind("prefix_matching", share, copies)
+    assert offsets == (2,) and words == "Orange dots: what followed an earlier copy, 60% of its attention."
+    assert mark_kind("previous_token", *looks_in_text(seen, "previous_token")) == ((), "")
+    assert looks_in_text(seen, "duplicate_token") == (0, (3,)) and mark_kind("duplicate_token", np.nan, (3,)) == (
+        (),
+        "",
+    )
+    assert not len(
+        charts.pattern_map(tables.probe_cells(HeadOnProbe(np.eye(2), ("a", "b"))), 2, ()).spec["datasets"]["lines"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ def _score_strip() -> charts.Template:
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
     """Returns destinations x sources, colored by attention; dots at each `destination - source` in `offsets`."""
-    lines = pd.DataFrame([{"line": at, "x": x, "y": x + at} for at in offsets for x in (0.5, n - at - 0.5)])
+    lines = pd.DataFrame([{"line": at, "x": x, "y": x + at} for at in offsets for x in (0.5, n - at - 0.5)],
+                         columns=["line", "x", "y"])  # fmt: skip
     return charts.picture(_pattern_map(n), cells=frame, lines=lines)
 
 

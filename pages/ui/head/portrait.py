@@ -1,12 +1,16 @@
 """First on the screen: one large score with further facts, and its pattern on random tokens and in a text."""
 
-from math import isnan
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.heads.in_text import HeadInText
+from engine.heads.induction import INDUCTION_FROM
 from engine.studies.one_head import READ
+from engine.studies.portrait import Portrait
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
@@ -16,12 +20,19 @@ from pages.ui.page.tables import whole_percent
 
 NAMES = {"probe": "Pattern on random tokens", "texts": "Pattern in a text"}
 PALE = 0.15
+PREVIOUS = "previous_token"
+KINDS = {  # where a head of high score looks
+    "prefix_matching": "what followed an earlier copy",
+    PREVIOUS: "the token just before",
+    "duplicate_token": "an earlier copy",
+}
+NOTICED = 0.1  # share of the attention from which its place is marked
 Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.pattern_map
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
-    "four times over, the first of the ten that the prefix-matching score is measured on: an induction head looks from "
-    "a token at what followed its earlier copies, along the dots. On the right "
-    f"“{READ}”: along the dots a previous-token head looks; the left edge is the first token."
+    "four times over, the first of the ten that the prefix-matching score is measured on. On the right "
+    f"“{READ}”. Orange dots mark where heads of this kind look, if a tenth of its attention goes there; the left edge "
+    "is the first token."
 )
 
 
@@ -53,11 +64,8 @@ def _draw_probe(known: Known, sheet: Sheet) -> None:
     if found.probe is None:
         _draw_pale(known, "probe")
         return
-    n, period = len(found.probe.pieces), found.probe.period
-    offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
-    matching = found.score("prefix_matching")
-    share = "" if isnan(matching) else f": {whole_percent(matching)} of its attention"
-    words = f"Orange dots: what followed an earlier copy{share}."
+    n, period, kind = len(found.probe.pieces), found.probe.period, kind_of(found)
+    offsets, words = mark_kind(kind, found.score(kind), range(period, n - 1, period))
     _draw_pattern(known, "probe", (tables.probe_cells(found.probe), n, offsets), words, sheet)
 
 
@@ -66,18 +74,46 @@ def _draw_text(known: Known, sheet: Sheet) -> None:
     if READ not in known.found.texts:
         _draw_pale(known, "texts")
         return
-    seen = known.found.texts[READ]
-    shares = [whole_percent(share) for share in (float(seen.to_previous[1:].mean()), seen.rests)]
-    words = "Orange dots: the token just before, {} of its attention. Left edge: the first, {}.".format(*shares)
-    _draw_pattern(known, "texts", (tables.text_cells(seen), len(seen.token_ids), (1,)), words, sheet)
+    seen, kind = known.found.texts[READ], kind_of(known.found)
+    offsets, words = mark_kind(kind, *looks_in_text(seen, kind))
+    words = f"{words} Left edge: the first token, {whole_percent(seen.rests)}.".strip()
+    _draw_pattern(known, "texts", (tables.text_cells(seen), len(seen.token_ids), offsets), words, sheet)
+
+
+def kind_of(found: Portrait) -> str:
+    """Returns the score that names its kind; a head of no kind is looked at as a previous-token head."""
+    return next((kind for kind in KINDS if found.score(kind) >= INDUCTION_FROM), PREVIOUS)
+
+
+def mark_kind(kind: str, share: float, copies: Sequence[int]) -> tuple[tuple[int, ...], str]:
+    """Returns (offsets of the dots, a sentence on them): where such heads look, if `share` of its attention does so.
+    `copies` are the distances between a token and its copies."""
+    if not share >= NOTICED:
+        return (), ""
+    at = {"prefix_matching": [each - 1 for each in copies], PREVIOUS: [1], "duplicate_token": copies}[kind]
+    return tuple(at), f"Orange dots: {KINDS[kind]}, {whole_percent(share)} of its attention."
+
+
+def looks_in_text(seen: HeadInText, kind: str) -> tuple[float, Sequence[int]]:
+    """Returns (share of its attention where heads of this kind look, the usual distance between copies in the text),
+    the share over the tokens that have a copy at that distance."""
+    if kind == PREVIOUS:
+        return float(seen.to_previous[1:].mean()), ()
+    later, earlier = np.nonzero(np.tril(seen.token_ids[:, None] == seen.token_ids, -1))
+    if not len(later):
+        return 0, ()
+    distance = int(np.bincount(later - earlier).argmax())
+    later = later[later - earlier == distance]
+    return float(seen.pattern[later, later - distance + (kind == "prefix_matching")].mean()), (distance,)
 
 
 def _draw_pattern(known: Known, part: str, pattern: Pattern, words: str, sheet: Sheet) -> None:
     notes()[NAMES[part]] = known.target, pattern
     drawn = charts.pattern_map(*pattern)
-    draw_chart(drawn, f"head {part}", words)
+    draw_chart(drawn, f"head {part}", words or f"{NAMES[part]}.")
     sheet.pictures[NAMES[part]] = charts.square(drawn)
-    st.caption(words)
+    if words:
+        st.caption(words)
 
 
 def _draw_pale(known: Known, part: str) -> None:
