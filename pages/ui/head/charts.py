@@ -1,6 +1,7 @@
 """One head as pictures: takes a DataFrame, returns a picture."""
 
 from dataclasses import replace
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -8,11 +9,12 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.induction_scores import TITLES
-from pages.ui.head.tables import ON_STRIP, STANDS_OUT
+from pages.ui.head.tables import ASKS, ON_STRIP, STANDS_OUT
 
 ROOM = 1.6  # of the strip, for its text
 SIDE_PX, Y_AXIS_PX = 260, 60  # of a pattern; in a file it is square
 X_AXIS_PX = 62
+ESTIMATES = "Estimates"  # heads the rows of criteria that do not measure what is lost
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -86,7 +88,7 @@ def _effects(n: int) -> charts.Template:
 
 
 def places(frame: pd.DataFrame) -> charts.Picture:
-    """Returns `tables.place_rows`: the head's rank by each criterion, one dot per task."""
+    """Returns `tables.shown_places`: the head's rank by each criterion, one dot per task."""
     n_heads = int(frame["heads"].iloc[0]) if len(frame) else 1
     criteria, tasks = (tuple(frame[name].unique()) for name in ("criterion", "task"))
     return charts.picture(_places(n_heads, criteria, tasks), places=frame)
@@ -94,8 +96,11 @@ def places(frame: pd.DataFrame) -> charts.Picture:
 
 @charts.kept
 def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> charts.Template:
-    axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True)
-    y = alt.Y("criterion:N", sort=list(criteria), axis=axis)
+    measured = [each for each in criteria if each == ASKS["Oracle"]]
+    rows = [*measured, ESTIMATES, *criteria[len(measured) :]]
+    axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True,
+                    labelFontWeight=_in_heading("bold", "normal"), gridOpacity=_in_heading(0, 1))  # fmt: skip
+    y = alt.Y("criterion:N", scale=alt.Scale(domain=rows), axis=axis)
     scale = alt.Scale(domain=[1, n_heads], nice=False, padding=22)  # room for the last number
     title = f"Rank among {n_heads:,} heads (1 = most important)"
     x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
@@ -107,7 +112,11 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
     base = charts.named_chart("places").encode(y=y, yOffset=offset, x=x, tooltip=tooltip)
     points = base.mark_point(filled=True, size=110, opacity=0.9).encode(color=alt.Color("task:N", legend=legend))
     ranks = charts.written(base, 12, align="left", dx=9).encode(text="rank:Q")
-    return charts.template(30 * len(criteria) + charts.AXIS_PX, points, ranks)
+    return charts.template(30 * len(rows) + charts.AXIS_PX, points, ranks)
+
+
+def _in_heading(value: Any, other: Any) -> dict[str, Any]:
+    return {"condition": {"test": f"datum.value === '{ESTIMATES}'", "value": value}, "value": other}
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:

@@ -110,7 +110,7 @@ def looks_in_text(seen: HeadInText, kind: str) -> tuple[float, Sequence[int]]:
 def _draw_pattern(known: Known, part: str, pattern: Pattern, words: str, sheet: Sheet) -> None:
     notes()[NAMES[part]] = known.target, pattern
     drawn = charts.pattern_map(*pattern)
-    draw_chart(drawn, f"head {part}", words or f"{NAMES[part]}.")
+    draw_chart(drawn, f"head {part}", words or f"{NAMES[part]}.", height="stretch")
     sheet.pictures[NAMES[part]] = charts.square(drawn)
     if words:
         st.caption(words)
@@ -122,5 +122,5 @@ def _draw_pale(known: Known, part: str) -> None:
     if pattern is not None and target == known.target and is_awaited(known, part):
         cells, *rest = pattern
         pale = charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest)
-        draw_chart(pale, f"head {part}", "The head before.")
+        draw_chart(pale, f"head {part}", "The head before.", height="stretch")
     draw_missing(known, part)

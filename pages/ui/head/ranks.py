@@ -18,8 +18,7 @@ PLACES_HELP = (
     "Each criterion orders all heads by the task's train questions. Importance: |z · gradient|, Bansal et al. Taylor: "
     "|dLoss/dgate|, Michel et al. Wanda: |weight| times its input. The download has two more."
 )
-WHY = {"Accuracy": "Only the first row measures what is lost.", "Gradient": "Gradients estimate what is lost.",
-       "Size": "Size ignores the task."}  # fmt: skip
+WHY = {"Gradient": "Gradients estimate what is lost.", "Size": "Size ignores the task."}
 SHORT_OF = {"bansal": "Bansal's variant"}
 
 

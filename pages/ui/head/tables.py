@@ -106,9 +106,9 @@ def effect_rows(found: Portrait) -> pd.DataFrame:
 
 
 # on screen, by what a criterion asks; the first is what the others estimate
-ASKS = {"Oracle": "Accuracy lost (oracle)", "Gradient": "Gradient", "Importance as published": "Gradient, as published",
-        "Taylor": "Gradient (Taylor)", "Wanda": "Size (Wanda)", "Activation": "Size (activation)",
-        "Weight": "Size (weight)"}  # fmt: skip
+ASKS = {"Oracle": "Accuracy lost (measured)", "Gradient": "Gradient",
+        "Importance as published": "Gradient, as published", "Taylor": "Gradient (Taylor)", "Wanda": "Size (Wanda)",
+        "Activation": "Size (activation)", "Weight": "Size (weight)"}  # fmt: skip
 
 
 def place_rows(found: Portrait) -> pd.DataFrame:
