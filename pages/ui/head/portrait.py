@@ -11,10 +11,12 @@ from engine.heads.in_text import HeadInText
 from engine.heads.induction import INDUCTION_FROM
 from engine.studies.one_head import READ
 from engine.studies.portrait import Portrait
+from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing, is_awaited
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import notes
 from pages.ui.page.tables import whole_percent
 
@@ -38,7 +40,7 @@ PROBE_HELP = (
 
 def draw_portrait(known: Known, sheet: Sheet) -> None:
     """Draws them."""
-    wraps = st.container(key="wraps portrait")
+    wraps = st.container(key="wraps slide" if presenting() else "wraps portrait")
     figure_at, probe_at, text_at = wraps.columns([8, 10, 10], gap="medium")
     with figure_at:
         _draw_figure(known)
@@ -110,10 +112,18 @@ def looks_in_text(seen: HeadInText, kind: str) -> tuple[float, Sequence[int]]:
 def _draw_pattern(known: Known, part: str, pattern: Pattern, words: str, sheet: Sheet) -> None:
     notes()[NAMES[part]] = known.target, pattern
     drawn = charts.pattern_map(*pattern)
-    draw_chart(drawn, f"head {part}", words or f"{NAMES[part]}.", height="stretch")
+    _draw_square(drawn, part, words or f"{NAMES[part]}.")
     sheet.pictures[NAMES[part]] = charts.square(drawn)
     if words:
         st.caption(words)
+
+
+def _draw_square(drawn: Picture, part: str, words: str) -> None:
+    """Draws a pattern as wide as its column, where the style sheet makes it square; on a slide at its own size."""
+    if presenting():
+        draw_chart(charts.square(drawn), f"head {part}", words, width="content")
+    else:
+        draw_chart(drawn, f"head {part}", words, height="stretch")
 
 
 def _draw_pale(known: Known, part: str) -> None:
@@ -122,5 +132,5 @@ def _draw_pale(known: Known, part: str) -> None:
     if pattern is not None and target == known.target and is_awaited(known, part):
         cells, *rest = pattern
         pale = charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest)
-        draw_chart(pale, f"head {part}", "The head before.", height="stretch")
+        _draw_square(pale, part, "The head before.")
     draw_missing(known, part)
