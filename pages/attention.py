@@ -66,10 +66,11 @@ about = "Such as `:`. Only tokens that read like this can be pointed at."
 look: dict[str, Any] = {"placeholder": "all", "help": about, "bind": "query-params"}
 rows = (menu.text_input("Only these tokens", key="attention_rows", **look) or "").strip()
 with presets_at.container(horizontal=True, vertical_alignment="center"):
-    for title, (passage, _, icon) in PRESETS.items():
+    for title, (passage, only, icon) in PRESETS.items():
         if title == TRANSLATION and setup.spec.is_demo:
             continue
-        st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
+        kind = "primary" if (text and text.name, rows) == (passage, only) else "secondary"
+        st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.", type=kind)
 badge_at = st.container()
 if text is None:
     end_run()

@@ -22,9 +22,9 @@ function showReadout(view, looks, raises, waiting) {
   const destination = view.mode === "destination", t = asked(view)
   const next = destination && view.about === "next"
   const top = make("div", "", "top")
-  const heads = view.heads.length > 1 ? `${view.heads.join(", ")}: mean attention, sum of nats` : view.heads.join()
+  const heads = pattern.heads.length > 1 ? `${pattern.heads.join(", ")}: mean attention, sum of nats` : pattern.heads.join() // while the next is read, those of the numbers
   top.append(make("b", quoted(pieces[at]), "word"), place(view, at), make("b", heads), make("span", view.locked === null ? "click or Enter holds it" : "held: Escape lets go", "quiet how"))
-  if (waiting) top.append(make("span", "reading it …", "quiet"))
+  if (waiting) top.append(make("span", `reading ${view.heads.join(", ")} …`, "quiet"))
   if (pattern.k) top.append(make("span", `the ${pattern.k} largest of each row are shown`, "quiet"))
   const targets = list(view, looks, destination ? `${quoted(pieces[at])} looks at` : "Looked at from", "looks", share => share.toFixed(3), 1)
   const title = next ? `Raised ${t === null ? "the next token: none" : `${quoted(pieces[t])}, the next`}` : destination ? `Raised ${quoted(pieces[at])} itself` : "It raised the logit of"
