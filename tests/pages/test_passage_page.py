@@ -278,7 +278,9 @@ def test_a_landmark_is_the_sum_of_its_tokens():
     a = losses("A Boat, a Boat.", [1, 4, 6, 7, 9, 12, 14, 15], [np.nan, 1, 2, 3, 4, 5, 6, 7])
     [mark] = tables.landmarks_of(a, replace(a, loss_nats=2 * a.loss_nats), [landmark])
     assert (mark["first"], mark["last"]) == (5, 6) and (mark["loss_a"], mark["loss_b"]) == (11, 22)
-    assert mark["measured"] == "A gives it < 0.1%, B < 0.1%: B predicts it worse (+11.00 nats)."
+    assert (
+        mark["measured"] == "A gives it < 0.1%, B < 0.1%: B predicts it worse (+11.00 nats for its 2 tokens together)."
+    )
     [alone] = tables.landmarks_of(a, a, [landmark])
     assert alone["measured"] == "The model gives it < 0.1%."
     half = replace(a, **{name: getattr(a, name)[:5] for name in ("token_ids", "ends", "loss_nats")})

@@ -163,7 +163,7 @@ function show(view) {
   }
   if (i === view.locked) readout.append(...past(data, i, view.back))
   else readout.append(make("p", view.locked !== null ? "Another token is locked; Escape lets go." :
-                                `${chosen === null ? `${b === null ? "" : "The largest change here. "}Point at another token, or` : "Click or Enter:"} ${chosen === null ? "click one to " : ""}look back from it.`, "quiet"))
+                                `${chosen === null ? `${b === null || a === b ? "" : "The largest change here. "}Point at another token, or` : "Click or Enter:"} ${chosen === null ? "click one to " : ""}look back from it.`, "quiet"))
 }
 
 function numbers(data, i) {

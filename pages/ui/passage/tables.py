@@ -95,17 +95,19 @@ def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) 
         if b is a or np.isnan(b.loss_nats[inside]).all():  # alone, or what B predicts is not known yet
             said["measured"] = f"{'The model' if b is a else 'A'} gives it {_p(losses[0])}."
         else:
-            said["measured"] = measured_in_words(*losses)
+            whole = f" for its {len(inside)} tokens together" if len(inside) > 1 else ""
+            said["measured"] = measured_in_words(losses[0], losses[1], whole)
         found.append({**tokens, **said, "loss_a": losses[0], "loss_b": losses[1]})
     return found
 
 
-def measured_in_words(loss_a: float, loss_b: float) -> str:
-    """Describes two losses in nats of a place: its probability in each model, and whether they differ."""
+def measured_in_words(loss_a: float, loss_b: float, whole: str = "") -> str:
+    """Describes two losses in nats of a place: its probability in each model, and whether they differ; `whole` says of
+    what the nats are the sum."""
     words, change = f"A gives it {_p(loss_a)}, B {_p(loss_b)}", number(loss_b - loss_a, sign=True)
     if abs(loss_b - loss_a) < ALIKE_NATS:
-        return f"{words}: about alike ({change} nats)."
-    return f"{words}: B predicts it {'worse' if loss_b > loss_a else 'better'} ({change} nats)."
+        return f"{words}: about alike ({change} nats{whole})."
+    return f"{words}: B predicts it {'worse' if loss_b > loss_a else 'better'} ({change} nats{whole})."
 
 
 def _p(loss_nats: float) -> str:
