@@ -111,7 +111,7 @@ def in_words(frame: pd.DataFrame, value: Callable[[float], str]) -> str:
     known = strongest.keys() & others.keys()
     if len(known) < 2:
         return "Not measured yet."
-    most = max(sorted(known), key=lambda size: abs(strongest[size]["value"] - others[size]["value"]))
+    most = max(sorted(known, reverse=True), key=lambda size: abs(strongest[size]["value"] - others[size]["value"]))
     random = others[most]
     words = f"The full model: **{value(strongest[0]['value'])}**. Without the **{_heads(most)}** that match prefixes "
     words += (
