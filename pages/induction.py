@@ -11,6 +11,7 @@ from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, induction
 from engine.measurement import Measurement
 from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
+from engine.studies.removal import without_heads
 from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls import carried
 from pages.ui.controls.controls import one_of, settings_popover, type_mask
@@ -20,7 +21,8 @@ from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures import induction_scores
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, overlap, sections, together
-from pages.ui.induction.ablation import choose_task, draw_effect, effect_in_words, so_far, without_heads, work_of
+from pages.ui.induction.ablation import choose_task, draw_effect, effect_in_words, so_far, work_of
+from pages.ui.induction.effects import N_QUESTIONS
 from pages.ui.induction.second_model import FirstInduction
 from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
@@ -70,7 +72,8 @@ sheet = Sheet(tables={"Induction scores": frame}, says=[finding(frame)])
 measurements: dict[str, Measurement[Any]] = {"Scores": scores, "Importance": overlap.importance_of(setup, target)}
 with finding_at:
     if inside:
-        measured = without_heads(setup, target, task, tuple(frame.index[frame["in_corner"]]))
+        heads = tuple(frame.index[frame["in_corner"]])
+        measured = without_heads(target, task, heads, N_QUESTIONS, setup.data_dir)
         removal = work_of(measured)
         known = so_far(removal)
         sheet.says += [words] if (words := effect_in_words(known, task)) else []

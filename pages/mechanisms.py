@@ -118,21 +118,12 @@ if len(rows):
 best_at, shared_at = st.columns([7, 5], gap="medium")
 best_at.subheader("Heads of each kind", help=f"{BEST_HELP} {KINDS_HELP}")
 kinds = sheet.tables["Heads of each kind"] = tables.kind_rows(found, target.shape)
-titles: dict[str, Any] = {
-    "kind": "Kind",
-    "depth": st.column_config.NumberColumn("Depth", format="%.2f"),
-    "heads": "Best heads",
-}
-draw_table(kinds, titles, "The ten best heads of each kind", best_at)
+titles = {"kind": "Kind", "depth": "Depth", "heads": "Best heads"}
+draw_table(kinds, titles, "The ten best heads of each kind", best_at, {"depth": number})
 shared = tables.overlap_rows(found, target.shape)
 if len(shared):
     sheet.tables["Overlap of kinds"] = shared
     shared_at.subheader("Overlap of kinds", help=SHARED_HELP)
-    titles = {
-        "a": "Kind",
-        "b": "and kind",
-        "share": "In both",
-        "srcc": st.column_config.NumberColumn("SRCC", format="%.2f"),
-    }
-    draw_table(shared, titles, "How many heads two kinds share", shared_at)
+    titles = {"a": "Kind", "b": "and kind", "share": "In both", "srcc": "SRCC"}
+    draw_table(shared, titles, "How many heads two kinds share", shared_at, {"srcc": number})
 closing(origin, sheet)

@@ -145,6 +145,35 @@ def line_of(full: Answers, pruned: Answers) -> AccuracyWithout:
     return AccuracyWithout(float(full.correct[:n].mean()), accuracy(pruned).acc, paired(full.correct, pruned.correct))
 
 
+def without_heads(
+    target: Target, task: TaskSpec, heads: tuple[int, ...], n: int, data_dir: str | None = None
+) -> Measurement[Removal]:
+    """Returns the Removal so far of these heads (flat indices) and of random ones, on n questions of a task, without a
+    control task."""
+    masks = [Mask.full(target.shape), without(target.shape, heads)]
+    masks += [draw(target.shape, heads, seed) for seed in range(N_DRAWS)]
+
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal]:
+        questions, answers = select(get_requests(task, data_dir, run.session.store), n, "stratified"), []
+        run.total, found = len(masks) * questions.n, Removal(heads)
+        for mask in masks:
+            answers.append((yield from run.part(evaluation(target, questions, mask), questions.n, "questions")))
+            found = _known(heads, answers)
+            yield run.so_far(found, "questions")
+        return found
+
+    return composed(target, ("without heads", task, data_dir, n, heads), body)
+
+
+def _known(heads: tuple[int, ...], answers: Sequence[Answers | None]) -> Removal:
+    """Returns the accuracies that are known, of the answers in the order of measurement."""
+    full, *rest = answers
+    if full is None or not rest or rest[0] is None:
+        return Removal(heads)
+    removed, *draws = [line_of(full, each) for each in rest if each is not None]
+    return Removal(heads, removed=removed, draws=tuple(draws))
+
+
 T = TypeVar("T")
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array per text
 MOST, DRAWS = 32, 5  # heads of the largest set, random sets of each size

@@ -14,6 +14,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import Paired
 from engine.studies.removal import AccuracyWithout, HeadSet, Removal
+from pages.ui.controls.first_views import first_task
 from pages.ui.figures import head_sets
 from pages.ui.figures.charts import to_svg
 from pages.ui.figures.head_sets import RANDOM, STRONGEST
@@ -137,8 +138,8 @@ def test_the_effect_in_words():
 
 def test_the_first_task_needs_its_examples_and_suits_the_model():
     available = ["demo_question", "demo_outfit", "piqa"]
-    assert ablation.first_task(available, True) == "demo_outfit" and ablation.first_task(available, False) == "piqa"
-    assert ablation.first_task(["demo_question"], False) == "demo_question"
+    assert first_task(available, True) == "demo_outfit" and first_task(available, False) == "piqa"
+    assert first_task(["demo_question"], False) == "demo_question"
 
 
 def test_a_slide_has_no_actions_and_leaves_out_what_lies_below_its_screen(open_screen, with_induction_heads):

@@ -7,7 +7,7 @@ No streamlit here: the results of these views can be made before the app is star
 from collections.abc import Sequence
 
 from engine.questions.requests import TaskSpec
-from engine.questions.tasks import embedded_tasks, pair_tasks
+from engine.questions.tasks import embedded_tasks, pair_tasks, task_info
 from engine.studies.surveys import grid
 from pages.ui.page.defaults import SHOTS
 
@@ -35,6 +35,12 @@ def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
     ordered = dict.fromkeys([*(name for name in preferred if name in every), *every])
     chosen = list(ordered)[:N_FIRST]
     return [name for name in every if name in chosen]
+
+
+def first_task(available: Sequence[str], is_demo: bool) -> str:
+    """Returns the first task that needs its examples, if possible one that was made for the model."""
+    own = [name for name in available if name.startswith("demo_") == is_demo] or list(available)
+    return min(own, key=lambda name: task_info(name).needs != "examples")
 
 
 def first_counts(tasks: Sequence[str], is_demo: bool) -> list[int]:

@@ -15,8 +15,10 @@ from engine.importance.rankings import agreement
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
+from engine.studies.removal import without_heads
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
+from pages.ui.controls.first_views import JUDGES, first_task
 from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
 from pages.ui.controls.sidebar import Setup
@@ -25,7 +27,6 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
 from pages.ui.importance.divisors import EVEN, NAMES, PAPERS, draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
-from pages.ui.induction.ablation import first_task, without_heads
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.presentation import presenting
@@ -161,7 +162,7 @@ def joint_loss(of: HeadMaps, setup: Setup) -> tuple[list[str], dict[str, Measure
     if scores is None or task is None:
         return [], {}
     heads = tuple(np.flatnonzero(scores.is_induction_head).tolist())
-    measured = without_heads(setup, of.target, task, heads)
+    measured = without_heads(of.target, task, heads, JUDGES, setup.data_dir)
     found = measured.stored(session()) if len(heads) > 1 else None
     words = tables.joint_in_words(of.mean, tables.head_rows(of.scores), found, task)
     return words, {"Without the induction heads": measured} if words else {}

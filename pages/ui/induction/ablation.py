@@ -1,23 +1,17 @@
 """What the induction heads carry: a task's accuracy without all of them, next to the same number of random others."""
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import streamlit as st
 
-from engine.accuracy.evaluation import Answers, evaluation
-from engine.composed import ComposedRun, composed
 from engine.measurement import Measurement
-from engine.models.masks import Mask
-from engine.models.session import Target
-from engine.progress import Progress
 from engine.questions.requests import TaskSpec
-from engine.questions.tasks import task_info
-from engine.studies.removal import N_DRAWS, Removal, draw, line_of, without
+from engine.studies.removal import N_DRAWS, Removal
 from pages.ui.controls.controls import choose_shots, one_listed
+from pages.ui.controls.first_views import first_task
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.sidebar import Setup
-from pages.ui.induction.effects import N_QUESTIONS, questions_of
+from pages.ui.induction.effects import N_QUESTIONS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -34,38 +28,6 @@ def choose_task(setup: Setup, where: DeltaGenerator) -> TaskSpec:
     index = available.index(first_task(available, setup.spec.is_demo))
     name = one_listed(where, "Task", available, "induction_task", index=index, help=TASK_HELP)
     return TaskSpec(name, choose_shots(where, "induction_shots", "In the prompt of each question."))
-
-
-def first_task(available: Sequence[str], is_demo: bool) -> str:
-    """Returns the first task that needs its examples, if possible one that was made for the model."""
-    own = [name for name in available if name.startswith("demo_") == is_demo] or list(available)
-    return min(own, key=lambda name: task_info(name).needs != "examples")
-
-
-def without_heads(setup: Setup, target: Target, task: TaskSpec, heads: tuple[int, ...]) -> Measurement[Removal]:
-    """Returns the measurement of the accuracy without these heads (flat indices), and without random others, so far."""
-    masks = [Mask.full(target.shape), without(target.shape, heads)]
-    masks += [draw(target.shape, heads, seed) for seed in range(N_DRAWS)]
-
-    def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal]:
-        questions, answers = questions_of(setup, task, run.session), list[Answers | None]()
-        run.total, found = len(masks) * questions.n, Removal(heads)
-        for mask in masks:
-            answers.append((yield from run.part(evaluation(target, questions, mask), questions.n, "questions")))
-            found = _so_far(heads, answers)
-            yield run.so_far(found, "questions")
-        return found
-
-    return composed(target, ("without induction heads", task, setup.data_dir, heads), body)
-
-
-def _so_far(heads: tuple[int, ...], answers: Sequence[Answers | None]) -> Removal:
-    """Returns the accuracies that are known, of the answers in the order of measurement."""
-    full, *rest = answers
-    if full is None or not rest or rest[0] is None:
-        return Removal(heads)
-    removed, *draws = [line_of(full, each) for each in rest if each is not None]
-    return Removal(heads, removed=removed, draws=tuple(draws))
 
 
 def work_of(measured: Measurement[Removal]) -> Work[Removal]:
