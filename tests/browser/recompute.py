@@ -168,7 +168,9 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     before, after = result
     text, change = seen["text"], seen["changes"][0]
     found.same("accuracy", seen["figures"][0], f"{100 * after['acc']:.1f}%")
-    found.same("questions", re.search(r"([\d,]+) of [\d,]+ questions", text)[1], f"{after['n']:,}")
+    counted = re.search(r"([\d,]+) of (?:the first )?([\d,]+) right", text)
+    found.same("questions", counted[2], f"{after['n']:,}")
+    found.same("questions right", counted[1], f"{sum(after['right']):,}")
     low, high = re.search(r"interval ([\d.]+) to ([\d.]+)%", text).groups()
     found.same("interval, low", low, f"{100 * after['acc_ci95'][0]:.1f}")
     found.same("interval, high", high, f"{100 * after['acc_ci95'][1]:.1f}")
@@ -265,13 +267,15 @@ def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
         return float(np.mean([text[late].mean() - text[early].mean() for text in texts]))
 
     full, pruned = score("loss_full_nats"), score("loss_masked_nats")
-    found.same("gain of the full model", seen["figures"][0], -full, 0.0055)
-    if seen["figures"][1] != "–":
-        found.same("gain of the pruned model", seen["figures"][1], -pruned, 0.0055)
-        size, way = re.search(r"([\d.]+) nats (lost|gained)", seen["changes"][1]).groups()
-        found.same("change of the score", f"{'' if way == 'lost' else '-'}{size}", pruned - full, 0.0055)
-    else:
+    both = re.search(r"Full model: ([+−]?[\d.]+)\s+Pruned model: ([+−]?[\d.]+)", seen["text"])
+    if both is None:
+        found.same("gain of the full model", seen["figures"][0], -full, 0.0055)
         found.same("nothing is pruned", full, pruned)
+        return
+    found.same("gain of the full model", both[1], -full, 0.0055)
+    found.same("gain of the pruned model", both[2], -pruned, 0.0055)
+    won = "Gain won by pruning" in seen["text"]
+    found.same("change of the gain", f"{'-' if won else ''}{seen['figures'][0]}", pruned - full, 0.0055)
 
 
 CHECKS = {"Prune": prune, "Passage": passage, "In context": in_context}
