@@ -93,10 +93,11 @@ if work.is_first_read:
     finding_at.markdown("Reading the stored results of kinds of heads.")
     live(work.watched(), work.reading_line, since_s)
     end_run()
-if not found.answered:
+if setup.spec.is_demo and len(found.answered) < _n_sets():
     takes_s = work.takes_s()
-    if setup.spec.is_demo and budget_s() and (takes_s is None or takes_s <= budget_s()):
+    if budget_s() and (takes_s is None or takes_s <= budget_s()):
         replace(work, while_seen=True).start()  # seconds, as for the first view of other screens
+if not found.answered:
     with empty_state("matrix", SHOWS, True), st.container(width="stretch" if work.under_way else "content"):
         live(work.watched(), draw_progress, since_s)
     closing(origin, sheet)

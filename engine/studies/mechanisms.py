@@ -140,8 +140,11 @@ class Mechanisms:
         return (min(points), max(points)) if points else (math.nan, math.nan)
 
     def beyond_random(self, removed: RemovedHeads) -> bool:
-        """Whether the loss is clear and larger than that of every random set."""
-        return self.lost(removed).low > 0 and self.lost(removed).points > self.at_random(removed.share)[1]
+        """Whether the loss is clear and larger than that of every random set, all of which are measured."""
+        drawn = [each for each in self.answered if each.kind == RANDOM and each.share == removed.share]
+        if len(drawn) < self.settings.n_random or self.lost(removed).low <= 0:
+            return False
+        return self.lost(removed).points > self.at_random(removed.share)[1]
 
 
 def mean_of_tasks(by_task: Sequence[np.ndarray]) -> Lost:

@@ -83,6 +83,8 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     assert found.gain == pytest.approx(60) and found.at_random(100) == pytest.approx((2, 2))
     assert finding(found).startswith("In-context learning needs induction heads most: without 10% of all heads, 50.0")
     assert "clearly more than without function vector heads (30.0)." in finding(found)
+    early = replace(found, answered={each: found.answered[each] for each in sets[:-1]})
+    assert found.beyond_random(sets[1]) and not early.beyond_random(sets[1]), "before all random sets are measured"
     more = sets_of_heads(SHAPE, replace(settings, excludes=True), SCORES)
     alone = {each: answered(*((50, 30) if (each.kind, each.excludes) == ("induction", True) else (88, 30)))
              for each in more if each.excludes}  # fmt: skip
