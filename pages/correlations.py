@@ -18,6 +18,7 @@ from pages.ui.controls.many_tasks import (
     choose_tasks,
     demo_view,
     importance_work,
+    reserve_finding,
     setting_of,
     show_failed,
     so_far,
@@ -33,7 +34,6 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
@@ -63,8 +63,7 @@ def compared(digest: str, _found: Survey) -> pd.DataFrame:
     return tables.pair_rows(_found, HOW)
 
 
-setup, finding_at = chosen(), st.container(key="finding-long")
-mark("finding", "reserved", finding_at)  # an empty container has no height
+setup, finding_at = chosen(), reserve_finding()
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow

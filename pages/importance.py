@@ -16,6 +16,7 @@ from pages.ui.controls.many_tasks import (
     choose_tasks,
     demo_view,
     importance_work,
+    reserve_finding,
     setting_of,
     show_failed,
     so_far,
@@ -35,7 +36,6 @@ from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
-from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
@@ -47,8 +47,7 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
-setup, finding_at = chosen(), st.container(key="finding-long")
-mark("finding", "reserved", finding_at)  # an empty container has no height
+setup, finding_at = chosen(), reserve_finding()
 tasks = choose_tasks("importance", st.container(), setup)
 rename_choice(WHAT, {before: SHORT[score] for before, score in {**OLDER, "Oracle": ORACLE}.items()})
 first = sections.first_score(setup, tasks, WHAT)

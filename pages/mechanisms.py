@@ -5,12 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from engine.requests import CompareMechanisms
 from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, MechanismSettings, finding, mechanisms
 from pages.ui.controls.controls import one_of, settings_popover
-from pages.ui.controls.many_tasks import local_tasks, setting_of, several
+from pages.ui.controls.many_tasks import local_tasks, reserve_finding, setting_of, several
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
@@ -46,8 +47,7 @@ LOST_HELP = (
 SHARED_HELP = "Heads in the top 10% of both kinds, and Spearman's rank correlation of their scores over all heads."
 BEST_HELP = "The ten best heads. Depth: of the top 10%, on average; 0 is the first layer, 1 the last."
 
-setup, finding_at = chosen(), st.container(key="finding-long")
-mark("finding", "reserved", finding_at)  # an empty container has no height
+setup, finding_at = chosen(), reserve_finding()
 every = local_tasks(setup.data_dir)
 tasks_at, shots_at, menu_at = st.columns([8, 3, 3], vertical_alignment="bottom")
 box: Any = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
@@ -81,19 +81,15 @@ def draw_progress() -> None:
     now = work.found
     if now is not None and len(now.answered) > len(found.answered):
         st.rerun()
-    if not work.line() and len(found.answered) < _n_sets():
+    if not work.line() and not found.is_complete:
         work.offer("Measure kinds of heads", "compare_arrows", MEASURE_HELP, least_s=0.0, by_size=True, type="primary")
-
-
-def _n_sets() -> int:
-    return settings.n_sets - len(found.failed) * len(settings.shares) * (1 + excludes)
 
 
 if work.is_first_read:
     finding_at.markdown("Reading the stored results of kinds of heads.")
     live(work.watched(), work.reading_line, since_s)
     end_run()
-if setup.spec.is_demo and len(found.answered) < _n_sets():
+if setup.spec.is_demo and not found.is_complete:
     takes_s = work.takes_s()
     if budget_s() and (takes_s is None or takes_s <= budget_s()):
         replace(work, while_seen=True).start()  # seconds, as for the first view of other screens
@@ -105,7 +101,7 @@ if not found.answered:
 live(work.watched(), draw_progress, since_s)
 for kind, reason in found.failed.items():
     st.warning(f"{kind}: {reason}", icon=":material/report:")
-rows = tables.set_rows(found, target.shape)
+rows = pd.DataFrame(found.rows(target.shape))
 if said := finding(found):
     finding_at.markdown(said)
     sheet.says.append(said)
@@ -114,7 +110,7 @@ if len(rows):
     gain = number(found.gain, 1)
     st.subheader(f"Lost without each kind, of {gain} points", help=LOST_HELP)
     words = said or f"{len(rows)} sets of heads so far"
-    sheet.draw("Lost without each kind", charts.lost(tables.chart_rows(rows, found)), "mechanisms_lost", words)
+    sheet.draw("Lost without each kind", charts.lost(tables.chart_rows(rows)), "mechanisms_lost", words)
     st.caption(CAPTION)
 best_at, shared_at = st.columns([7, 5], gap="medium")
 best_at.subheader("Heads of each kind", help=f"{BEST_HELP} {KINDS_HELP}")

@@ -1,6 +1,6 @@
 """Which kinds of heads in-context learning needs: `CompareMechanisms`."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from engine.errors import HeadroomError
@@ -13,7 +13,6 @@ from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, tr
 from engine.requests.fields import flag, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.mechanisms import (
-    FULL,
     KINDS,
     N_ASKED,
     N_RANDOM,
@@ -23,7 +22,6 @@ from engine.studies.mechanisms import (
     SHARES,
     Mechanisms,
     MechanismSettings,
-    RemovedHeads,
     depths,
     finding,
     mechanisms,
@@ -75,8 +73,7 @@ class CompareMechanisms(WithData, OfModel):
         found, shape = run.value(self.measurement(run.session)), self.target(run.session).shape
         if not found.scores:
             raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
-        rows = [_row(found, each) | {"heads": each_names} for each in found.answered if each.kind != FULL
-                for each_names in [" ".join(shape.head_names[head] for head in each.heads)]]  # fmt: skip
+        rows = found.rows(shape)
         best = {kind: [name for name, _ in best_heads(scores, N_BEST)] for kind, scores in found.scores.items()}
         shared, depth = overlaps(shape, found.scores), depths(shape, found.scores)
         fields: dict[str, Any] = {
@@ -93,15 +90,6 @@ class CompareMechanisms(WithData, OfModel):
         lines.append(f"{len(found.answered)} sets of heads{run.taken}")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         return Result(found, fields, "\n".join(filter(None, lines)), files)
-
-
-def _row(found: Mechanisms, removed: RemovedHeads) -> dict[str, Any]:
-    """One set of heads: what is lost without it, and the range of random sets."""
-    low, high = found.at_random(removed.share)
-    about = {"kind": removed.kind, "share": removed.share / 1000, "exclusive": removed.excludes, "draw": removed.draw}
-    lost = {f"{name}_lost" if name == "points" else name: value for name, value in asdict(found.lost(removed)).items()}
-    more = {"random_low": low, "random_high": high, "n_heads": len(removed.heads)}
-    return about | lost | more | {"beyond_random": removed.kind != RANDOM and found.beyond_random(removed)}
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -72,7 +72,11 @@ class MechanismSettings:
     @property
     def n_sets(self) -> int:
         """How many sets of heads are measured, the empty one included."""
-        return 1 + len(self.shares) * (len(self.kinds) * (1 + self.excludes) + self.n_random)
+        return self.n_sets_of(len(self.kinds))
+
+    def n_sets_of(self, n_kinds: int) -> int:
+        """Returns the same if so many kinds can be scored; one alone has no others to leave out."""
+        return 1 + len(self.shares) * (n_kinds * (1 + (self.excludes and n_kinds > 1)) + self.n_random)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,28 @@ class Mechanisms:
         if len(drawn) < self.settings.n_random or self.lost(removed).low <= 0:
             return False
         return self.lost(removed).points > self.at_random(removed.share)[1]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all sets of the kinds that can be scored are measured."""
+        return len(self.answered) == self.settings.n_sets_of(len(self.settings.kinds) - len(self.failed))
+
+    def rows(self, shape: ModelShape) -> list[dict[str, Any]]:
+        """Returns one row per set of heads but the empty one: kind, share (0-1), exclusive, draw, points lost with
+        their interval, the range of the random sets of as many heads, n_heads, whether the loss is beyond random, and
+        the heads' names."""
+        found = []
+        for each in self.answered:
+            if each.kind == FULL:
+                continue
+            lost, (low, high) = self.lost(each), self.at_random(each.share)
+            found.append({
+                "kind": each.kind, "share": each.share / 1000, "exclusive": each.excludes, "draw": each.draw,
+                "points_lost": lost.points, "low": lost.low, "high": lost.high, "random_low": low, "random_high": high,
+                "n_heads": len(each.heads), "beyond_random": each.kind != RANDOM and self.beyond_random(each),
+                "heads": " ".join(shape.head_names[head] for head in each.heads),
+            })  # fmt: skip
+        return found
 
 
 def mean_of_tasks(by_task: Sequence[np.ndarray]) -> Lost:

@@ -45,6 +45,13 @@ def local_tasks(data_dir: str | None) -> list[str]:
     return suited(found, chosen().spec.is_demo)
 
 
+def reserve_finding() -> DeltaGenerator:
+    """Draws the place of a screen's finding, which is known after its parts, so that these do not move."""
+    where = st.container(key="finding-long")
+    mark("finding", "reserved", where)  # an empty container has no height
+    return where
+
+
 def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskSpec]:
     """Draws the choice of tasks and shot counts, kept in the address; returns every chosen task at every chosen count.
     The defaults are those of `first_views`.
