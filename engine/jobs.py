@@ -354,7 +354,7 @@ class Jobs:
         is_to_stop.set(lambda: self._must_stop(job))
         only_reads.set(job.reads)
         piece_done.set(turn.count_piece)
-        tell.set(lambda done, total, message, left_s: self._tell(job, message))
+        tell.set(lambda done, total, message, left_s: self._publish(job, message=message))
         try:
             generator = job.start()
             for progress in generator:
@@ -390,14 +390,11 @@ class Jobs:
             else:
                 self._end(job, **end)
 
-    def _tell(self, job: HeldJob, message: str) -> None:
-        with self._changed:
-            self._publish(job, message=message)
-
     def _end(self, job: HeldJob, **end: Any) -> None:
         job.start = spent  # the closure may hold on to a model
         self._publish(job, finished_s=time.monotonic(), forecast=None, stopping=False, **end)
 
     def _publish(self, job: HeldJob, **changes: Any) -> None:
-        job.snapshot = replace(job.snapshot, **changes)
-        self._changed.notify_all()
+        with self._changed:
+            job.snapshot = replace(job.snapshot, **changes)
+            self._changed.notify_all()

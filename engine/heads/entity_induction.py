@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +47,7 @@ N_PROMPTS, PART = 32, 8  # of each kind; prompts stored together
 N_RANDOM, FEWEST_RANDOM = 30, 5  # random tokens in front of an entity
 MOST_TOKENS = 5  # of an entity, which has at least two
 WORD = re.compile(r"[^\W\d_]{4,}")
+Entities = Callable[[Any], Sequence[tuple[int, ...]]]  # their tokens, from a tokenizer
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,11 @@ def entity_induction(target: Target, words: Sequence[str] | None = None) -> Meas
     matter. HeadroomError: the window is too short, or the tokenizer splits too few words."""
     asked = included_words(target.identity.folder) if words is None else tuple(words)
     _n_random(target.shape)
-    pieces = [_piece(target.as_usual, kind, first, asked) for kind in KINDS for first in range(0, N_PROMPTS, PART)]
+    digest = hashlib.blake2b("\n".join(asked).encode(), digest_size=16).hexdigest()
+    entities = lru_cache(maxsize=1)(partial(_entities, words=asked))  # of the tokenizer, not once for every piece
+    pieces = [
+        _piece(target.as_usual, kind, first, digest, entities) for kind in KINDS for first in range(0, N_PROMPTS, PART)
+    ]
 
     def value(records: list[Record]) -> EntityInductionScores | None:
         return _scores(target.shape, records) if len(records) == len(pieces) else None
@@ -87,7 +92,7 @@ def entity_induction(target: Target, words: Sequence[str] | None = None) -> Meas
     def given(session: Session, records: list[Record]) -> list[Piece]:
         return pieces
 
-    return of_records(target.as_usual, ("entity induction", _digest(asked)), given, value)
+    return of_records(target.as_usual, ("entity induction", digest), given, value)
 
 
 def included_words(folder: Path) -> tuple[str, ...]:
@@ -95,10 +100,6 @@ def included_words(folder: Path) -> tuple[str, ...]:
     included story."""
     texts = {text for task in included_tasks(folder) for pair in task.pairs for text in (pair.question, pair.answer)}
     return tuple(sorted(texts | {word for text in (story(), *texts) for word in WORD.findall(text)}))
-
-
-def _digest(words: Sequence[str]) -> str:
-    return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
 
 
 def _n_random(shape: ModelShape) -> int:
@@ -109,30 +110,30 @@ def _n_random(shape: ModelShape) -> int:
     return n
 
 
-def _piece(target: Target, kind: str, first: int, words: Sequence[str]) -> Piece:
+def _piece(target: Target, kind: str, first: int, digest: str, entities: Entities) -> Piece:
     shape = target.shape
-    about = {"kind": kind, "first": first, "n": PART, "words": _digest(words)}
+    about = {"kind": kind, "first": first, "n": PART, "words": digest}
     heads = (PART, shape.n_layers, shape.n_heads)
-    tokens = 3 * 2 * _n_random(shape) + shape.n_heads * (shape.n_layers + 1)  # two passes and a half, and all heads
+    tokens = 3 * 2 * _n_random(shape) + shape.n_heads * (shape.n_layers + 1)  # three passes, and all heads
     return Piece(
         canonical_key("entity induction", target.key() | about),
         PART,
         {"rise": heads, "attention": heads},
-        partial(_measured, kind=kind, first=first, words=words),
+        partial(_measured, kind=kind, first=first, entities=entities),
         partial(float, PART * CHARACTERS_A_TOKEN * tokens),
         "patterns",
     )
 
 
-def _measured(loaded: Loaded, kind: str, first: int, words: Sequence[str]) -> Measuring:
+def _measured(loaded: Loaded, kind: str, first: int, entities: Entities) -> Measuring:
     """Measures a few prompts of one kind."""
     import torch
 
-    entities = _entities(loaded.tokenizer, words) if kind == "concept" else []
+    known = entities(loaded.tokenizer) if kind == "concept" else []
     rises, attention = [], []
     for number in range(first, first + PART):
         yield Progress(number - first, PART, message=f"{kind} induction")
-        prompt = _prompt(loaded, kind, number, entities)
+        prompt = _prompt(loaded, kind, number, known)
         with torch.inference_mode():
             z, seen = _at_last_random(loaded, prompt)
             hidden = hidden_with(loaded, prompt.corrupt, z, prompt.back)
@@ -141,7 +142,7 @@ def _measured(loaded: Loaded, kind: str, first: int, words: Sequence[str]) -> Me
         attention.append(seen)
     yield Progress(PART, PART, message=f"{kind} induction")
     arrays = {"rise": np.stack(rises).astype(np.float32), "attention": np.stack(attention)}
-    return arrays, {"kind": "entity induction", "of": kind, "entities": len(entities)}
+    return arrays, {"kind": "entity induction", "of": kind, "entities": len(known)}
 
 
 def _entities(tokenizer: Any, words: Sequence[str]) -> list[tuple[int, ...]]:

@@ -133,10 +133,9 @@ def removal(
 
 def _so_far(found: Removal, answers: list[Answers]) -> Removal:
     """Returns a copy with the answers so far, given in the order of measurement."""
-    removed = line_of(answers[0], answers[1]) if len(answers) > 1 else None
-    control = line_of(answers[2], answers[3]) if len(answers) > 3 else None
-    draws = tuple(line_of(answers[0], drawn) for drawn in answers[4:])
-    return replace(found, removed=removed, control=control, draws=draws)
+    known, control = _known(found.heads, [*answers[:2], *answers[4:]]), answers[2:4]
+    both = line_of(*control) if len(control) > 1 else None
+    return replace(found, removed=known.removed, control=both, draws=known.draws)
 
 
 def line_of(full: Answers, pruned: Answers) -> AccuracyWithout:

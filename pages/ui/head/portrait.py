@@ -8,7 +8,6 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.in_text import HeadInText
-from engine.heads.induction import INDUCTION_FROM
 from engine.studies.one_head import READ
 from engine.studies.portrait import Portrait
 from pages.ui.figures.charts import Picture
@@ -23,7 +22,7 @@ from pages.ui.page.tables import whole_percent
 NAMES = {"probe": "Pattern on random tokens", "texts": "Pattern in a text"}
 PALE = 0.15
 PREVIOUS = "previous_token"
-KINDS = {  # where a head of high score looks
+LOOKS_AT = {  # where a head of each kind looks
     "prefix_matching": "what followed an earlier copy",
     PREVIOUS: "the token just before",
     "duplicate_token": "an earlier copy",
@@ -84,7 +83,7 @@ def _draw_text(known: Known, sheet: Sheet) -> None:
 
 def kind_of(found: Portrait) -> str:
     """Returns the score that names its kind; a head of no kind is looked at as a previous-token head."""
-    return next((kind for kind in KINDS if found.score(kind) >= INDUCTION_FROM), PREVIOUS)
+    return next(iter(tables.kinds(found)), PREVIOUS)
 
 
 def mark_kind(kind: str, share: float, copies: Sequence[int]) -> tuple[tuple[int, ...], str]:
@@ -93,7 +92,7 @@ def mark_kind(kind: str, share: float, copies: Sequence[int]) -> tuple[tuple[int
     if not share >= NOTICED:
         return (), ""
     at = {"prefix_matching": [each - 1 for each in copies], PREVIOUS: [1], "duplicate_token": copies}[kind]
-    return tuple(at), f"Orange dots: {KINDS[kind]}, {whole_percent(share)} of its attention."
+    return tuple(at), f"Orange dots: {LOOKS_AT[kind]}, {whole_percent(share)} of its attention."
 
 
 def looks_in_text(seen: HeadInText, kind: str) -> tuple[float, Sequence[int]]:

@@ -202,7 +202,7 @@ def figure_of(found: Portrait) -> KeyFigure | None:
     else prefix matching; None before the scores are known."""
     if OLSSON not in found.scores:
         return None
-    high, cost = _kinds(found), _cost(found)
+    high, cost = kinds(found), _cost(found)
     if not high and cost is not None:
         about = (
             f"On {cost['task']}: {whole_percent(cost['acc'])} with it, {whole_percent(cost['acc_without'])} without."
@@ -218,7 +218,7 @@ def figure_of(found: Portrait) -> KeyFigure | None:
 def headline(found: Portrait) -> str:
     """Returns what the head is: its kind, else the accuracy clearly lost without it, else its scores."""
     cost = _cost(found)
-    if cost is None or _kinds(found) or OLSSON not in found.scores:
+    if cost is None or kinds(found) or OLSSON not in found.scores:
         return (found.verdict or "Its scores are not measured yet.").rstrip(".")
     ranks = [each.rank for each in found.places if (each.what, in_words(each.task)) == (ORACLE, cost["task"])]
     lost = f"{_points_lost(cost)} points lost on {cost['task']}"
@@ -243,7 +243,7 @@ def of_interest(found: Portrait) -> dict[str, str]:
 
 def facts(found: Portrait) -> list[str]:
     """Returns what is clearly lost or gained without the head, and a head that clearly feeds it, as lines."""
-    cost = None if _kinds(found) else _cost(found)  # the large figure says it
+    cost = None if kinds(found) else _cost(found)  # the large figure says it
     rows = [row for row in effect_rows(found).to_dict("records") if row["p"] < CLEAR_P and row != cost]
     clear = [f"Without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})." for row in rows]
     if found.context is not None and not found.context[1].low <= 0 <= found.context[1].high:
@@ -253,7 +253,8 @@ def facts(found: Portrait) -> list[str]:
     return [*clear, *([feeders_in_words(fed, 1)] if len(fed) and fed["times_random"].max() >= STANDS_OUT else [])]
 
 
-def _kinds(found: Portrait) -> list[str]:
+def kinds(found: Portrait) -> list[str]:
+    """Returns the scores of KINDS that are high."""
     return [name for name in KINDS if found.score(name) >= INDUCTION_FROM]
 
 
