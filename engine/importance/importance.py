@@ -39,13 +39,13 @@ OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
 PREFIX, FUNCTION_VECTOR = "heads-prefix", "heads-function-vector"
 OF_ENTITIES = ("heads-token-induction", "heads-concept-induction", "heads-concept-matching")
-OF_ALL_TASKS = (*OF_WEIGHTS, PREFIX, FUNCTION_VECTOR, *OF_ENTITIES)  # which do not depend on the task
+OF_PROMPTS = (PREFIX, FUNCTION_VECTOR, *OF_ENTITIES)  # on prompts of their own
+OF_ALL_TASKS = (*OF_WEIGHTS, *OF_PROMPTS)  # which do not depend on the task
 GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
 SMALL_WIDTH = 4096
 LARGE_PARAMETERS = 500_000_000  # from here a pass fragments half a gigabyte, and takes longer than freeing it
-WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, PREFIX,
-        FUNCTION_VECTOR, *OF_ENTITIES)  # fmt: skip
+WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, *OF_PROMPTS)
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # for a group of rows, as returned by gate_gradients
 N_UNFINISHED = 4  # interrupted chunks whose gradients are kept with the model
 
@@ -116,12 +116,8 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
         raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
     if what in ORACLES:
         return oracle(target, questions, what).map(partial(_drops, what, target.shape))
-    if what == PREFIX:
-        return induction(target).map(lambda of: Scores(what, of.n["prefix_matching"], of.mean["prefix_matching"]))
-    if what == FUNCTION_VECTOR:
-        return function_vectors(target).map(lambda found: Scores(what, len(found.rise), found.mean))
-    if what in OF_ENTITIES:
-        return entity_induction(target).map(lambda found: Scores(what, N_PROMPTS, _of_entities(found, what).mean(0)))
+    if what in OF_PROMPTS:
+        return of_prompts(target, what)
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)
@@ -137,6 +133,15 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
 
     about = (what, questions, "" if mask is None else mask.key())
     return of_records(target, about, gradients if what in GRADIENTS else forward, value)
+
+
+def of_prompts(target: Target, what: str) -> Measurement[Scores]:
+    """Returns Scores that are measured on prompts of their own, not on questions: one of OF_PROMPTS."""
+    if what == PREFIX:
+        return induction(target).map(lambda of: Scores(what, of.n["prefix_matching"], of.mean["prefix_matching"]))
+    if what == FUNCTION_VECTOR:
+        return function_vectors(target).map(lambda found: Scores(what, len(found.rise), found.mean))
+    return entity_induction(target).map(lambda found: Scores(what, N_PROMPTS, _of_entities(found, what).mean(0)))
 
 
 def _of_entities(found: EntityInductionScores, what: str) -> np.ndarray:
