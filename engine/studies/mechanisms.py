@@ -24,6 +24,7 @@ from engine.measurement import Measurement, Workload
 from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import Questions, TaskSpec
+from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 from engine.studies.removal import HeadSet
@@ -89,6 +90,10 @@ class RemovedHeads:
     excludes: bool = False
     draw: int = 0
     heads: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return FULL if self.kind == FULL else f"without {self.kind} heads"
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
         for removed in sets_of_heads(target.shape, settings, found.scores):
             right = yield from _right(run, target, questions, removed)
             found = found if right is None else replace(found, answered={**found.answered, removed: right})
-            yield run.so_far(found, f"without {removed.kind}")
+            yield run.so_far(found, removed.label)
         return found
 
     return composed(target, ("mechanisms", setting, settings), body)
@@ -319,7 +324,9 @@ def _right(
     """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
     mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
     for spec, each in questions.items():
-        known = yield from run.part(evaluation(target, each, mask), each.n, f"{spec.name} without {removed.kind}")
+        known = yield from run.part(
+            evaluation(target, each, mask), each.n, f"{task_info(spec.name).title} without {removed.kind} heads"
+        )
         answers |= {} if known is None else {spec: known}
     if len(answers) < len(questions):
         return None

@@ -48,7 +48,12 @@ ONE_EACH = {
     "continuation": {"continue_tokens": "-1", "continue_by": "", "continue_seed": "a\0b"},
     "attention": {"attention_switches": "a,b", "attention_token": IMAGE},
     "in_context": {"incontext_texts": "1e400", "incontext_from": "", "incontext_around": "nan"},
-    "mechanisms": {"mechanisms_shots": "inf", "mechanisms_tasks": IMAGE, "mechanisms_exclusive": "maybe"},
+    "mechanisms": {
+        "mechanisms_shots": "inf",
+        "mechanisms_tasks": IMAGE,
+        "mechanisms_exclusive": "maybe",
+        "mechanisms_heads": "half",
+    },
     "correlations": {"correlations_what": "", "correlations_method": IMAGE, "correlations_a": "inf"},
     "sweeps": {"sweeps_what": "", "sweeps_limit": "inf", "sweeps_front": "n" * 300},
 }

@@ -36,3 +36,8 @@ def test_without_a_task_the_screen_says_so(open_screen):
     at = open_screen()
     at.multiselect(key="mechanisms_tasks").set_value([]).run()
     assert [line.value for line in at.info] == ["Choose at least one task."]
+
+
+def test_fewer_heads_are_a_setting_and_part_of_the_command(open_screen):
+    at = open_screen(mechanisms_heads="2% and 1%")
+    assert "--shares 1,2" in at.code[0].value and not at.exception
