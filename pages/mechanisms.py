@@ -39,6 +39,7 @@ EXCLUDES, EXCLUDES_HELP = (
 )
 FEWER = {50: "10% and 5%", 10: "2% and 1%"}  # by the smaller share, in permille
 FEWER_HELP = "The share of all heads of the model that is removed; at least one head."
+FILL_HELP = "Their mean is that over training questions of the task, as in the papers on kinds of heads."
 MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
 CAPTION = "Gray bar: without as many random heads. Orange: a clear loss beyond those."
@@ -59,6 +60,7 @@ shots = one_of(shots_at, "Examples in the prompt", {5: "5", 1: "1"}, "mechanisms
 menu = settings_popover(menu_at)
 put_right("mechanisms_exclusive", EXCLUDES, flag)
 share = one_of(menu, "Heads removed", FEWER, "mechanisms_heads", FEWER_HELP)
+fill = one_of(menu, "Removed heads output", {"zero": "0", "mean": "Their mean"}, "mechanisms_fill", FILL_HELP)
 excludes = menu.toggle(EXCLUDES, key="mechanisms_exclusive", bind="query-params", help=EXCLUDES_HELP)
 if not names:
     st.info("Choose at least one task.", icon=":material/checklist:")
@@ -66,13 +68,13 @@ if not names:
     end_run()
 target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup, N_ASKED)
-settings = MechanismSettings(tuple(names), shots, (share, 2 * share), excludes=excludes)
+settings = MechanismSettings(tuple(names), shots, (share, 2 * share), excludes=excludes, fill=fill)
 wanted = mechanisms(target, setting, settings)
 work: Work[Mechanisms] = Work("mechanisms", "Kinds of heads", wanted, priority=2)
 found = max((Mechanisms(settings), *work.stored()), key=lambda each: len(each.scores) + len(each.answered))
 
 request = CompareMechanisms(
-    **of_model(target), tasks=",".join(names), shots=shots, exclusive=excludes,
+    **of_model(target), tasks=",".join(names), shots=shots, exclusive=excludes, fill=fill,
     shares=",".join(f"{share / 10:g}" for share in settings.shares), task_data=setup.data_dir,
     order_questions=RANKING_QUESTIONS, out="mechanisms.csv",
 )  # fmt: skip

@@ -5,7 +5,8 @@ cancelled or killed run resumes at its current chunk.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -15,9 +16,9 @@ from engine.accuracy.scoring import Scored, score_under
 from engine.errors import HeadroomError
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
-from engine.models.masks import Mask
+from engine.models.masks import Mask, Means, pruned
 from engine.models.session import Session, Target
-from engine.models.slicing import sliced
+from engine.models.slicing import applied, sliced
 from engine.pieces import Measured, Measuring, Piece
 from engine.progress import Progress, driven
 from engine.questions.encoding import Encoded, encode_questions
@@ -134,30 +135,36 @@ def compared(first: Answers, second: Answers) -> ModelComparison:
     return ModelComparison(accuracy(first), accuracy(second), paired(first.correct, second.correct))
 
 
-def evaluation(target: Target, questions: Questions, mask: Mask, by_pace: bool = True) -> Measurement[Answers]:
+def evaluation(
+    target: Target, questions: Questions, mask: Mask, by_pace: bool = True, means: Means | None = None
+) -> Measurement[Answers]:
     """Returns the Answers under a mask; the value so far covers the first questions, chunk by chunk.
 
     `by_pace`: use smaller chunks if this machine is slow. How questions are grouped in passes changes the last bits of
     their results, so studies, whose numbers must not depend on a machine's speed, set it to False.
+    `means`: what pruned components output (None: 0).
     """
+    make = partial(chunk_pieces, target, questions, mask, means=means)
 
     def pieces(session: Session, records: list[Record]) -> Iterable[Piece]:
-        return _sized_pieces(session, target, questions, mask) if by_pace else chunk_pieces(target, questions, mask)
+        return _sized_pieces(session, target, questions, make) if by_pace else make()
 
     def expected() -> Workload:
-        return Workload({"forward": all_characters(questions) * kept_share(mask)})
+        return Workload({"forward": all_characters(questions) * (1 if means else kept_share(mask))})
 
-    about = ("answers", questions, mask.key(), by_pace)
+    about = ("answers", questions, mask.key(), by_pace, means and means.digest)
     return of_records(target, about, pieces, partial(answers_of, questions), expected)
 
 
-def _sized_pieces(session: Session, target: Target, questions: Questions, mask: Mask) -> Iterator[Piece]:
+def _sized_pieces(
+    session: Session, target: Target, questions: Questions, make: Callable[..., list[Piece]]
+) -> Iterator[Piece]:
     """Yields the pieces of `chunk_pieces`, but the quarters of a piece that is not stored if they were begun or the
     piece would take long."""
-    large, small = chunk_pieces(target, questions, mask), list[Piece]()
+    large, small = make(), list[Piece]()
     for number, (piece, chunk) in enumerate(zip(large, questions.chunks(), strict=True)):
         if session.record(piece.key) is None and len(chunk) > SMALL_CHUNK:
-            small = small or chunk_pieces(target, questions, mask, questions.sized_chunks(SMALL_CHUNK))
+            small = small or make(questions.sized_chunks(SMALL_CHUNK))
             quarters = small[number * CHUNK // SMALL_CHUNK :][: CHUNK // SMALL_CHUNK]
             chunk_s = Workload({"forward": characters(questions.at(chunk))}).seconds_by_size(session.store, target)
             if session.record(quarters[0].key) is not None or chunk_s > LONG_S:
@@ -167,29 +174,39 @@ def _sized_pieces(session: Session, target: Target, questions: Questions, mask: 
 
 
 def chunk_pieces(
-    target: Target, questions: Questions, mask: Mask, chunks: Sequence[SizedChunk] | None = None
+    target: Target,
+    questions: Questions,
+    mask: Mask,
+    chunks: Sequence[SizedChunk] | None = None,
+    means: Means | None = None,
 ) -> list[Piece]:
     """Returns one piece per chunk with the log-likelihoods of these questions under one mask; by default for all
-    chunks."""
+    chunks. `means`: as in `evaluation`."""
     smaller = lru_cache(maxsize=1)(partial(sliced, mask=mask))  # cut once, not for every chunk
+    if mask.is_full:
+        means = None
+
+    def change(loaded: Loaded) -> AbstractContextManager[None]:
+        return pruned(loaded, mask, means) if means else applied(loaded, smaller(loaded))
 
     def measure(loaded: Loaded, chunk: tuple[int, ...]) -> Measuring:
         encoded = encoded_chunk(loaded, target, questions, chunk)
-        scored = yield from driven(score_under(loaded, encoded, smaller(loaded)), lambda _: Progress(0, 1))
+        scored = yield from driven(score_under(loaded, encoded, partial(change, loaded)), lambda _: Progress(0, 1))
         return answers_measured(questions, mask, encoded, scored)
 
-    wanted, fields = [], target.key() | {"mask": mask.key(), "ablation": "zero"}
+    ablation = {"ablation": "mean", "means": means.digest} if means else {"ablation": "zero"}
+    wanted, fields = [], target.key() | {"mask": mask.key()} | ablation
     for chunk, size in questions.sized_chunks() if chunks is None else chunks:
         key = canonical_key("answers", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}
-        reads = partial(_reads, questions, chunk, mask)
+        reads = partial(_reads, questions, chunk, None if means else mask)
         wanted.append(Piece(key, size, shapes, partial(measure, chunk=chunk), reads))
     return wanted
 
 
-def _reads(questions: Questions, chunk: Sequence[int], mask: Mask) -> float:
+def _reads(questions: Questions, chunk: Sequence[int], mask: Mask | None) -> float:
     """Returns the characters that the full model would read in the time that the pruned model takes for the chunk."""
-    return characters(questions.at(chunk)) * kept_share(mask)
+    return characters(questions.at(chunk)) * (1 if mask is None else kept_share(mask))
 
 
 def encoded_chunk(loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int]) -> list[list[Encoded]]:

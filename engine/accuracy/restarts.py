@@ -13,6 +13,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache as once
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,8 @@ def _one_by_one(
 ) -> Generator[int, None, list[Scored]]:
     found = []
     for mask in masks:
-        found.append((yield from driven(score_under(loaded, questions, sliced(loaded, mask)), lambda _: 0)))
+        change = partial(applied, loaded, sliced(loaded, mask))
+        found.append((yield from driven(score_under(loaded, questions, change), lambda _: 0)))
         yield 1
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ import numpy as np
 from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_places
 from engine.architecture.family import smears_keys
 from engine.models.loading import Loaded
-from engine.models.slicing import Sliced, applied
 from engine.placement.needs import CACHED_POSITIONS, READ_POSITIONS
 from engine.progress import may_stop
 from engine.questions.encoding import Encoded, Row, pack
@@ -44,15 +44,17 @@ def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[N
     return gathered(questions, scored, results)
 
 
-def score_under(loaded: Loaded, questions: Sequence[Sequence[Encoded]], parts: Sliced) -> Generator[None, None, Scored]:
-    """Scores like `score`, but with the pruned model (`engine.models.slicing.sliced`).
+def score_under(
+    loaded: Loaded, questions: Sequence[Sequence[Encoded]], change: Callable[[], AbstractContextManager[None]]
+) -> Generator[None, None, Scored]:
+    """Scores like `score`, but with a changed model, such as one that a mask prunes.
 
-    The mask is applied only during a forward pass, so other users of the model between two steps see the full model.
+    The change is made only during a forward pass, so other users of the model between two steps see the full model.
     """
     steps = score(loaded, questions)
     while True:
         try:
-            with applied(loaded, parts):
+            with change():
                 next(steps)
         except StopIteration as finished:
             return finished.value

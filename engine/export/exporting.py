@@ -28,8 +28,9 @@ from engine.export.card import Checked, Exported, Judged, base_cards, copied, li
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
 from engine.export.forms import FORMS, ExportForm, masked, small, small_model
-from engine.export.means import filled, means
+from engine.export.means import filled
 from engine.heads.ablation import FILLS
+from engine.heads.fills import means
 from engine.models.loading import Loaded, LoadSpec, load
 from engine.models.masks import Mask, Means, pruned
 from engine.models.session import Session, Target

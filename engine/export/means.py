@@ -8,7 +8,7 @@ and a bias of zeros for every other projection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,42 +21,11 @@ from engine.architecture.layer_tensors import TensorPlace, head_numbers, is_atte
 from engine.architecture.transformers_internals import causal_lm_class, model_config
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor
-from engine.demo import story
 from engine.errors import UsageError
-from engine.heads.ablation import mean_outputs
-from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
-from engine.progress import Progress, may_stop
-from engine.questions.encoding import encode_questions, read
-from engine.questions.requests import Questions
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-N_QUESTIONS = 64  # train questions over which means are taken
-TOKENS = 512  # of the built-in text, if no task is named
-
-
-def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progress[Means]]:
-    """Yields Progress; the value of the last is the Means over the first N_QUESTIONS train questions with their right
-    answers, each token with equal weight, or over a built-in text."""
-    n_ctx = loaded.identity.shape.n_ctx
-    if train is None:
-        texts = [read(story(), loaded.tokenizer, bos, min(TOKENS, n_ctx) - 1).inputs.tolist()]
-    else:
-        asked = train.at(train.order[: min(N_QUESTIONS, train.n)])
-        encoded = encode_questions(asked, loaded.tokenizer, bos, n_ctx)
-        texts = [[*choices[question.golds[0]].inputs, choices[question.golds[0]].targets[-1]][:n_ctx]
-                 for question, choices in zip(asked, encoded, strict=True)]  # fmt: skip
-    heads: Any = 0.0
-    ffns: Any = 0.0
-    for number, ids in enumerate(texts):
-        may_stop()
-        found = mean_outputs(loaded, [ids], Mask.full(loaded.identity.shape))
-        heads, ffns = heads + len(ids) * found.heads, ffns + len(ids) * found.ffns
-        yield Progress(number + 1, len(texts), message="means of the pruned components")
-    n = sum(map(len, texts))
-    yield Progress(len(texts), len(texts), Means((heads / n).astype(np.float32), (ffns / n).astype(np.float32)))
 
 
 def filled(

@@ -8,6 +8,7 @@ whatever else prunes it: `L1H* keep L1H0`. The empty text prunes nothing.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -171,6 +172,10 @@ class Means:
 
     heads: np.ndarray
     ffns: np.ndarray
+
+    @property
+    def digest(self) -> str:
+        return hashlib.blake2b(self.heads.tobytes() + self.ffns.tobytes(), digest_size=16).hexdigest()
 
 
 @contextmanager

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.errors import UsageError
+from engine.heads.ablation import FILLS
+from engine.heads.fills import N_QUESTIONS, filled_evaluation
 from engine.importance.importance import OF_PROMPTS, of_prompts
 from engine.importance.published_heads import compare_heads, read_heads
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Pruning, pruning_of_second
+from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.session import Target
-from engine.questions.requests import TaskSpec
+from engine.models.session import Session, Target
+from engine.questions.requests import Questions, TaskSpec
 from engine.questions.tasks import SPLITS, task_info
 from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
 from engine.requests.fields import choice, names_of, number, numbers_of, path, string
@@ -39,6 +42,12 @@ class Evaluate(WithPruning, OfTask):
     questions_out: str | None = path(
         None, "write the result of each question to this file, as JSON Lines", is_output=True, aliases=("--items",)
     )
+    fill: str = choice(
+        "zero",
+        FILLS,
+        f"output of pruned components: 0, or their mean over up to {N_QUESTIONS} training questions of --task "
+        "(default: zero)",
+    )
     against: str | None = string(None, AGAINST)
 
     def measure(self, run: RequestRun) -> Result:
@@ -49,7 +58,7 @@ class Evaluate(WithPruning, OfTask):
         pruning, started_s = self.pruning(self.task_spec(run.session, self.split), target), time.monotonic()
         questions = self.questions(session, self.split)
         mask = mask_of(run, target, pruning, self.data_dir)
-        answers = run.value(evaluation(target, questions, mask))
+        answers = run.value(self._evaluation(session, target, questions, mask))
         seconds = time.monotonic() - started_s
         result, is_greedy, taken = accuracy(answers), questions.requests.greedy, run.taken
         norm = f"perplexity {result.perplexity:.2f}" if is_greedy else f"acc_norm {result.acc_norm:.4f}"
@@ -57,8 +66,9 @@ class Evaluate(WithPruning, OfTask):
             "task": self.task, "shots": self.shots, "same_examples": self.same_examples, "split": self.split,
             "n": result.n, "acc": result.acc, "acc_norm": None if is_greedy else result.acc_norm,
             "perplexity": result.perplexity, "acc_ci95": [result.ci_low, result.ci_high],
-            "items_per_second": result.n / seconds, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
-            "ffns_pruned": mask.n_ffns_pruned, "layers_dropped": list(mask.layers_dropped),
+            "items_per_second": result.n / seconds, "mask": mask.text(), "fill": self.fill,
+            "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,
+            "layers_dropped": list(mask.layers_dropped),
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
             "contexts_cut": int((answers.n_cut > 0).sum()), "saved": session.store.on_disk,
         }  # fmt: skip
@@ -75,6 +85,12 @@ class Evaluate(WithPruning, OfTask):
         )
         return Result(answers, fields, line, files)
 
+    def _evaluation(self, session: Session, target: Target, questions: Questions, mask: Mask) -> Measurement[Answers]:
+        if self.fill == "zero":
+            return evaluation(target, questions, mask)
+        train = selected(self.task_spec(session, "train"), self.data_dir, session, N_QUESTIONS, "stratified")
+        return filled_evaluation(target, questions, train, mask)
+
     def _second(
         self, run: RequestRun, first: tuple[Target, Pruning], second: Target, answers: "Answers"
     ) -> tuple[dict[str, Any], str]:
@@ -83,7 +99,8 @@ class Evaluate(WithPruning, OfTask):
         part = RequestRun(run.session, run.report)
         pruning = pruning_of_second(first[1], first[0].shape, second.shape)
         mask = mask_of(part, second, pruning, self.data_dir)
-        both = compared(answers, part.value(evaluation(second, self.questions(run.session, self.split), mask)))
+        questions = self.questions(run.session, self.split)
+        both = compared(answers, part.value(self._evaluation(run.session, second, questions, mask)))
         change, (low, high) = both.change, both.change.interval
         found = {
             "model": second.identity.name, "precision": second.spec.precision, "bos": second.bos,

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from engine.errors import HeadroomError
+from engine.heads.ablation import FILLS
 from engine.heads.induction import best_heads
 from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, training_questions
-from engine.requests.fields import flag, names_of, number, path, string
+from engine.requests.fields import choice, flag, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.mechanisms import (
     KINDS,
@@ -49,6 +50,9 @@ class CompareMechanisms(WithData, OfModel):
     )
     exclusive: bool = flag("also remove as many heads of each kind without those of the other kinds")
     random_sets: int = number(N_RANDOM, (1, MOST_SETS), "number of random sets of heads per percentage (default: 3)")
+    fill: str = choice(
+        "zero", FILLS, "output of removed heads: 0, or their mean over training questions of a task (default: zero)"
+    )
     limit: int = number(N_ASKED, (1, MOST), "number of validation questions per task (default: 48)")
     order_questions: int = training_questions()
     out: str | None = path(None, "file to write all rows to: .csv or .parquet", is_output=True)
@@ -59,7 +63,7 @@ class CompareMechanisms(WithData, OfModel):
         shares = tuple(sorted({permille(share) for share in names_of(self.shares, ())}))
         kinds = tuple(names_of(self.kinds, tuple(KINDS)))
         return MechanismSettings(
-            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets
+            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets, self.fill
         )
 
     def measurement(self, session: Session) -> Measurement[Mechanisms]:

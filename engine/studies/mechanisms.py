@@ -2,7 +2,7 @@
 many random ones; and how much the kinds overlap.
 
 After Yin and Steinhardt (2502.14010): ablating one kind of heads also with the heads of the other kinds left out tells
-what it does by itself. Departure: heads are set to 0, not to their mean.
+what it does by itself. Departure: heads output 0 by default, not their mean.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, evaluation
+from engine.accuracy.evaluation import Answers
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.heads.ablation import FILLS
+from engine.heads.fills import filled_evaluation
 from engine.importance.importance import OF_ALL_TASKS, importance
 from engine.importance.rankings import CRITERIA, aggregate, agreement, order
 from engine.measurement import Measurement, Workload
@@ -48,7 +50,8 @@ TOP_TEN = 100  # permille, for overlaps
 @dataclass(frozen=True)
 class MechanismSettings:
     """Settings: `tasks` at `shots` examples and at 0; the `shares` of heads removed, in permille; the `kinds`;
-    `excludes`: also without the other kinds' heads; `n_random` random sets per share. UsageError: invalid settings."""
+    `excludes`: also without the other kinds' heads; `n_random` random sets per share; `fill`: what removed heads
+    output, one of FILLS. UsageError: invalid settings."""
 
     tasks: tuple[str, ...]
     shots: int = 5
@@ -56,8 +59,11 @@ class MechanismSettings:
     kinds: tuple[str, ...] = tuple(KINDS)
     excludes: bool = False
     n_random: int = N_RANDOM
+    fill: str = "zero"
 
     def __post_init__(self) -> None:
+        if self.fill not in FILLS:
+            raise UsageError(f"fill {self.fill!r} is unknown; choose one of {', '.join(FILLS)}")
         if unknown := [kind for kind in self.kinds if kind not in KINDS]:
             raise UsageError(f"kind {unknown[0]!r} is unknown; choose some of {', '.join(KINDS)}")
         if not self.tasks or not self.kinds or not self.shares:
@@ -196,6 +202,11 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Mechanisms]:
         questions = {spec: setting.judged(spec, run.session.store) for spec in settings.specs}
+        means_over = (
+            {}
+            if settings.fill == "zero"
+            else {spec: setting.ranked(spec, run.session.store) for spec in settings.specs}
+        )
         size = sum(each.n for each in questions.values())
         run.total = size * (settings.n_sets + len(settings.kinds))
         found = Mechanisms(settings)
@@ -214,7 +225,7 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
             run.expect("sets of heads", lambda: _answering(questions.values()).times(settings.n_sets))
             return found
         for removed in sets_of_heads(target.shape, settings, found.scores):
-            right = yield from _right(run, target, questions, removed)
+            right = yield from _right(run, target, questions, means_over, removed)
             found = found if right is None else replace(found, answered={**found.answered, removed: right})
             yield run.so_far(found, removed.label)
         return found
@@ -319,14 +330,17 @@ def _scores(
 
 
 def _right(
-    run: ComposedRun, target: Target, questions: Mapping[TaskSpec, Questions], removed: RemovedHeads
+    run: ComposedRun,
+    target: Target,
+    questions: Mapping[TaskSpec, Questions],
+    means_over: Mapping[TaskSpec, Questions],
+    removed: RemovedHeads,
 ) -> Generator[Progress[Any], None, dict[str, np.ndarray] | None]:
     """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
     mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
     for spec, each in questions.items():
-        known = yield from run.part(
-            evaluation(target, each, mask), each.n, f"{task_info(spec.name).title} without {removed.kind} heads"
-        )
+        wanted = filled_evaluation(target, each, means_over.get(spec), mask)
+        known = yield from run.part(wanted, each.n, f"{task_info(spec.name).title}, {removed.label}")
         answers |= {} if known is None else {spec: known}
     if len(answers) < len(questions):
         return None

@@ -53,6 +53,7 @@ ONE_EACH = {
         "mechanisms_tasks": IMAGE,
         "mechanisms_exclusive": "maybe",
         "mechanisms_heads": "half",
+        "mechanisms_fill": "1",
     },
     "correlations": {"correlations_what": "", "correlations_method": IMAGE, "correlations_a": "inf"},
     "sweeps": {"sweeps_what": "", "sweeps_limit": "inf", "sweeps_front": "n" * 300},

@@ -1,0 +1,92 @@
+"""What pruned heads and FFNs output instead of 0: their mean over train questions of the task (Crosbie and Shutova
+2407.07011; Bansal et al. and Michel et al. prune to 0).
+
+Departure: each token of the questions and their right answers counts the same, at every position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from engine.accuracy.evaluation import Answers, evaluation
+from engine.composed import then
+from engine.demo import story
+from engine.heads.ablation import mean_outputs
+from engine.measurement import Measurement, Workload, of_records
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, Means
+from engine.models.session import Session, Target
+from engine.pieces import Measuring, Piece
+from engine.progress import Progress, last_value, may_stop
+from engine.questions.encoding import encode_questions, read
+from engine.questions.requests import Questions
+from engine.records import Record, canonical_key
+from engine.timing.workload import all_characters, characters
+
+N_QUESTIONS = 64  # train questions over which means are taken
+TOKENS = 512  # of the built-in text, if no task is named
+
+
+def filled_evaluation(
+    target: Target, questions: Questions, train: Questions | None, mask: Mask
+) -> Measurement[Answers]:
+    """Returns the Answers under a mask, where pruned components output their mean over the train questions (None: 0). A
+    full mask needs no means."""
+    if train is None or mask.is_full:
+        return evaluation(target, questions, mask)
+    asked = Workload({"forward": all_characters(questions)})
+    return then(
+        mean_fill(target, train),
+        lambda means: evaluation(target, questions, mask, means=means),
+        lambda: asked,
+        (min(N_QUESTIONS, train.n), questions.n),
+    )
+
+
+def mean_fill(target: Target, train: Questions) -> Measurement[Means]:
+    """Returns the Means over the first N_QUESTIONS train questions."""
+    shape, rows = target.shape, train.order[: min(N_QUESTIONS, train.n)]
+    shapes = {"heads": (shape.n_layers, shape.n_heads, shape.d_head), "ffns": (shape.n_layers, shape.d_model)}
+    key = canonical_key("means", target.key() | {"questions": train.digest(rows)})
+    piece = Piece(
+        key, len(rows), shapes, partial(_measured, bos=target.bos, train=train), lambda: characters(train.at(rows))
+    )
+
+    def pieces(session: Session, records: list[Record]) -> list[Piece]:
+        return [piece]
+
+    def value(records: list[Record]) -> Means | None:
+        return Means(**records[0].arrays) if records else None
+
+    return of_records(target, ("means", key), pieces, value)
+
+
+def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progress[Means]]:
+    """Yields Progress; the value of the last is the Means over the first N_QUESTIONS train questions with their right
+    answers, or over a built-in text."""
+    n_ctx = loaded.identity.shape.n_ctx
+    if train is None:
+        texts = [read(story(), loaded.tokenizer, bos, min(TOKENS, n_ctx) - 1).inputs.tolist()]
+    else:
+        asked = train.at(train.order[: min(N_QUESTIONS, train.n)])
+        encoded = encode_questions(asked, loaded.tokenizer, bos, n_ctx)
+        texts = [[*choices[question.golds[0]].inputs, choices[question.golds[0]].targets[-1]][:n_ctx]
+                 for question, choices in zip(asked, encoded, strict=True)]  # fmt: skip
+    heads: Any = 0.0
+    ffns: Any = 0.0
+    for number, ids in enumerate(texts):
+        may_stop()
+        found = mean_outputs(loaded, [ids], Mask.full(loaded.identity.shape))
+        heads, ffns = heads + len(ids) * found.heads, ffns + len(ids) * found.ffns
+        yield Progress(number + 1, len(texts), message="means of the pruned components")
+    n = sum(map(len, texts))
+    yield Progress(len(texts), len(texts), Means((heads / n).astype(np.float32), (ffns / n).astype(np.float32)))
+
+
+def _measured(loaded: Loaded, bos: bool, train: Questions) -> Measuring:
+    found = yield from last_value(means(loaded, bos, train))
+    return {"heads": found.heads, "ffns": found.ffns}, train.receipt() | {"kind": "means"}
