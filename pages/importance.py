@@ -114,7 +114,8 @@ n_known = len(shown.scores)
 partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
 says = [*partly, *of_heads, *of_ffns]
 finding_at.markdown(" ".join(says))
-trust_at.caption(f"{sections.WHAT_FOR}  \n{trust}")
+if trust:
+    trust_at.markdown(f":small[{trust}]")
 sheet.says[:0] = [*says, *filter(None, [trust])]
 model, score = dict[str, Any](of_model(target), task_data=setup.data_dir), by_weights.SCORE if weights else what
 requests = [

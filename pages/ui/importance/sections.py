@@ -32,7 +32,7 @@ from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import for_file, number, share
+from pages.ui.page.tables import for_file, share
 from pages.ui.page.work import Work, cost_in_words, live
 
 TOO_MANY = f"{{:,}} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
@@ -43,8 +43,8 @@ TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together
 ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). Click a head."
 FFNS_HELP = f"Accuracy lost without each. Gray: no clear change ({TESTED})."
 ALONE = "Heads that can replace one another score low, as each is scored alone."
-UNCLEAR = "Gray: no clear change of accuracy."
-WHAT_FOR = "Oracle: accuracy measured without each head. Gradients: a quick estimate."
+UNCLEAR = "Gray may be chance. Heads that can replace one another cost little one by one."
+WHAT_FOR = "Measured: accuracy without each head. Gradients: a quick estimate."
 UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 TOGETHER = "Remove heads together"
@@ -53,7 +53,9 @@ ORACLE_HELP = (
     "direct measurement that gradients approximate. SRCC: Spearman's rank correlation over the heads; those that cost "
     "the same share a rank."
 )
-BEST_HELP = "Rank 1 is the most important. Ranks go by the mean, in which all tasks count alike."
+BEST_HELP = (
+    "Rank 1 is the most important, by the mean, in which all tasks count alike. A task's column has the rank in it."
+)
 READING_PX = 900  # so that nothing below the maps shows before them
 SELECTED_PX = 200  # of the selected head, up to MOST_RANKS tasks
 RANK_COLUMN = st.column_config.Column("Rank", width=60)
@@ -99,9 +101,7 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
     help = ORACLE_MAPS_HELP if of.what == ORACLE else MAPS_HELP
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        if of.what == ORACLE:
-            st.caption(UNCLEAR, width="content")
-        st.caption(ALONE, width="content")
+        st.caption(UNCLEAR if of.what == ORACLE else ALONE, width="content")
         st.page_link("pages/induction.py", label=TOGETHER, icon=":material/link:")
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown = tables.shown_maps(list(of.scores), n_heads)
@@ -117,24 +117,23 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
 
 
 def draw_best(of: HeadMaps) -> None:
-    """Draws the heads that are most important in the mean, with their rank or what they cost on each task, and next to
-    them the head that is clicked in the maps, which takes the same room whichever it is."""
+    """Draws the heads that are most important in the mean, with their rank on each task, unless the maps hold numbers,
+    and the head that is clicked in the maps, which takes the same room whichever it is."""
     if not of.scores:
         return
-    best_at, selected_at = st.columns([8, 4], gap="large")
-    _draw_selected(of, selected_at)
-    best, is_oracle = tables.best_rows(of.scores, of.mean), of.what == ORACLE
-    if best.empty:
+    if of.what == ORACLE:
+        _draw_selected(of, st.container())
         return
-    title = "Heads that clearly cost accuracy" if is_oracle else "Heads with the highest scores"
-    best_at.subheader(title, help=BEST_HELP if is_oracle else f"{BEST_HELP} A task's column has the rank in it.")
+    best_at, selected_at = st.columns([8, 4], gap="large")
+    _draw_selected(of, selected_at.container(height=SELECTED_PX, border=False))
+    best = tables.best_rows(of.scores, of.mean)
+    best_at.subheader("Heads with the highest scores", help=BEST_HELP)
     tasks = [name for name in best.columns if name in map(in_words, of.scores)]
     short = (lambda name: name.split(",")[0]) if len({task.shots for task in of.scores}) == 1 else str
-    titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": "Mean lost" if is_oracle else "Mean share"}
+    titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": "Mean share"}
     titles |= {name: short(name) for name in tasks}
-    formats = dict.fromkeys(["score", *tasks], _points) if is_oracle else {"score": share}
     words = tables.heads_in_words(of.mean, len(of.scores), of.setting.aggregate)
-    draw_table(best, titles, words, best_at, formats, height="content")
+    draw_table(best, titles, words, best_at, {"score": share}, height="content")
 
 
 def _draw_selected(of: HeadMaps, at: DeltaGenerator) -> None:
@@ -145,13 +144,12 @@ def _draw_selected(of: HeadMaps, at: DeltaGenerator) -> None:
     if presenting():
         return
     row = (of.mean.nsmallest(1, "rank") if found.empty else found).iloc[0]
-    at.subheader(f"{row['name']} :small[click another in a map]")
-    with at.container(height=SELECTED_PX, border=False):
-        st.markdown(tables.values_in_words(of.scores, row, of.what == ORACLE))
-        with st.container(horizontal=True, vertical_alignment="center"):
-            open_heads([row["name"]], st.container(width="content"))
-            if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
-                open_prune(row["name"])
+    values = tables.values_in_words(of.scores, row, of.what == ORACLE)
+    with at.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{row['name']}** :small[click another in a map]  \n{values}", width="content")
+        open_heads([row["name"]], st.container(width="content"))
+        if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
+            open_prune(row["name"])
 
 
 def joint_loss(of: HeadMaps, setup: Setup) -> tuple[list[str], dict[str, Measurement[Any]]]:
@@ -209,10 +207,6 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     st.markdown("  \n".join(words))
     sheet.says += words
     return tables.trust_in_words(agreed, shown)
-
-
-def _points(lost: float) -> str:
-    return number(100 * lost, 1, sign=True)
 
 
 def setting_by(setting: StudySettings, what: str) -> StudySettings:

@@ -42,35 +42,35 @@ def ffn_mean(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> pd.Da
 
 
 def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFrame:
-    """Returns layer, head, name, score and rank by `mean` (engine.studies.surveys.together), and `kept`: how many of
-    the tasks and shot counts have the head among their 30% most important."""
+    """Returns layer, head, name, score and rank by `mean` (engine.studies.surveys.together); `kept`: how many of the
+    tasks and shot counts have the head among their 30% most important; `least`, `most`: its scores' range over them."""
     rows = _tested(_ranked(mean))
     kept = np.zeros(len(rows), int)
     for found in scores.values():
         kept[order(found.scores, found.tie_break)[-n_top(len(rows)) :]] += 1
-    return rows.assign(kept=kept)
+    each = np.stack([found.scores.ravel() for found in scores.values()])
+    return rows.assign(kept=kept, least=each.min(0), most=each.max(0))
 
 
 def best_rows(scores: Mapping[TaskSpec, Scores], mean: pd.DataFrame) -> pd.DataFrame:
-    """Returns the SHOWN first of `mean` (`aggregate_rows`), by an oracle of those that clearly cost accuracy, and in a
-    column named after each task, if there is room, their rank on it, or what they cost."""
-    named, is_oracle = scores.items() if len(scores) <= MOST_RANKS else (), "is_clear" in mean
-    each = {in_words(task): _ranked(found)["score" if is_oracle else "rank"] for task, found in named}
-    shown = mean.assign(**each)
-    return (shown[_costs(mean)] if is_oracle else shown).sort_values("rank").head(SHOWN)
+    """Returns the SHOWN first of `mean` (`aggregate_rows`), and in a column named after each task, if there is room,
+    their rank on it."""
+    named = scores.items() if len(scores) <= MOST_RANKS else ()
+    each = {in_words(task): _ranked(found)["rank"] for task, found in named}
+    return mean.assign(**each).sort_values("rank").head(SHOWN)
 
 
 def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracle: bool) -> str:
     """Returns the value of one head of `aggregate_rows` in each of up to MOST_RANKS maps, by an oracle in points."""
-    at, parts = (int(mean["layer"]), int(mean["head"])), []
+    at, parts, is_one_count = (int(mean["layer"]), int(mean["head"])), [], len({task.shots for task in scores}) == 1
     for task, found in [*scores.items()][:MOST_RANKS]:
         score = float(found.scores[at])
         share = score / (np.abs(found.scores).sum() or 1)
         value = number(100 * score, 1, sign=True) if is_oracle else percent(share)
-        parts.append(f"{in_words(task)} {value}")
+        parts.append(f"{task.name if is_one_count else in_words(task)} {value}")
     of = " in the mean over tasks" if len(scores) > 1 else ""
     about = f"Rank {mean['rank']}{of}. {'Points lost' if is_oracle else 'Share of the total'}:"
-    return "  \n".join([about, *parts])
+    return f"{about} {'; '.join(parts)}"
 
 
 def weight_rows(found: Scores) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def shown_maps(tasks: Sequence[TaskSpec], n_heads: int) -> list[TaskSpec]:
 def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts."""
     if "is_clear" in rows:
-        return _oracle_in_words(rows)
+        return _oracle_in_words(rows, n_maps)
     if rows["score"].nunique() == 1:
         return "All heads have the same score: none stands out."
     best = rows.nsmallest(1, "rank").iloc[0]
@@ -115,16 +115,18 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     return words + "."
 
 
-def _oracle_in_words(rows: pd.DataFrame) -> str:
+def _oracle_in_words(rows: pd.DataFrame, n_maps: int) -> str:
     """Returns which heads clearly cost accuracy when removed alone, of `aggregate_rows`."""
     clear = rows[_costs(rows)].sort_values("rank")
     if clear.empty:
         return "No head clearly costs accuracy when it is removed alone."
     best = clear.iloc[0]
-    words = f"Without **{best['name']}** alone, {100 * best['score']:.0f} points of accuracy are lost on average"
-    others, few = len(clear) - 1, {0: "No other clearly costs", 1: "One other clearly costs"}
+    words = f"Without **{best['name']}** alone, **{100 * best['score']:.0f} points** of accuracy are lost"
+    if n_maps > 1:
+        words += f" in the mean over tasks ({100 * best['least']:.0f} to {100 * best['most']:.0f})"
+    others, few = len(clear) - 1, {0: "no other clearly costs", 1: "one other clearly costs"}
     more = few.get(others, f"{others} others clearly cost")
-    return f"{words}. {more} accuracy, of {len(rows)} heads."
+    return f"{words}; {more} accuracy, of {len(rows)} heads."
 
 
 def joint_in_words(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal | None, task: TaskSpec) -> list[str]:
@@ -136,8 +138,8 @@ def joint_in_words(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal | None
     if {*names} & ({*mean.loc[_costs(mean), "name"]} | {*rows.loc[_costs(rows), "name"]}):
         return []
     which = f" ({', '.join(names)})" if n <= MOST_RANKS else ""
-    lost = f"**{-found.removed.points:.0f} points** are lost on {in_words(task)}"
-    return [f"The induction heads{which} cost nothing clear one by one; without all {n}, {lost}."]
+    lost = f"**{-found.removed.points:.0f} points** on {in_words(task)}"
+    return [f"The induction heads{which} cost nothing clear one by one, but together {lost}."]
 
 
 def _costs(rows: pd.DataFrame) -> pd.Series:
@@ -155,8 +157,7 @@ def top_ffn_in_words(mean: pd.DataFrame) -> str:
     best = mean.nsmallest(1, "rank").iloc[0]
     if best["score"] <= 0 or not best["is_clear"]:
         return "No FFN clearly costs accuracy when it is removed alone."
-    points = f"{100 * best['score']:.0f} points of accuracy are lost on average"
-    return f"The most important FFN is **{best['name']}**: without it, {points}."
+    return f"The most important FFN is **{best['name']}**: {100 * best['score']:.0f} points are lost without it."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:
@@ -185,11 +186,11 @@ def trust_in_words(found: Agreement, what: str) -> str:
     i, j = found.labels.index(what), found.labels.index(ORACLE)
     if np.isnan(found.srcc[i, j]):
         return ""
-    said = f"(SRCC {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
+    said = f"(rank correlation {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
     if found.p[i, j] >= ALPHA or found.srcc[i, j] <= 0:
-        return f"They do not clearly agree here {said}."
+        return f"Gradients, a quick estimate, do not clearly rank heads as measured {said}."
     likeness = "largely" if found.srcc[i, j] >= ALIKE else "partly" if found.srcc[i, j] >= PARTLY_ALIKE else "weakly"
-    return f"They {likeness} agree here {said}."
+    return f"Gradients, a quick estimate, {likeness} rank heads as measured {said}."
 
 
 def _all_of(count: int, n: int) -> str:
