@@ -124,7 +124,7 @@ def published_for(spec: LoadSpec, rows: Iterable[Published] | None = None) -> li
 def published_value(spec: LoadSpec, task: TaskSpec, bos: bool, metric: str = "acc") -> Published | None:
     """Returns the published value of a model for a task, preferably with the same BOS setting, or None if no value is
     comparable."""
-    if task.split != "validation" or task.chat or (task.same_examples and task.shots):
+    if task.split != "validation" or task.manner or (task.same_examples and task.shots):
         return None
     wanted = (task.name, task.shots, metric)
     found = [row for row in published_for(spec) if (row.task, row.shots, row.metric) == wanted]

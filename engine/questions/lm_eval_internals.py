@@ -7,7 +7,7 @@ import functools
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,24 @@ def templates_compiled_once() -> Iterator[None]:
         yield
     finally:
         del env.from_string  # the class's own method shows again
+
+
+def rewrite_answers(task: Any, rewrite: Callable[[Sequence[str]], Sequence[str]]) -> None:
+    """Makes a task put other answers after the examples of each prompt: those that `rewrite` returns for its own, in
+    order. The harness builds the turn of the question, which has no answer, last."""
+    answers, build_turn = list[Any](), task.build_qa_turn
+
+    def build(**given: Any) -> list[Any]:
+        messages = build_turn(**given)
+        if given.get("a") is not None:
+            answers.append(messages[-1])
+        elif answers:
+            for message, answer in zip(answers, rewrite([each.content for each in answers]), strict=True):
+                message.content = answer
+            answers.clear()
+        return messages
+
+    task.build_qa_turn = build
 
 
 def normalised(answer: str) -> str:

@@ -24,6 +24,7 @@ from engine.memory import Kept
 from engine.progress import leave_to_worker, may_stop, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate, Messages
+from engine.questions.labels import LABELS, shuffle_answers, use_words
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 from engine.shipped import shipped_records
@@ -43,6 +44,7 @@ class TaskSpec:
     The harness draws other examples for each question. With `same_examples` all questions have those that it draws for
     the first: not its numbers, but scored several times as fast. With `chat`, prompts are rendered by this chat
     template, as the harness does with `--apply_chat_template`: examples are turns of the user and the assistant.
+    `labels` of the examples (`engine.questions.labels`): with `unrelated`, a question's choices are these words too.
     """
 
     name: str
@@ -51,17 +53,26 @@ class TaskSpec:
     seed: int = HARNESS_SEED
     same_examples: bool = False
     chat: ChatTemplate | None = None
+    labels: str = "true"
 
     def __post_init__(self) -> None:
         if not 0 <= self.shots <= MAX_SHOTS:
             raise UsageError(f"shots is {self.shots}; choose 0 to {MAX_SHOTS}")
         if self.split not in SPLITS:
             raise UsageError(f"split {self.split!r} is unknown; choose {' or '.join(SPLITS)}")
+        if self.labels not in LABELS:
+            raise UsageError(f"labels {self.labels!r} are unknown; choose {', '.join(LABELS)}")
 
     def fields(self) -> dict[str, Any]:
-        """Its fields for keys and receipts: those of earlier versions, and the chat template's digest if it has one."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "chat"}
-        return own | ({"chat": self.chat.digest} if self.chat else {})
+        """Its fields for keys and receipts: those of earlier versions, and what is not as it was in them."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("chat", "labels")}
+        own |= {"chat": self.chat.digest} if self.chat else {}
+        return own | ({"labels": self.labels} if self.labels != "true" else {})
+
+    @property
+    def manner(self) -> str:
+        """How prompts are written, such as ", as chats, shuffled labels"; "" by default."""
+        return ", as chats" * bool(self.chat) + f", {self.labels} labels" * (self.labels != "true")
 
 
 class TooFewRows(HeadroomError):
@@ -100,18 +111,21 @@ class Question:
 
 @dataclass(frozen=True)
 class Requests:
-    """All questions of a task in dataset order. `greedy`: right means that greedy decoding gives the continuation."""
+    """All questions of a task in dataset order. `greedy`: right means that greedy decoding gives the continuation.
+    `kept`: the share of examples (0-1) that have their own answer although labels are shuffled."""
 
     task: TaskSpec
     questions: tuple[Question, ...]
     greedy: bool
     source: str
     chance: float
+    kept: float = 0.0
 
 
+Rendered = tuple[tuple[Question, ...], bool, float]  # questions, greedy, kept
 # One for the process and all of its threads: a value depends on nothing but its key, the digest of the rendered text.
 # Holds PARSED_BYTES of text at most.
-PARSED_QUESTIONS: "Kept[tuple[tuple[Question, ...], bool]]" = Kept(PARSED_BYTES)
+PARSED_QUESTIONS: "Kept[Rendered]" = Kept(PARSED_BYTES)
 
 
 def get_requests(
@@ -145,17 +159,16 @@ def get_requests(
             where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"
             raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
         leave_to_worker()  # imports libraries, and changes some of their functions meanwhile
-        questions, greedy = _render(task, info, given)
-        text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
+        text = json.dumps(_render(task, info, given))
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": task.fields()})
         if store is not None:
             store.put(key, encode(record))
         found = questions_in(record)
-    questions, greedy = found
+    questions, greedy, kept = found
     chance = info.chance
     if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
-    return Requests(task, questions, greedy, source, chance)
+    return Requests(task, questions, greedy, source, chance, kept)
 
 
 SizedChunk = tuple[tuple[int, ...], int]
@@ -231,18 +244,18 @@ def _stratified(requests: Requests) -> tuple[int, ...]:
     return tuple(sorted(shuffled, key=place.__getitem__))
 
 
-def questions_in(record: Record) -> tuple[tuple[Question, ...], bool]:
-    """(questions, greedy) of a stored record."""
+def questions_in(record: Record) -> Rendered:
+    """(questions, greedy, kept) of a stored record."""
     content = record.arrays["json"].tobytes()
     digest = hashlib.blake2b(content).digest()
     return PARSED_QUESTIONS.get(digest, lambda: _parsed(content), lambda _: len(content))
 
 
-def _parsed(content: bytes) -> tuple[tuple[Question, ...], bool]:
+def _parsed(content: bytes) -> Rendered:
     found = json.loads(content)
-    if type(found["greedy"]) is not bool:
-        raise ValueError("greedy is not true or false")
-    return tuple(_question(entry) for entry in found["questions"]), found["greedy"]
+    if type(found["greedy"]) is not bool or type(kept := found.get("kept", 0.0)) is not float:
+        raise ValueError("greedy is not true or false, or kept is not a number")
+    return tuple(_question(entry) for entry in found["questions"]), found["greedy"], kept
 
 
 def _question(entry: dict[str, Any]) -> Question:
@@ -259,11 +272,18 @@ def _question(entry: dict[str, Any]) -> Question:
     return question
 
 
-def _render(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> tuple[list[Question], bool]:
+def _render(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> dict[str, Any]:
+    """The content of a record."""
     with lm_eval_internals.templates_compiled_once():
-        harness_task = _harness_task(task, info, given)
+        harness_task, shuffled = _harness_task(task, info, given), None
+        if task.labels == "shuffled" and task.shots:
+            shuffled = shuffle_answers(harness_task, task.name, task.shots, task.seed)
+        elif task.labels == "unrelated":
+            use_words(harness_task, task.name)
         numbers = [number for number, _ in given.lines[task.split]] if given is not None else []
-        return _questions(task, harness_task, numbers), harness_task.OUTPUT_TYPE == "loglikelihood"
+        questions = [asdict(question) for question in _questions(task, harness_task, numbers)]
+        more = {"kept": shuffled.n_kept / shuffled.n} if shuffled else {}
+        return {"greedy": harness_task.OUTPUT_TYPE == "loglikelihood", "questions": questions, **more}
 
 
 def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> list[Question]:

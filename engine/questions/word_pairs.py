@@ -10,7 +10,7 @@ import filecmp
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache as once
 from functools import cached_property
@@ -24,6 +24,7 @@ from engine.errors import HeadroomError
 from engine.files import named, read_regular
 from engine.questions import rows
 from engine.questions.encoding import encode_questions
+from engine.questions.labels import derangement
 from engine.questions.requests import Question
 from engine.questions.tasks import SPLITS, embedded_tasks, local_files
 
@@ -99,19 +100,9 @@ class PairTask:
             *shots, last = (train[at] for at in generator.permutation(len(train))[: N_SHOTS + 1])
             tokens = [pair.token for pair in shots]
         pair = last if split == "train" else self.test[generator.integers(len(self.test))]
-        others = _derangement(tokens, generator) if shuffled else range(N_SHOTS)
+        others = derangement(tokens, generator) if shuffled else range(N_SHOTS)
         examples = [(shot.question, shots[other].answer) for shot, other in zip(shots, others, strict=True)]
         return self.asked(pair, examples)
-
-
-def _derangement(tokens: Sequence[int], generator: np.random.Generator) -> list[int]:
-    """Returns an order in which no place has an equal token, none of which makes up more than half."""
-    rank = dict(zip(dict.fromkeys(tokens), generator.permutation(len({*tokens})), strict=True))
-    order = sorted(range(len(tokens)), key=lambda at: rank[tokens[at]])  # equal ones are neighbors
-    shift, found = max(map(tokens.count, tokens)), [0] * len(tokens)
-    for place, other in zip(order, [*order[shift:], *order[:shift]], strict=True):
-        found[place] = other
-    return found
 
 
 def read_pairs(file: str | Path) -> tuple[PairTask, ...]:

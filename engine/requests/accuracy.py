@@ -64,6 +64,7 @@ class Evaluate(WithPruning, OfTask):
         norm = f"perplexity {result.perplexity:.2f}" if is_greedy else f"acc_norm {result.acc_norm:.4f}"
         fields = {
             "task": self.task, "shots": self.shots, "same_examples": self.same_examples, "split": self.split,
+            "labels": self.labels, "labels_kept": questions.requests.kept,
             "n": result.n, "acc": result.acc, "acc_norm": None if is_greedy else result.acc_norm,
             "perplexity": result.perplexity, "acc_ci95": [result.ci_low, result.ci_high],
             "items_per_second": result.n / seconds, "mask": mask.text(), "fill": self.fill,
@@ -75,6 +76,8 @@ class Evaluate(WithPruning, OfTask):
         line = (f"{self.task}, {self.shots} shots: acc {result.acc:.4f} "
                 f"(95% {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
                 f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned{taken}")  # fmt: skip
+        if kept := questions.requests.kept:
+            line += f"\n{100 * kept:.1f}% of the examples keep their true answer: too few answers differ"
         if other is not None:
             found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
             fields, line = fields | {"against": found}, f"{line}\n{more}"

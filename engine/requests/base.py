@@ -23,6 +23,7 @@ from engine.models.session import Session, Target
 from engine.placement.placement import PLACE, PLACE_HELP, places
 from engine.progress import Progress, TimeLeft
 from engine.questions.chats import chat_template
+from engine.questions.labels import LABELS
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
 from engine.requests.fields import choice, flag, number, path, string, switch
 
@@ -98,6 +99,16 @@ def training_questions(
 ) -> Any:
     """A field for the number of training questions (None: all), which also has the option's earlier name."""
     return number(default, (1, MOST), help, aliases=("--ranking-questions",))
+
+
+def labels_of_examples() -> Any:
+    """A field for what the solved examples of a task are labeled with."""
+    return choice(
+        "true",
+        LABELS,
+        "labels of the examples: true answers (default), answers shuffled among the examples of a prompt, or unrelated "
+        "words, one for each choice, also in the question (only if all questions have the same choices)",
+    )
 
 
 def gives(request: type["Request"]) -> str:
@@ -205,12 +216,13 @@ class NamesTask(WithData, OfModel):
     same_examples: bool = flag(
         "use the same examples for every question (faster, but results differ from lm-evaluation-harness)"
     )
+    labels: str = labels_of_examples()
     chat: bool = flag(AS_CHAT)
 
     def task_spec(self, session: Session, split: str = "validation") -> TaskSpec:
         """Which questions, as the engine names them."""
         chat = chat_template(self.target(session).identity) if self.chat else None
-        return TaskSpec(self.task, self.shots, split, same_examples=self.same_examples, chat=chat)
+        return TaskSpec(self.task, self.shots, split, same_examples=self.same_examples, chat=chat, labels=self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,9 +289,9 @@ def mask_of(run: RequestRun, target: Target, pruning: Pruning, data_dir: str | N
     return pruning.mask(run.value(orders_of(target, pruning, data_dir)))
 
 
-def task_named(name: str | None, shots: int, same_examples: bool) -> TaskSpec | None:
+def task_named(name: str | None, shots: int, same_examples: bool, labels: str) -> TaskSpec | None:
     """A task as the engine names it; None where none is named."""
-    return TaskSpec(name, shots, same_examples=same_examples) if name else None
+    return TaskSpec(name, shots, same_examples=same_examples, labels=labels) if name else None
 
 
 def selected(

@@ -14,7 +14,17 @@ from engine.models.masks import parse_heads
 from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 from engine.questions.tasks import task_info
-from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, selected, task_named, training_questions
+from engine.requests.base import (
+    MOST,
+    OfModel,
+    RequestRun,
+    Result,
+    WithData,
+    labels_of_examples,
+    selected,
+    task_named,
+    training_questions,
+)
 from engine.requests.fields import flag, names_of, number, string
 from engine.requests.texts import OfTexts
 from engine.studies.surveys import StudySettings, grid
@@ -177,6 +187,7 @@ class IdealizeHeads(OfTexts):
     task: str | None = string(None, "also evaluate this task (no text is needed if a task is given)")
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
     same_examples: bool = flag("use the same examples for every question (faster)")
+    labels: str = labels_of_examples()
     limit: int = number(100, (1, MOST), "number of questions (default: 100)")
 
     def measure(self, run: RequestRun) -> Result:
@@ -194,7 +205,7 @@ class IdealizeHeads(OfTexts):
         ideal = Ideal(tuple(parse_heads(self.heads, target.shape)), self.mask_in(target))
         names = [f"L{layer}H{head}" for layer, head in ideal.heads]
         fields: dict[str, Any] = {"heads": names, "mask": ideal.mask.text()}
-        value, lines, task = {}, [], task_named(self.task, self.shots, self.same_examples)
+        value, lines, task = {}, [], task_named(self.task, self.shots, self.same_examples, self.labels)
         if self.text or self.passage or self.from_task:
             texts = self.contents(run, self.texts)
             losses = run.value(ideal_losses(target, texts, ideal))

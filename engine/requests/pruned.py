@@ -26,6 +26,7 @@ from engine.requests.base import (
     Result,
     WithData,
     WithPruning,
+    labels_of_examples,
     mask_of,
     selected,
     task_named,
@@ -47,11 +48,12 @@ class PrunedModel(WithPruning, WithData, OfModel):
     )
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of --task (default: 0)")
     same_examples: bool = flag("use the same examples for every question")
+    labels: str = labels_of_examples()
     chat: bool = flag(AS_CHAT)
 
     def named(self, target: Target) -> TaskSpec | None:
         """The task as the engine names it; None where none is named."""
-        task = task_named(self.task, self.shots, self.same_examples)
+        task = task_named(self.task, self.shots, self.same_examples, self.labels)
         return replace(task, chat=chat_template(target.identity)) if task and self.chat else task
 
     def mask_in(self, run: RequestRun, target: Target) -> Mask:

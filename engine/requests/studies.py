@@ -18,7 +18,16 @@ from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import embedded_tasks, list_tasks
-from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData, training_questions
+from engine.requests.base import (
+    MOST,
+    MOST_SEED,
+    OfModel,
+    RequestRun,
+    Result,
+    WithData,
+    labels_of_examples,
+    training_questions,
+)
 from engine.requests.fields import choice, flag, names_of, number, numbers_of, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.requests.plans import plan_result
@@ -53,6 +62,7 @@ class NamesTasks(WithData):
         None, ("comma-separated task names (default: all included tasks, or all tasks in --task-data)")
     )
     shots: str = string("0,1,5", "comma-separated numbers of examples in the prompt (default: 0,1,5)")
+    labels: str = labels_of_examples()
 
     def grid(self) -> list[TaskSpec]:
         """Every task at every shot count. UsageError: none are left."""
@@ -65,7 +75,7 @@ class NamesTasks(WithData):
         if not names or not shots:
             raise UsageError(f"no tasks or shot counts are left of --tasks {self.tasks!r} --shots {self.shots!r}; "
                              f"`headroom tasks` lists the tasks")  # fmt: skip
-        return grid(names, sorted(set(shots)))
+        return grid(names, sorted(set(shots)), self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)

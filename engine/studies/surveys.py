@@ -87,9 +87,9 @@ class Survey:
         return {task.name: found.scores for task, found in self.scores.items() if task.shots == shots}
 
 
-def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
+def grid(names: Sequence[str], shots: Sequence[int], labels: str = "true") -> list[TaskSpec]:
     """Returns every task at every shot count, grouped by task."""
-    return [TaskSpec(name, count) for name in names for count in shots]
+    return [TaskSpec(name, count, labels=labels) for name in names for count in shots]
 
 
 def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
@@ -159,7 +159,7 @@ def written_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_words(task: TaskSpec) -> str:
     """Returns a text such as "piqa, 5 shots"."""
-    return f"{task.name}, {shots_in_words(task.shots)}{', as chats' if task.chat else ''}"
+    return f"{task.name}, {shots_in_words(task.shots)}{task.manner}"
 
 
 def shots_in_words(count: int) -> str:

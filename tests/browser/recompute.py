@@ -40,7 +40,7 @@ LOOK = """() => {
   for (const input of document.querySelectorAll("input[aria-label]"))
     controls[input.ariaLabel] = input.type === "checkbox" ? input.checked : input.value
   for (const radio of document.querySelectorAll("[role=radio][aria-checked=true]"))
-    controls[radio.closest("[role=radiogroup]")?.ariaLabel] = radio.innerText
+    controls[radio.closest("[role=radiogroup]")?.ariaLabel] = radio.textContent
   return {
     controls,
     screen: document.querySelector("[data-testid=stNavSectionHeader], [aria-current=page]")?.innerText ?? "",
@@ -156,6 +156,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     words += ["--sample", "stratified"] + (
         ["--same-examples"] if controls["Same examples for every question"] and shots != "0" else []
     )
+    words += ["--labels", controls["Labels of the examples"].lower()]
     full = words[1:]
     words += by_level(controls, {})
     words += ["--mask", controls["Prune these as well"]] if controls["Prune these as well"] else []

@@ -483,6 +483,17 @@ def too_few_rows(tmp_path, monkeypatch):
     assert "self.rnd.sample(" in source("lm_eval.api", "samplers.py")
 
 
+@uses("lm-eval", "build_qa_turn")
+def answers_of_examples(tmp_path, monkeypatch):
+    """build_qa_turn gives a message for a question and one for its answer `a`, which can be changed."""
+    from lm_eval.api.task import ConfigurableTask
+
+    task = object.__new__(ConfigurableTask)
+    lm_eval_internals.rewrite_answers(task, lambda answers: [answer.upper() for answer in answers])
+    turns = [task.build_qa_turn(q="q", c=["x", "y"], a=0), task.build_qa_turn(q="r", a="z"), task.build_qa_turn(q="s")]
+    assert "".join(each.to_text() for turn in turns for each in turn) == "q X\n\nr Z\n\ns"
+
+
 @uses("lm-eval", "utils.env")
 def templates(tmp_path, monkeypatch):
     """The harness compiles each prompt by utils.env.from_string, which can be replaced for a while."""

@@ -70,8 +70,8 @@ def test_questions_with_any_byte_changed_are_questions_or_a_miss(data):
     content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     found = made_of(Record({"json": np.frombuffer(bytes(content), np.uint8)}, {}), questions_in)
     if found is not None:
-        [question], greedy = found
-        assert type(greedy) is bool and 0 <= question.golds[0] < 2 and len(question.n_chars) == 2
+        [question], greedy, kept = found
+        assert type(greedy) is bool and kept == 0 and 0 <= question.golds[0] < 2 and len(question.n_chars) == 2
 
 
 def test_own_questions_look_as_the_harness_shows_them(tmp_path):

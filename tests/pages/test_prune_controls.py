@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pages.ui.prune.stories import STORIES
-from tests.pages.conftest import button, charts_of, components, level, settled
+from tests.pages.conftest import button, charts_of, components, figure, level, said, same_on_the_command_line, settled
 
 SLIDERS = {"Attention heads pruned", "FFNs pruned", "Layers dropped"}
 
@@ -36,3 +36,12 @@ def test_a_story_of_an_older_address_is_understood(open_app):
     at = open_app(prune_order="random", prune_story="No examples needed", prune_idle="false")
     pills = next(each for each in at.main.button_group if each.key == "prune_story")
     assert pills.value == "control" and STORIES["control"] == "Try without examples" and not at.warning
+
+
+def test_labels_of_examples_are_those_of_the_command(open_app, capsys):
+    asked = {"prune_task": "demo_guest", "prune_shots": "5", "prune_labels": "Shuffled", "prune_limit": "16"}
+    at = open_app(**asked, prune_order="random", prune_idle="false")
+    result = same_on_the_command_line(at, capsys)
+    assert result["labels"] == "shuffled" and result["cached"] and result["labels_kept"] > 0
+    assert figure(at)[0] == f"{100 * result['acc']:.1f}%" and ", shuffled labels:" in at.metric[0].label
+    assert f"{result['labels_kept']:.0%} of the examples keep their true answer" in said(at)

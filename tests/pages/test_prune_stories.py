@@ -39,8 +39,10 @@ def choose(at, name):
 
 def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = open_app(**embedded, prune_limit="48", prune_heads="20", prune_order="random", prune_idle="false")
+    embedded |= {"prune_labels": "Shuffled", "prune_heads": "20"}
+    at = open_app(**embedded, prune_limit="48", prune_order="random", prune_idle="false")
     choose(at, "heads")
+    assert at.segmented_control(key="prune_labels").value == "true"
     found = induction_heads()
     assert at.text_input(key="prune_mask").value == found.text() and level(at, "prune_heads") == 0
     assert found.text() in said(at) and "The story holds here." in said(at)

@@ -63,7 +63,8 @@ def of_model(target: Target) -> dict[str, Any]:
 
 def of_task(task: TaskSpec) -> dict[str, Any]:
     """Returns the fields of a request that name a task."""
-    return {"task": task.name, "shots": task.shots, "same_examples": task.same_examples, "chat": bool(task.chat)}
+    return {"task": task.name, "shots": task.shots, "same_examples": task.same_examples, "chat": bool(task.chat),
+            "labels": task.labels}  # fmt: skip
 
 
 def of_grid(tasks: Sequence[TaskSpec]) -> dict[str, Any]:
@@ -103,8 +104,7 @@ def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
     """Returns a phrase such as "demo_copy and demo_walk, 0 and 5 shots", or the number of tasks."""
     names, counts = list(dict.fromkeys(task.name for task in tasks)), sorted({task.shots for task in tasks})
     some = " and ".join(Path(name).name for name in names) if len(names) < 4 else f"{len(names)} tasks"
-    chats = ", as chats" if tasks[0].chat else ""
-    return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}{chats}"
+    return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}{tasks[0].manner}"
 
 
 def ranking_part(target: Target, pruning: Pruning, data_dir: str | None) -> Measurements:

@@ -48,6 +48,11 @@ SAME_HELP = (
     "The same examples for all questions. The harness draws others for each: the same ones are several times as "
     "fast to score, but give other numbers than the harness."
 )
+LABELS = {"true": "True", "shuffled": "Shuffled", "unrelated": "Unrelated"}
+LABELS_HELP = (
+    "The answers of the examples. Shuffled: each has another one's, so that they show the form but not what is right. "
+    "Unrelated: one fixed word for each choice, also in the question; for questions that all have the same choices."
+)
 LIMIT_HELP = (
     "Of the validation split, a stratified sample: right answers in the proportions of the whole, so that the first "
     "few are a fair preview. More questions, narrower interval."
@@ -110,12 +115,13 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     limit = number_field(limit_at, "Questions", (1, MOST), "prune_limit", **about)
     stop = one_listed(stop_at, "Stop early at ±", STOPS, "prune_stop", help=STOP_HELP)
     same = _switch(settings.checkbox, "Same examples for every question", "prune_same", SAME_HELP)
+    labels = one_of(settings, "Labels of the examples", LABELS, "prune_labels", LABELS_HELP)
     is_chat = not is_demo and _switch(settings.checkbox, "Prompts as chats", "prune_chat", CHAT_HELP)
     typed = type_mask("prune", settings)
     layers_by = one_listed(settings, "Layers by", LAYERS_BY, "prune_layers_by", help=LAYERS_HELP)
     help = IDLE_HELP.format(budget=in_time(budget_s()))
     precomputes = _switch(settings.toggle, "Precompute nearby levels when idle", "prune_idle", help, True)
-    task = TaskSpec(name, int(shots), same_examples=bool(same and shots))
+    task = TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
     of = axis, ranking, layers_by, typed, precomputes, is_chat, order_at
     return PruneControls(task, int(limit), STOPS[stop], *of)
 

@@ -117,7 +117,7 @@ def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
     """Returns where an induction head looks in the example question, for a copying task of the embedded model; measured
     once nothing else is."""
     shown = example(x, measured)
-    at = _decided_by(x, shown.question) if x.target.spec.is_demo else None
+    at = decided_by(x, shown.question) if x.target.spec.is_demo else None
     if at is None:
         return None
     wanted = look(x.target, shown.prompt, at)
@@ -143,7 +143,7 @@ def example_in_words(x: Experiment, measured: AnswersSoFar, of: Example) -> str:
     """Returns the question with its choices, the right one bold, both models' answers, and the line that decides it;
     Markdown."""
     place, question, prompt = of.place, of.question, of.prompt
-    at = _decided_by(x, question)
+    at = decided_by(x, question)
     own = prompt.rfind("\n") + 1
     is_within = at is not None and at.line[0] == own  # the question itself has the word
     begins = own if is_within else question_start(prompt)
@@ -182,9 +182,11 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
         st.switch_page("pages/attention.py", query_params=query)
 
 
-def _decided_by(x: Experiment, question: Question) -> Copied | None:
-    """Returns the copied word of a question; None for tasks whose answers are not copied."""
-    return copied(question) if task_info(x.task.name).needs in COPYING else None
+def decided_by(x: Experiment, question: Question) -> Copied | None:
+    """Returns the copied word of a question; None for tasks whose answers are not copied, or are at other examples."""
+    needs = task_info(x.task.name).needs
+    is_elsewhere = needs == "examples" and x.task.labels == "shuffled"
+    return copied(question) if needs in COPYING and not is_elsewhere else None
 
 
 def question_start(prompt: str) -> int:

@@ -19,7 +19,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
-from pages.ui.page.tables import for_file
+from pages.ui.page.tables import for_file, whole_percent
 from pages.ui.page.work import cost_in_words, live
 from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
 from pages.ui.prune.controls import draw_chips
@@ -163,6 +163,8 @@ def draw_result(shown: PruneResult) -> None:
         st.caption(
             f"{len(x.judged.questions):,} of your rows are asked, {n_rows:,} others are for examples and the order."
         )
+    if x.judged.kept:
+        st.caption(f"{whole_percent(x.judged.kept)} of the examples keep their true answer: too few answers differ.")
     if (work := accuracy_work(x, shown.mask)).now() is not None:
         work.line()
     elif shown.awaits_rows:

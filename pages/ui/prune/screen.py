@@ -118,7 +118,7 @@ class PruneScreen:
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
         title = info.title if task.name.endswith(OWN) else f"{task.name} ({info.title})"
-        shown = PruneResult(x, title, self.postponed)
+        shown = PruneResult(x, title + task.manner, self.postponed)
         shown.provisional = instead
         if x.settled(shown.stored):
             jobs().drop("accuracy")

@@ -39,7 +39,7 @@ OLDER = {"No examples needed": STORIES["control"]}  # labels in older addresses
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
 OPENED = "prune story opened"  # what the open story is about
 SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
-                  "prune_order")  # fmt: skip
+                  "prune_order", "prune_labels")  # fmt: skip
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most
@@ -113,6 +113,7 @@ def set_controls(setup: Setup) -> None:
         state[MAIN] = cast.main.name
         write("prune_task", task.name)
         write("prune_shots", task.shots)
+        write("prune_labels", task.labels)
     if story == "far":
         write("prune_order", ORDER)
         state[FAR] = True
