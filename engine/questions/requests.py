@@ -25,7 +25,7 @@ from engine.progress import leave_to_worker, may_stop, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate, Messages
 from engine.questions.labels import LABELS, shuffle_answers, use_words
-from engine.questions.tasks import OWN, SPLITS, TaskInfo, local_files, may_fetch, task_info
+from engine.questions.tasks import OWN_SUFFIXES, PAIR_COLUMNS, SPLITS, TaskInfo, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 from engine.shipped import shipped_records
 
@@ -148,7 +148,7 @@ def get_requests(
         if given.is_large:
             more["drawn"] = [rows.SAMPLED, first]
             given = replace(given, first={task.split: first})
-    name = Path(task.name).name if task.name.endswith(OWN) else task.name
+    name = Path(task.name).name if task.name.endswith(OWN_SUFFIXES) else task.name
     fields = {**task.fields(), "name": name, "source": source, "lm_eval": version("lm_eval")}
     key = canonical_key("requests", fields | more)
     found = made_of(decode(store.get(key)) if store is not None else None, questions_in)
@@ -374,6 +374,10 @@ def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> A
         "metric_list": [{"metric": metric, "aggregation": "mean", "higher_is_better": True}
                         for metric in ("acc", "acc_norm")],
     }  # fmt: skip
+    if info.columns == PAIR_COLUMNS:  # as those that come with the package
+        config |= {"output_type": "loglikelihood", "doc_to_text": "Q: {{question}}\nA:", "doc_to_choice": None,
+                   "doc_to_target": "{{' ' + answer}}", "target_delimiter": "",
+                   "metric_list": config["metric_list"][:1]}  # fmt: skip
     manager = TaskManager(include_defaults=False)
     if info.yaml_folder:
         folder = Path(lm_eval.tasks.__file__).parent / info.yaml_folder  # that of an included one is absolute

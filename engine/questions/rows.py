@@ -2,7 +2,9 @@
 that an error names the file, the row and the column.
 """
 
+import csv
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ import numpy as np
 
 from engine.errors import HeadroomError
 from engine.files import read_regular
-from engine.questions.tasks import OWN_COLUMNS, TaskInfo
+from engine.questions.tasks import OWN_COLUMNS, OWN_PAIRS, PAIR_COLUMNS, TaskInfo
 
 BOM = b"\xef\xbb\xbf"
 LARGE, SAMPLED = 150_000, 10_000  # of a file of more rows than LARGE, so many are drawn
@@ -75,7 +77,10 @@ class Given:
         Of one file that serves as all splits a third of the rows is for training, drawn by what they say, so that equal
         rows stay together and the same file is always parted alike.
         """
-        found = {file: _lines(content) for file, content in self.raw.items()}
+        found = {
+            file: _pair_lines(file, content) if file.suffix == OWN_PAIRS else _lines(content)
+            for file, content in self.raw.items()
+        }
         of = {split: found[file] for split, file in self.files.items()}
         if self.is_parted:
             lines = of["train"]
@@ -146,6 +151,22 @@ def _lines(raw: bytes) -> Lines:
     # line feeds alone end a row: other signs that end lines may stand inside a text
     lines = raw.removeprefix(BOM).split(b"\n")
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _pair_lines(file: Path, raw: bytes) -> Lines:
+    """The rows of a CSV file of word pairs as JSON, without the titles; HeadroomError: it cannot be read."""
+    try:
+        cells = list(csv.reader(io.StringIO(raw.decode("utf-8-sig")), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise HeadroomError(
+            f"{file} cannot be read as a CSV file in UTF-8 ({error}); give a file of word pairs"
+        ) from error
+    if wrong := next((number for number, row in enumerate(cells, 1) if len(row) not in (0, 2)), 0):
+        raise HeadroomError(f"{file}, row {wrong}: {len(cells[wrong - 1])} columns; write a question and its answer in "
+                            "each row, below a row of titles, and quote text with commas")  # fmt: skip
+    pairs = [(number, dict(zip(PAIR_COLUMNS, (cell.strip() or None for cell in row), strict=True)))
+             for number, row in enumerate(cells[1:], 2) if any(cell.strip() for cell in row)]  # fmt: skip
+    return [(number, json.dumps(pair).encode()) for number, pair in pairs]
 
 
 def _checked(lines: Lines, info: TaskInfo) -> tuple[list[dict[str, Any]], list[RowFault]]:

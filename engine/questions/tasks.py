@@ -13,8 +13,8 @@ from engine.errors import HeadroomError, UsageError
 from engine.files import is_file, named
 
 SPLITS = ("validation", "train")
-OWN_COLUMNS = ("context", "choices", "gold")
-OWN, OWN_TRAIN = ".jsonl", ".train.jsonl"  # of a user's own file, and of its training rows
+OWN_COLUMNS, PAIR_COLUMNS = ("context", "choices", "gold"), ("question", "answer")
+OWN, OWN_PAIRS = OWN_SUFFIXES = (".jsonl", ".csv")  # of a user's own file: of questions, of word pairs
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,11 @@ _MAY_FETCH: ContextVar[bool] = ContextVar("may_fetch", default=False)
 
 
 def task_info(name: str) -> TaskInfo:
-    """The task called `name`, or one made for a user's `.jsonl` file; UsageError proposes names."""
+    """The task called `name`, or one made for a user's own file; UsageError proposes names."""
     if name.endswith(OWN):
         return TaskInfo(name, Path(name).stem, "your own questions", 0.0, "", OWN_COLUMNS)
+    if name.endswith(OWN_PAIRS):
+        return TaskInfo(name, Path(name).stem, "your own word pairs, written out exactly", 0.0, "", PAIR_COLUMNS)
     known = {**packaged_tasks(), **HARNESS_TASKS}
     if name not in known:
         near = ", ".join(similar_names(name, list(known)))
@@ -161,11 +163,12 @@ def may_fetch() -> bool:
 
 def local_files(info: TaskInfo, data_dir: str | Path | None) -> dict[str, Path] | None:
     """The files of a task's splits, or None where it comes from the hub. HeadroomError: no such file or folder."""
-    if info.name.endswith(OWN):
+    if info.name.endswith(OWN_SUFFIXES):
         file = named(info.name, "task")
         if not file.exists():
-            raise HeadroomError(f"no such task file: {info.name!r}; give a .jsonl with context, choices and gold")
-        train = file.with_name(f"{file.name.removesuffix(OWN)}{OWN_TRAIN}")
+            raise HeadroomError(f"no such task file: {info.name!r}; give a .jsonl with context, choices, and "
+                                "gold, or a .csv of word pairs")  # fmt: skip
+        train = file.with_name(f"{file.stem}.train{file.suffix}")
         return {"validation": file, "train": train if is_file(train) else file}
     if info.name in packaged_tasks():
         folder = Path(info.yaml_folder)

@@ -210,7 +210,11 @@ class NamesTask(WithData, OfModel):
     """A model, and one task."""
 
     task: str = string(
-        MISSING, ("task name (`headroom tasks` lists them), or a .jsonl file with context, choices, and gold")
+        MISSING,
+        (
+            "task name (`headroom tasks` lists them), or a .jsonl file with context, choices, and gold, "
+            "or a .csv file of word pairs"
+        ),
     )
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
     same_examples: bool = flag(

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 from transformers import AutoTokenizer
 
 from engine.demo import model_folder
 from engine.errors import HeadroomError
+from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
 from tests.engine.fixtures import refused_by
 
@@ -78,3 +80,29 @@ def test_a_file_of_ones_own_and_what_is_wrong_with_one(tmp_path):
         file.write_bytes(content)
         refused_by(HeadroomError, match, lambda: read_pairs(file))
     refused_by(HeadroomError, "No such file", lambda: read_pairs(tmp_path / "none.csv"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pairs_of_ones_own_are_asked_like_the_included_ones(tmp_path):
+    pairs = {}
+    for split, file in (("train", "mine.train.csv"), ("validation", "mine.csv")):
+        asked = get_requests(TaskSpec("pairs_plural", 0, split), None, None).questions
+        pairs[split] = [(each.contexts[0][3:-3], each.continuations[0][1:]) for each in asked]
+        (tmp_path / file).write_text(
+            "".join(f"{question},{answer}\n" for question, answer in [("a", "b"), *pairs[split]])
+        )
+    own, included = (
+        get_requests(TaskSpec(name, 3), None, None) for name in (str(tmp_path / "mine.csv"), "pairs_plural")
+    )
+    assert own.greedy and own.questions == included.questions and len(own.questions) > 90
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("q,a\ncat", "row 2: 1 columns"), ("q,a\ncat,", "row 2: column 'answer' is missing"), ("q,a\n", "is empty"),
+     ('q,a\n"cat,cats', "cannot be read as a CSV")],
+)  # fmt: skip
+def test_bad_pairs_of_ones_own_are_one_line(text, reason, tmp_path):
+    (tmp_path / "mine.csv").write_text(text)
+    line = refused_by(HeadroomError, reason, lambda: get_requests(TaskSpec(str(tmp_path / "mine.csv")), None, None))
+    assert "\n" not in line

@@ -46,7 +46,7 @@ def test_the_box_filters_by_substring_and_begins_with_adding_one(open_app):
 
 def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
-    at.text_input(key="prune_own_path").set_value("boxes.csv")
+    at.text_input(key="prune_own_path").set_value("boxes.txt")
     at.run()
     assert ["does not end with" in each.value for each in at.error] == [True]
     file = tmp_path / "boxes.jsonl"

@@ -1,5 +1,5 @@
-"""A user's own questions: a `.jsonl` file given by its path, or uploaded. Uploaded files are kept with the results, by
-their content, so that a link that names one always means the same questions.
+"""A user's own questions or word pairs: a file given by its path, or uploaded. Uploaded files are kept with the
+results, by their content, so that a link that names one always means the same questions.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from engine.errors import HeadroomError
 from engine.files import write_whole
 from engine.questions.requests import TooFewExamples
 from engine.questions.rows import RowFault
-from engine.questions.tasks import OWN
+from engine.questions.tasks import OWN, OWN_SUFFIXES
 from pages.ui.page.defaults import SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, store
@@ -38,8 +38,9 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: 
     about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path}
     where.text_input("Your own questions: path of a file", key=path, args=(prefix, path, task_key, used), **about)
     about = {"on_change": _use_file, "args": (prefix, file, task_key, used), "max_upload_size": MOST_MB}
-    where.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, help=HELP, **about)
+    where.file_uploader("Or upload a file", OWN_SUFFIXES, key=file, help=HELP, **about)
     where.caption(f"A line for each question, such as `{FORMAT}`")
+    where.caption("Or a `.csv` file of word pairs: `question,answer` and below it `cat,cats`")
     if line := st.session_state.pop(_fault(prefix), None):
         with where:
             show_error(line)
@@ -72,10 +73,11 @@ def take_fewer_examples(prefix: str) -> None:
 def keep_file(name: str, content: bytes, folder: Path) -> Path:
     """Writes an uploaded file into `folder`, in a subfolder named by its content; returns its path. HeadroomError if it
     cannot be written."""
-    stem = Path(name).name.removesuffix(OWN)[:60]
+    suffix = next((each for each in OWN_SUFFIXES if name.endswith(each)), OWN)
+    stem = Path(name).name.removesuffix(suffix)[:60]
     stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in stem).strip(".")
     digest = hashlib.blake2b(content, digest_size=6).hexdigest()
-    file = folder / digest / f"{stem or 'questions'}{OWN}"
+    file = folder / digest / f"{stem or 'questions'}{suffix}"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, content)
@@ -104,10 +106,11 @@ def _use(task_key: str, file: str, used: Callable[[], None]) -> None:
 
 def _use_path(prefix: str, path: str, task_key: str, used: Callable[[], None]) -> None:
     typed = st.session_state[path].strip()
-    if typed.endswith(OWN):
+    if typed.endswith(OWN_SUFFIXES):
         _use(task_key, typed, used)
     elif typed:
-        st.session_state[_fault(prefix)] = f"{typed!r} does not end with {OWN}; give a file with one JSON object a line"
+        ends = " or ".join(OWN_SUFFIXES)
+        st.session_state[_fault(prefix)] = f"{typed!r} does not end with {ends}; give a file of questions or word pairs"
 
 
 def _use_file(prefix: str, file: str, task_key: str, used: Callable[[], None]) -> None:

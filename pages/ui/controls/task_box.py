@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine.questions.tasks import OWN
+from engine.questions.tasks import OWN_SUFFIXES
 from pages.ui.page.address import current_value
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.widget_writes import hold, write
@@ -55,6 +55,6 @@ def _with_own_files(names: Sequence[str], key: str) -> list[str]:
     """Returns the names, then the user's own files, and a value set by the address or another part of the app."""
     chosen = "" if current_value(key) == ADD else current_value(key)
     files = st.session_state.setdefault(OWN_FILES, [])
-    if chosen.endswith(OWN) and chosen not in files:
+    if chosen.endswith(OWN_SUFFIXES) and chosen not in files:
         files.append(chosen)
     return list(dict.fromkeys([*names, *files, *([chosen] if chosen else [])]))
