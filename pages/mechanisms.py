@@ -39,7 +39,11 @@ EXCLUDES, EXCLUDES_HELP = (
 )
 FEWER = {50: "10% and 5%", 10: "2% and 1%"}  # by the smaller share, in permille
 FEWER_HELP = "The share of all heads of the model that is removed; at least one head."
-FILL_HELP = "Their mean is that over training questions of the task, as in the papers on kinds of heads."
+FILLED = {"zero": "All output", "mean": "All but the mean", "knockout": "Induction attention"}
+FILL_HELP = (
+    "Of each removed head. The mean is that over training questions of the task, as in papers on kinds of heads. "
+    "Induction attention: that to what followed earlier copies of a token."
+)
 MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
 CAPTION = "Gray bar: without as many random heads. Orange: a clear loss beyond those."
@@ -60,7 +64,7 @@ shots = one_of(shots_at, "Examples in the prompt", {5: "5", 1: "1"}, "mechanisms
 menu = settings_popover(menu_at)
 put_right("mechanisms_exclusive", EXCLUDES, flag)
 share = one_of(menu, "Heads removed", FEWER, "mechanisms_heads", FEWER_HELP)
-fill = one_of(menu, "Removed heads output", {"zero": "0", "mean": "Their mean"}, "mechanisms_fill", FILL_HELP)
+fill = one_of(menu, "What is removed", FILLED, "mechanisms_fill", FILL_HELP)
 excludes = menu.toggle(EXCLUDES, key="mechanisms_exclusive", bind="query-params", help=EXCLUDES_HELP)
 if not names:
     st.info("Choose at least one task.", icon=":material/checklist:")

@@ -4,7 +4,7 @@
 `probes`: probe inputs for induction heads, and the scores of one batch of them
 `circuits`: heads by their weights alone: scores, the heads that feed one, the tokens that one raises
 `ablation`: heads ablated one by one, fully or with patterns preserved
-`fills`: accuracy with the mean output of pruned components in place of 0
+`fills`: accuracy with other outputs of pruned components than 0
 `last_token`: predictions with the output of one head replaced at the last tokens of a prompt, for all heads at once
 `entity_induction`: token and concept induction of every head, through the store
 `function_vectors`: function-vector scores of every head, through the store

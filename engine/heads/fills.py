@@ -1,12 +1,12 @@
-"""What pruned heads and FFNs output instead of 0: their mean over train questions of the task (Crosbie and Shutova
-2407.07011; Bansal et al. and Michel et al. prune to 0).
+"""What pruned heads and FFNs output: 0 (Bansal et al., Michel et al.), their mean over train questions of the task, or
+what they output without attention to what followed earlier copies (Crosbie and Shutova 2407.07011).
 
-Departure: each token of the questions and their right answers counts the same, at every position.
+Departure: in means each token of the questions and their right answers counts the same, at every position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import then
 from engine.demo import story
+from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
+from engine.heads.idealised import KNOCKOUT, knockout_answers
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
@@ -27,23 +29,31 @@ from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
 from engine.timing.workload import all_characters, characters
 
+FILLS = ("zero", "mean", KNOCKOUT)  # what pruned components output
 N_QUESTIONS = 64  # train questions over which means are taken
 TOKENS = 512  # of the built-in text, if no task is named
 
 
 def filled_evaluation(
-    target: Target, questions: Questions, train: Questions | None, mask: Mask
+    target: Target, questions: Questions, train: Callable[[], Questions], mask: Mask, fill: str
 ) -> Measurement[Answers]:
-    """Returns the Answers under a mask, where pruned components output their mean over the train questions (None: 0). A
-    full mask needs no means."""
-    if train is None or mask.is_full:
+    """Returns the Answers under a mask, where pruned components output one of FILLS; `train`: the questions of means. A
+    full mask needs none. UsageError: attention cannot be cut in an FFN, or the fill is unknown."""
+    if fill not in FILLS:
+        raise UsageError(f"fill {fill!r} is unknown; choose one of {', '.join(FILLS)}")
+    if fill == "zero" or mask.is_full:
         return evaluation(target, questions, mask)
-    asked = Workload({"forward": all_characters(questions)})
+    if fill == KNOCKOUT:
+        if mask.n_ffns_pruned:
+            raise UsageError(f"FFNs have no attention to cut; prune heads only, or use another fill than {KNOCKOUT}")
+        heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.array(mask.heads))]
+        return knockout_answers(target, questions, heads)
+    asked, over = Workload({"forward": all_characters(questions)}), train()
     return then(
-        mean_fill(target, train),
+        mean_fill(target, over),
         lambda means: evaluation(target, questions, mask, means=means),
         lambda: asked,
-        (min(N_QUESTIONS, train.n), questions.n),
+        (min(N_QUESTIONS, over.n), questions.n),
     )
 
 

@@ -42,6 +42,7 @@ PATTERNS = {
     "prefix": "what followed the same token before ([A][B] … [A] → B); the first token where there is none",
     "uniform": "all tokens so far equally",
 }
+KNOCKOUT = "knockout"  # the own pattern without `prefix`, and without renormalization
 SIDES = ("full", "ablated", *PATTERNS)
 STRETCH = 32  # tokens that the bootstrap draws together, because losses of neighboring tokens correlate
 DRAWS = 2000
@@ -101,7 +102,7 @@ def ideal_pattern(kind: str, row: Row) -> np.ndarray:
     """Returns (T, T), destination by source, rows summing to 1: where a head of PATTERNS attends in a packed row.
 
     `prefix`: equally to every earlier position after a copy of the destination's token (the destination itself if the
-    token follows itself), as the prefix matching score counts them.
+    token follows itself), as the prefix matching score counts them. KNOCKOUT gives bool instead: the other positions.
     """
     tokens, positions, branch = (np.array(each) for each in (row.tokens, row.positions, row.branch))
     at = {place: index for index, place in enumerate(zip(branch.tolist(), positions.tolist(), strict=True))}
@@ -111,8 +112,10 @@ def ideal_pattern(kind: str, row: Row) -> np.ndarray:
     visible = np.tril(np.ones((n, n), bool)) & ((branch[None] == 0) | (branch[None] == branch[:, None]))
     if kind == "previous":
         looked_at = np.arange(n) == np.where(before < 0, np.arange(n), before)[:, None]
-    elif kind == "prefix":
+    elif kind in ("prefix", KNOCKOUT):
         looked_at = visible & (before >= 0) & (tokens[before] == tokens[:, None])
+        if kind == KNOCKOUT:
+            return ~looked_at
         looked_at[~looked_at.any(1), 0] = True
     elif kind == "uniform":
         looked_at = visible
@@ -166,6 +169,17 @@ def ideal_answers(target: Target, questions: Questions, ideal: Ideal) -> Measure
         return found
 
     return composed(target, ("ideal answers", ideal, questions), body, len(SIDES) * questions.n)
+
+
+def knockout_answers(target: Target, questions: Questions, heads: Sequence[tuple[int, int]]) -> Measurement[Answers]:
+    """Returns the known Answers with the attention of some (layer, head) to what followed earlier copies of a token cut
+    to 0, without renormalization (Crosbie and Shutova 2407.07011)."""
+    cut = Ideal(tuple(heads), Mask.full(target.shape))
+
+    def pieces(session: Session, records: list[Record]) -> list[Piece]:
+        return _question_pieces(target, questions, cut, KNOCKOUT)
+
+    return of_records(target, (KNOCKOUT, cut, questions), pieces, partial(answers_of, questions))
 
 
 def recovered_in_texts(losses: Losses, kind: str) -> Recovered:
@@ -283,7 +297,7 @@ def _score(
 def _replaced(ideal: Ideal, side: str, row: Row) -> Replaced:
     import torch
 
-    if side not in PATTERNS:
+    if side not in (*PATTERNS, KNOCKOUT):
         return {}
     instead = torch.from_numpy(ideal_pattern(side, row))
     return {head: instead for head in ideal.heads}

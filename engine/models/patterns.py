@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 # layer, pattern (B, H, T, T) fp32, z and values (B, H, T, d_head)
 Visit = Callable[[int, "Tensor", "Tensor", "Tensor"], None]
 Patterns = Mapping[int, "Tensor"]  # by layer, as `visit` gets them
-Replaced = Mapping[tuple[int, int], "Tensor"]  # by (layer, head): (T, T), destination by source
+# by (layer, head): (T, T), destination by source: a pattern; or bool: where the own pattern stays, else it is 0
+Replaced = Mapping[tuple[int, int], "Tensor"]
 NAME = "headroom"
 _visit: ContextVar[Visit] = ContextVar("visit")
 _forced: ContextVar[Patterns] = ContextVar("forced")
@@ -79,6 +80,8 @@ def _attend(
     **ignored: Any,
 ) -> tuple[Tensor, None]:
     """What transformers' attention functions give: z (B, T, H, d_head), and no pattern, which `visit` has had."""
+    import torch
+
     groups = query.shape[1] // key.shape[1]  # Llama: several query heads share a key and a value head
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -91,7 +94,8 @@ def _attend(
         del scores
     for (layer, head), instead in _replaced.get().items():
         if layer == module.layer_idx:
-            pattern[:, head] = instead.to(pattern)
+            own = pattern[:, head]
+            pattern[:, head] = instead.to(pattern) * own if instead.dtype == torch.bool else instead.to(pattern)
     z = pattern.to(value) @ value
     _visit.get()(module.layer_idx, pattern, z, value)
     return z.transpose(1, 2), None

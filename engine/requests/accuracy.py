@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.errors import UsageError
-from engine.heads.ablation import FILLS
-from engine.heads.fills import N_QUESTIONS, filled_evaluation
+from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
 from engine.importance.importance import OF_PROMPTS, of_prompts
 from engine.importance.published_heads import compare_heads, read_heads
 from engine.importance.rankings import CRITERIA
@@ -45,8 +44,8 @@ class Evaluate(WithPruning, OfTask):
     fill: str = choice(
         "zero",
         FILLS,
-        f"output of pruned components: 0, or their mean over up to {N_QUESTIONS} training questions of --task "
-        "(default: zero)",
+        f"output of pruned components. zero (default): 0; mean: their mean over up to {N_QUESTIONS} training questions "
+        "of --task; knockout: what heads output without attention to what followed earlier copies of a token",
     )
     against: str | None = string(None, AGAINST)
 
@@ -89,10 +88,10 @@ class Evaluate(WithPruning, OfTask):
         return Result(answers, fields, line, files)
 
     def _evaluation(self, session: Session, target: Target, questions: Questions, mask: Mask) -> Measurement[Answers]:
-        if self.fill == "zero":
-            return evaluation(target, questions, mask)
-        train = selected(self.task_spec(session, "train"), self.data_dir, session, N_QUESTIONS, "stratified")
-        return filled_evaluation(target, questions, train, mask)
+        def train() -> Questions:
+            return selected(self.task_spec(session, "train"), self.data_dir, session, N_QUESTIONS, "stratified")
+
+        return filled_evaluation(target, questions, train, mask, self.fill)
 
     def _second(
         self, run: RequestRun, first: tuple[Target, Pruning], second: Target, answers: "Answers"

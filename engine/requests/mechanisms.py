@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from engine.errors import HeadroomError
-from engine.heads.ablation import FILLS
+from engine.heads.fills import FILLS
 from engine.heads.induction import best_heads
 from engine.importance.rankings import permille
 from engine.measurement import Measurement
@@ -51,7 +51,10 @@ class CompareMechanisms(WithData, OfModel):
     exclusive: bool = flag("also remove as many heads of each kind without those of the other kinds")
     random_sets: int = number(N_RANDOM, (1, MOST_SETS), "number of random sets of heads per percentage (default: 3)")
     fill: str = choice(
-        "zero", FILLS, "output of removed heads: 0, or their mean over training questions of a task (default: zero)"
+        "zero",
+        FILLS,
+        "output of removed heads. zero (default): 0; mean: their mean over training questions; knockout: what they "
+        "output without attention to what followed earlier copies of a token",
     )
     limit: int = number(N_ASKED, (1, MOST), "number of validation questions per task (default: 48)")
     order_questions: int = training_questions()

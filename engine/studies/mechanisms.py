@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
-from engine.heads.ablation import FILLS
-from engine.heads.fills import filled_evaluation
+from engine.heads.fills import FILLS, filled_evaluation
 from engine.importance.importance import OF_ALL_TASKS, importance
 from engine.importance.rankings import CRITERIA, aggregate, agreement, order
 from engine.measurement import Measurement, Workload
@@ -202,11 +201,6 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Mechanisms]:
         questions = {spec: setting.judged(spec, run.session.store) for spec in settings.specs}
-        means_over = (
-            {}
-            if settings.fill == "zero"
-            else {spec: setting.ranked(spec, run.session.store) for spec in settings.specs}
-        )
         size = sum(each.n for each in questions.values())
         run.total = size * (settings.n_sets + len(settings.kinds))
         found = Mechanisms(settings)
@@ -225,7 +219,7 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
             run.expect("sets of heads", lambda: _answering(questions.values()).times(settings.n_sets))
             return found
         for removed in sets_of_heads(target.shape, settings, found.scores):
-            right = yield from _right(run, target, questions, means_over, removed)
+            right = yield from _right(run, target, setting, settings.fill, questions, removed)
             found = found if right is None else replace(found, answered={**found.answered, removed: right})
             yield run.so_far(found, removed.label)
         return found
@@ -332,14 +326,15 @@ def _scores(
 def _right(
     run: ComposedRun,
     target: Target,
+    setting: StudySettings,
+    fill: str,
     questions: Mapping[TaskSpec, Questions],
-    means_over: Mapping[TaskSpec, Questions],
     removed: RemovedHeads,
 ) -> Generator[Progress[Any], None, dict[str, np.ndarray] | None]:
     """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
     mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
     for spec, each in questions.items():
-        wanted = filled_evaluation(target, each, means_over.get(spec), mask)
+        wanted = filled_evaluation(target, each, partial(setting.ranked, spec, run.session.store), mask, fill)
         known = yield from run.part(wanted, each.n, f"{task_info(spec.name).title}, {removed.label}")
         answers |= {} if known is None else {spec: known}
     if len(answers) < len(questions):

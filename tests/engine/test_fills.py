@@ -7,12 +7,14 @@ from transformers import AutoModelForCausalLM
 
 from engine.accuracy.evaluation import evaluation
 from engine.architecture.family import family_of
+from engine.errors import UsageError
 from engine.heads import fills
 from engine.heads.fills import filled_evaluation
 from engine.models.masks import Mask, parse_mask
+from engine.models.patterns import visited
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import family_folder, questions_in, target_in, write_questions
+from tests.engine.fixtures import family_folder, questions_in, refused_by, target_in, write_questions
 
 HEADS, FFN = ((0, 1), (2, 3)), 1
 
@@ -65,7 +67,7 @@ def test_log_likelihoods_equal_a_loop_that_puts_means_in(family, tiny_opt, tmp_p
             nats = model(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
         targets = torch.tensor(list(choice.targets))
         expected.append(float(nats[-len(targets) :].gather(1, targets[:, None]).sum()))
-    found = final(filled_evaluation(target, asked, train, mask).run(session)).log_likelihood_nats
+    found = final(filled_evaluation(target, asked, lambda: train, mask, "mean").run(session)).log_likelihood_nats
     np.testing.assert_allclose(found[np.isfinite(found)], expected, atol=1e-5, rtol=1e-6)
     zero = final(evaluation(target, asked, mask).run(session)).log_likelihood_nats
     assert np.nanmax(np.abs(found - zero)) > 1e-3
@@ -77,8 +79,54 @@ def test_nothing_pruned_needs_no_means(tiny_opt, tmp_path, session):
     full = Mask.full(target.shape)
     final(evaluation(target, asked, full).run(session))
     train = questions_in(file, session, split="train")
-    assert filled_evaluation(target, asked, train, full).look(session).is_complete
-    pruned = filled_evaluation(target, asked, train, parse_mask("L0H0", target.shape))
+    assert filled_evaluation(target, asked, lambda: train, full, "mean").look(session).is_complete
+    pruned = filled_evaluation(target, asked, lambda: train, parse_mask("L0H0", target.shape), "mean")
     left = pruned.left(session)
     final(pruned.run(session))
     assert left.characters["forward"] > 0 and pruned.look(session).is_complete
+
+
+@pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
+def test_knockout_equals_a_loop_that_takes_out_what_heads_read_there(family, tiny_opt, tmp_path, session):
+    folder, at = family_folder(family, tiny_opt, tmp_path / "model"), (1, 2)
+    asked = questions_in(write_questions(tmp_path / "own.jsonl", 6), session)
+    target = target_in(session, folder, "fp32")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    out = family_of(target.identity.config).layer_modules(model)[at[0]][0]
+    loaded, shape, values = session.models.get(target.spec), target.shape, {}
+    mine, expected = slice(at[1] * shape.d_head, (at[1] + 1) * shape.d_head), []
+    rows = asked.at(asked.order[:6])
+    for question in encode_questions(rows, loaded.tokenizer, target.bos, 256):
+        for choice in question:
+            ids = [*choice.inputs]
+            with visited(loaded, lambda layer, pattern, z, held: values.update({layer: held[0]})), torch.no_grad():
+                loaded.model(torch.tensor([ids]))  # the values are those of the full model: layers below are unchanged
+                pattern = model(torch.tensor([ids]), output_attentions=True).attentions[at[0]][0, at[1]]
+            taken = torch.zeros(len(ids), shape.d_head)
+            for q in range(len(ids)):
+                for k in range(1, q + 1):
+                    if ids[k - 1] == ids[q]:
+                        taken[q] += pattern[q, k] * values[at[0]][at[1], k]
+
+            def hook(module, args, taken=taken):
+                changed = args[0].clone()
+                changed[..., mine] -= taken
+                return (changed, *args[1:])
+
+            handle = out.register_forward_pre_hook(hook)
+            with torch.no_grad():
+                nats = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+            handle.remove()
+            targets = torch.tensor(list(choice.targets))
+            expected.append(float(nats[-len(targets) :].gather(1, targets[:, None]).sum()))
+    mask = parse_mask("L1H2", shape)
+    found = final(filled_evaluation(target, asked, lambda: asked, mask, "knockout").run(session)).log_likelihood_nats
+    np.testing.assert_allclose(found[np.isfinite(found)], expected, atol=1e-5, rtol=1e-6)
+    full = final(evaluation(target, asked, Mask.full(shape)).run(session)).log_likelihood_nats
+    assert np.nanmax(np.abs(found - full)) > 1e-4
+
+
+def test_an_ffn_has_no_attention_to_cut(tiny_opt, tmp_path, session):
+    asked, target = questions_in(write_questions(tmp_path / "own.jsonl", 4), session), target_in(session, tiny_opt)
+    mask = parse_mask("L0H0 F1", target.shape)
+    refused_by(UsageError, "no attention", lambda: filled_evaluation(target, asked, lambda: asked, mask, "knockout"))
