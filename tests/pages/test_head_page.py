@@ -22,8 +22,9 @@ from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
-from pages.ui.head import asking, charts, idealised, tables
+from pages.ui.head import asking, charts, idealised, measuring, tables
 from pages.ui.head.asking import neighbour
+from pages.ui.head.measuring import Known
 from pages.ui.head.portrait import PALE, looks_in_text, mark_kind
 from pages.ui.page import runtime
 from pages.ui.page.tables import plain
@@ -242,10 +243,16 @@ def test_the_in_context_gain_says_its_text_its_direction_and_signs():
 def test_the_rank_that_was_measured_is_told_from_the_estimates():
     frame = pd.DataFrame({"criterion": ["Oracle", "Gradient", "Weight"], "rank": [22, 18, 3], "heads": 48})
     shown = tables.shown_places(frame)
-    measured = "Measured by pruning it alone: **rank 22 of 48**."
-    assert tables.ranks_in_short(shown) == f"{measured} Estimates: **rank 3 to 18 of 48**."
+    measured = "Pruned alone (measured): **rank 22 of 48**."
+    assert tables.ranks_in_short(shown) == f"{measured} Estimates: **rank 3 to 18**."
     assert tables.ranks_in_short(shown[:1]) == measured
     assert tables.ranks_in_short(shown[1:2]) == "Estimates: **rank 18 of 48**."
+
+
+def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):
+    monkeypatch.setattr(measuring, "notes", lambda: {measuring.NOW: ["losses"]})
+    known = SimpleNamespace(work=SimpleNamespace(under_way=True), part=lambda name: SimpleNamespace(under_way=False))
+    assert [Known.is_under_way(known, name) for name in ("losses", "heads")] == [True, False]  # pyright: ignore[reportArgumentType]
 
 
 def test_the_tokens_raised_by_weights_say_why_the_copying_score_differs():

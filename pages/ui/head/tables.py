@@ -366,14 +366,11 @@ def places_in_words(frame: pd.DataFrame) -> str:
 
 def ranks_in_short(frame: pd.DataFrame) -> str:
     """Describes `shown_places`: the measured rank, and the range of the estimated ones."""
-    is_measured, words = frame["criterion"] == ASKS["Oracle"], []
-    for start, ranks in (
-        ("Measured by pruning it alone: **rank", frame["rank"][is_measured]),
-        ("Estimates: **rank", frame["rank"][~is_measured]),
-    ):
+    is_measured, of, words = frame["criterion"] == ASKS["Oracle"], f" of {frame['heads'].iloc[0]:,}", []
+    for start, ranks in (("Pruned alone (measured)", frame[is_measured]), ("Estimates", frame[~is_measured])):
         if len(ranks):
-            ends = " to ".join(f"{each:,}" for each in sorted({ranks.min(), ranks.max()}))
-            words.append(f"{start} {ends} of {frame['heads'].iloc[0]:,}**.")
+            ends = " to ".join(f"{each:,}" for each in sorted({ranks["rank"].min(), ranks["rank"].max()}))
+            words.append(f"{start}: **rank {ends}{of if not words else ''}**.")
     return " ".join(words)
 
 
