@@ -22,10 +22,12 @@ from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
-from pages.ui.head import asking, charts, idealised, tables
+from pages.ui.head import asking, charts, idealised, measuring, tables
 from pages.ui.head.asking import neighbour
+from pages.ui.head.measuring import Known
 from pages.ui.head.portrait import PALE, looks_in_text, mark_kind
 from pages.ui.page import runtime
+from pages.ui.page.tables import plain
 from pages.ui.page.work import Work
 from tests.pages.conftest import (
     charts_of,
@@ -101,14 +103,15 @@ def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(o
     assert TITLES["tasks"] not in labels(at) and TITLES["feeding"] in labels(at) and "Choose a task" in said(at)
 
 
-def test_steps_go_round_and_a_head_that_is_none_is_one_line(open_screen, nothing_ahead):
+def test_steps_go_round_and_a_head_that_is_none_is_one_line_above_the_first(open_screen, nothing_ahead):
     at = open_screen(head="L7H0")
-    for text, line in (("", "0 to 1"), ("nose", "cannot be read"), ("L0H*", "names 4 heads")):
-        if text:
-            at.text_input(key="head").set_value(text).run()
+    for text in ("L7H0", "nose", "L0H*"):
+        at.text_input(key="head").set_value(text).run()
         [error] = at.error
-        assert line in error.value and "\n" not in error.value and not at.header
-    for step, head in (("after", "L0H0"), ("before", "L1H3"), ("after", "L0H0")):  # the first is a way out
+        words = f"“{plain(text)}” is not a head of this model: type one from L0H0 to L1H3. Below is L0H0."
+        assert error.value == words
+        assert at.header[0].value.startswith("L0H0") and at.selectbox and at.tabs
+    for step, head in (("before", "L1H3"), ("after", "L0H0")):
         at.button(key=f"head {step}").click()
         settled(at)
         assert at.text_input(key="head").value == head and at.header[0].value.startswith(head)
@@ -149,9 +152,9 @@ def test_the_large_figure_is_the_score_that_names_the_kind_of_head(scores, title
     for name, score in scores.items():
         mean[name][2, 1] = score
     found = Portrait(SHAPE, (2, 1), {"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))})
-    figure = tables.figure_of(found)
-    assert (figure.title, figure.value, figure.rank) == (title, value, "rank 1 of 12 heads")
-    assert tables.figure_of(Portrait(SHAPE, (2, 1))) is None
+    [figure] = tables.figures_of(found)
+    assert (figure.title, figure.value, figure.note) == (title, value, "rank 1 of 12 heads")
+    assert tables.figures_of(Portrait(SHAPE, (2, 1))) == []
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_a_head_without_a_kind_is_named_by_what_is_clearly_lost_without_it(rank,
     monkeypatch.setattr(Portrait, "places", [place])
     scores = {"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))}
     found, other = Portrait(SHAPE, (2, 1), scores), Portrait(SHAPE, (0, 1), scores)
-    assert tables.headline(found).startswith(words) and tables.figure_of(found).value == "37"
+    assert tables.headline(found).startswith(words) and tables.figures_of(found)[0].value == "37"
     assert tables.facts(found) == [] and tables.of_interest(found) == {"L0H1": tables.KINDS["prefix_matching"]}
     assert tables.headline(other).startswith("An induction head") and "37.0 points worse" in tables.facts(other)[0]
     row["p"] = 0.3
@@ -196,28 +199,28 @@ def test_tables_tell_the_largest_first():
         assert json.dumps(picture.spec)
 
 
-def test_dots_mark_where_heads_of_its_kind_look_and_only_if_it_does():
+def test_orange_marks_where_heads_of_its_kind_look_and_only_if_it_does():
     ids, pattern = np.array([0, 7, 8, 9, 7, 8, 9, 3, 9]), np.zeros((9, 9))
     pattern[[4, 5, 6], [2, 3, 4]] = 0.6, 0.9, 0.3  # what followed the token three before
     seen = SimpleNamespace(token_ids=ids, pattern=pattern, to_previous=np.full(9, 0.02))
     share, copies = looks_in_text(seen, "prefix_matching")
     offsets, words = mark_kind("prefix_matching", share, copies)
-    assert offsets == (2,) and words == "Orange dots: what followed an earlier copy, 60% of its attention."
+    assert offsets == (2,) and words == "Orange: what followed an earlier copy, 60% of its attention."
     assert mark_kind("previous_token", *looks_in_text(seen, "previous_token")) == ((), "")
     assert looks_in_text(seen, "duplicate_token") == (0, (3,)) and mark_kind("duplicate_token", np.nan, (3,)) == (
         (),
         "",
     )
-    assert not len(
-        charts.pattern_map(tables.probe_cells(HeadOnProbe(np.eye(2), ("a", "b"))), 2, ()).spec["datasets"]["lines"]
-    )
+    cells = tables.probe_cells(HeadOnProbe(np.array([[1, 0], [0.5, 0.5]]), ("a", "b")))
+    for offsets, marked in (((), [False] * 3), ((1,), [False, True, False])):
+        assert [each["marked"] for each in charts.pattern_map(cells, 2, offsets).datasets["cells"]] == marked
 
 
 @pytest.mark.parametrize(
     "times, words",
     [((4.0, 2.5), "By weights, its keys read from **L0H0** (4.0 times random), then **L0H1** (2.5 times random)."),
      ((4.0, 1.1), "By weights, its keys read from **L0H0** (4.0 times random)."),
-     ((1.1, 1.0), "By weights, no earlier head stands out: at most 1.1 times random.")],
+     ((1.1, 1.0), "By weights, no head feeds it clearly more than random heads would: at most 1.1 times as much.")],
 )  # fmt: skip
 def test_a_head_that_feeds_it_is_named_only_if_it_stands_out(times, words):
     frame = pd.DataFrame({"head": ["L0H0", "L0H1"], "times_random": times})
@@ -228,11 +231,37 @@ def test_the_in_context_gain_says_its_text_its_direction_and_signs():
     score, change = MeanOverTexts(-1.78, -2.79, -0.77, 6), MeanOverTexts(0.78, 0.15, 1.40, 6)
     words = "“Five log books”: +1.78 with it, +1.00 without: **0.78 nats lost** (95% interval of the loss +0.15 to"
     assert tables.context_in_words((score, change)).startswith(words)
-    assert tables.facts(Portrait(SHAPE, (2, 1), context=(score, change))) == [
-        "Without it **0.78 nats** of in-context gain are lost."
-    ]
-    by_chance = MeanOverTexts(-0.2, -0.6, 0.2, 6)
-    assert tables.facts(Portrait(SHAPE, (2, 1), context=(score, by_chance))) == []
+    for each, words in (
+        (change, ("In-context gain lost without it", "0.78 nats", "95%: 0.15 to 1.40")),
+        (MeanOverTexts(-0.2, -0.6, 0.1, 6), ("In-context gain added without it", "0.20 nats", "95%: −0.10 to 0.60")),
+    ):
+        [figure] = tables.figures_of(Portrait(SHAPE, (2, 1), context=(score, each)))
+        assert (figure.title, figure.value, figure.note) == words
+    assert figure.about.endswith("gain 1.78 nats; without it, 1.98.")
+
+
+def test_the_rank_that_was_measured_is_told_from_the_estimates():
+    frame = pd.DataFrame({"criterion": ["Oracle", "Gradient", "Weight"], "rank": [22, 18, 3], "heads": 48})
+    shown = tables.shown_places(frame)
+    measured = "Pruned alone (measured): **rank 22 of 48**."
+    assert tables.ranks_in_short(shown) == f"{measured} Estimates: **rank 3 to 18**."
+    assert tables.ranks_in_short(shown[:1]) == measured
+    assert tables.ranks_in_short(shown[1:2]) == "Estimates: **rank 18 of 48**."
+
+
+def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):
+    monkeypatch.setattr(measuring, "notes", lambda: {measuring.NOW: ["losses"]})
+    known = SimpleNamespace(work=SimpleNamespace(under_way=True), part=lambda name: SimpleNamespace(under_way=False))
+    assert [Known.is_under_way(known, name) for name in ("losses", "heads")] == [True, False]  # pyright: ignore[reportArgumentType]
+
+
+def test_the_tokens_raised_by_weights_say_why_the_copying_score_differs():
+    names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
+    mean = dict.fromkeys(names, np.full((3, 4), -0.2))
+    tokens = SimpleNamespace(token_ids=range(60), copied=0.0)
+    of = partial(Portrait, SHAPE, scores={"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))})
+    assert "**20%** of what it raises is what it looks at" in tables.ov_in_words(tokens, of(head=(1, 2)))
+    assert tables.ov_in_words(tokens, of(head=(0, 2))).startswith("By weights alone, **none of the 60")
 
 
 def test_stored_results_show_while_the_worker_cannot_read_them(open_screen, monkeypatch):

@@ -18,7 +18,7 @@ from pages.ui.controls.controls import choose_shots, settings_popover
 from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import local_tasks, several
 from pages.ui.page.address import current_value
-from pages.ui.page.runtime import session
+from pages.ui.page.runtime import session, show_error
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold, write
 
@@ -41,22 +41,25 @@ def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGen
     """Draws the controls; returns their settings, the place of `choose_of`, and the rest of their row."""
     shape, first = target.shape, default_head(target)
     hold(KEY)
-    written = current_value(KEY).strip()
+    typed = current_value(KEY).strip()
+    head = _one_of(shape, typed) or first
     wraps = st.container(key="wraps head")  # in a narrow window
     steps_at, list_at, settings_at, rest_at = wraps.columns([5, 6, 3, 7], vertical_alignment="bottom")
     settings = settings_popover(settings_at)
     with steps_at, st.container(horizontal=True, vertical_alignment="bottom", gap="xxsmall"):
-        look: dict[str, Any] = {"on_click": _step, "width": "content"}
-        at = written or first
-        st.button("‹", key="head before", args=(shape, at, -1), help="The head before.", **look)
-        typed = st.text_input("Head", key=KEY, bind="query-params", placeholder=first, help=HEAD_HELP, width="stretch")
-        st.button("›", key="head after", args=(shape, at, 1), help="The next head.", **look)
+        look: dict[str, Any] = {"on_click": go_to, "width": "content"}
+        st.button("‹", key="head before", args=(neighbour(shape, head, -1),), help="The head before.", **look)
+        st.text_input("Head", key=KEY, bind="query-params", placeholder=first, help=HEAD_HELP, width="stretch")
+        st.button("›", key="head after", args=(neighbour(shape, head, 1),), help="The next head.", **look)
     every = local_tasks(data_dir)
     draw = partial(settings.multiselect, "Tasks", every, help=TASKS_HELP, placeholder="none")
     names = several("head_tasks", every, draw, every[:N_TASKS])
     shots = choose_shots(settings, "head_shots", SHOTS_HELP, width="stretch")
     tasks = tuple(grid([name for name in every if name in names], [shots]))
-    return HeadControls((typed or "").strip() or first, tasks), list_at, rest_at
+    if typed and not _one_of(shape, typed):
+        ends = f"{shape.head_names[0]} to {shape.head_names[-1]}"
+        show_error(f"“{typed[:40]}” is not a head of this model: type one from {ends}. Below is {head}.")
+    return HeadControls(head, tasks), list_at, rest_at
 
 
 def choose_of(interesting: Mapping[str, str], name: str, at: DeltaGenerator) -> None:
@@ -66,16 +69,17 @@ def choose_of(interesting: Mapping[str, str], name: str, at: DeltaGenerator) -> 
         "placeholder": "Choose a head",
         "help": LIST_HELP,
         "on_change": _listed,
-        "args": (key, name),
+        "args": (key, st.session_state.get(KEY)),
     }
     look["index"] = listed.index(name) if name in listed else None
     at.selectbox("Heads of interest", listed, format_func=lambda each: f"{each}: {interesting[each]}", key=key, **look)
 
 
-def _listed(key: str, name: str) -> None:
-    """Opens the chosen head; not if the browser still reports the list of a head that has been left."""
+def _listed(key: str, typed: str | None) -> None:
+    """Opens the chosen head; not if the browser still reports the list of a head that has been left, which was drawn
+    while `typed` was in the field."""
     state = st.session_state
-    if state.get(key) and (state.get(KEY) or name).strip().upper() == name:
+    if state.get(key) and state.get(KEY) == typed:
         go_to(state[key])
 
 
@@ -96,8 +100,10 @@ def go_to(name: str) -> None:
     write(KEY, name)
 
 
-def _step(shape: ModelShape, name: str, by: int) -> None:
+def _one_of(shape: ModelShape, text: str) -> str | None:
+    """Returns the name of the head that a text names; None if it names none, or several."""
     try:
-        go_to(neighbour(shape, name, by))
+        layer, head = head_named(text, shape)
     except UsageError:
-        go_to(shape.head_names[0])
+        return None
+    return f"L{layer}H{head}"

@@ -7,7 +7,6 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.circuits import OvTokens, ov_tokens
-from engine.studies.one_head import READ
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import tables
@@ -22,7 +21,6 @@ HELP = (
     "write, are left out."
 )
 TYPED_HELP = "Any text; each of its tokens is a row. Most words begin with a blank: type ` fox`, not `fox`."
-UNLIKE_COPYING = "The copying score differs: it reads each token as earlier layers have changed it."
 MOST = 200  # characters of the typed text
 EXAMPLE = " fox"
 
@@ -43,12 +41,7 @@ def section(known: Known, sheet: Sheet) -> None:
     found = known.found.tokens
     if found is not None:
         rows = tables.ov_rows(found)
-        n = len(found.token_ids)
-        count = f"{round(found.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
-        words_at.markdown(
-            f"By weights alone, **{count}** are among the ten that looking at them raises most.", help=HELP
-        )
-        words_at.caption(UNLIKE_COPYING)
+        words_at.markdown(tables.ov_in_words(found, known.found), help=HELP)
         sheet.add(TOKENS, rows)
         _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
 

@@ -38,27 +38,28 @@ def _score_strip() -> charts.Template:
 
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
-    """Returns destinations x sources, colored by attention; dots at each `destination - source` in `offsets`."""
-    lines = pd.DataFrame([{"line": at, "x": x, "y": x + at} for at in offsets for x in (0.5, n - at - 0.5)],
-                         columns=["line", "x", "y"])  # fmt: skip
-    return charts.picture(_pattern_map(n), cells=frame, lines=lines)
+    """Returns destinations x sources, colored by attention: orange at each `destination - source` in `offsets`."""
+    marked = (frame["destination"] - frame["source"]).isin(offsets)
+    return charts.picture(_pattern_map(n), cells=frame.assign(marked=marked))
 
 
 @charts.kept
 def _pattern_map(n: int) -> charts.Template:
     across = {"domain": [0, n], "nice": False}
     axis = {"grid": False, "tickMinStep": 1, "tickCount": 5, "labelFlush": 12}
-    x = alt.X("source:Q", title="looks at token", scale=alt.Scale(**across), axis=alt.Axis(**axis))
-    y = alt.Y("destination:Q", title="from token", scale=alt.Scale(**across, reverse=True), axis=alt.Axis(**axis))
+    x = alt.X("source:Q", title="looks at token index", scale=alt.Scale(**across), axis=alt.Axis(**axis))
+    y = alt.Y("destination:Q", title="from token index", scale=alt.Scale(**across, reverse=True), axis=alt.Axis(**axis))
     scale = alt.Scale(domain=[0, 1], type="sqrt")  # shares of a few percent are visible
     colour = alt.Color("attention:Q", scale=scale, legend=None)
     base = charts.named_chart("cells").transform_calculate(x2="datum.source + 1", y2="datum.destination + 1")
     tooltip = charts.tips("from:N|from; to:N|looks at; attention:Q|Attention|.3f")
-    cells = base.mark_rect().encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
-    lines = charts.named_chart("lines").mark_line(color=MARK, strokeWidth=2.5, strokeCap="round", strokeDash=[0.1, 9])
-    lines = lines.encode(x=alt.X("x:Q", scale=alt.Scale(**across)), y=alt.Y("y:Q"), detail="line:N")
+    base = base.encode(x=x, y=y, x2="x2:Q", y2="y2:Q", tooltip=tooltip)
+    cells = base.transform_filter("!datum.marked").mark_rect().encode(color=colour)
+    shade = alt.Opacity("attention:Q", scale=alt.Scale(domain=[0, 1], range=[0.2, 1], type="sqrt"), legend=None)
+    # cells may be two pixels wide: with an edge they are seen
+    marked = base.transform_filter("datum.marked").mark_rect(color=MARK, stroke=MARK, strokeWidth=1)
     frame = alt.ViewBackground(stroke=GREY, strokeWidth=1)
-    return charts.template(SIDE_PX + X_AXIS_PX, cells, lines, view=frame)
+    return charts.template(SIDE_PX + X_AXIS_PX, cells, marked.encode(opacity=shade), view=frame)
 
 
 def square(drawn: charts.Picture) -> charts.Picture:
@@ -101,7 +102,7 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
     axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True,
                     labelFontWeight=_in_heading("bold", "normal"), gridOpacity=_in_heading(0, 1))  # fmt: skip
     y = alt.Y("criterion:N", scale=alt.Scale(domain=rows), axis=axis)
-    scale = alt.Scale(domain=[1, n_heads], nice=False, padding=22)  # room for the last number
+    scale = alt.Scale(domain=[1, n_heads], nice=False, range=[8, alt.ExprRef("width - 80")])  # room for the words
     title = f"Rank among {n_heads:,} heads (1 = most important)"
     x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
     legend = alt.Legend(title=None, orient="top", labelLimit=260) if len(tasks) > 1 else None
@@ -111,7 +112,8 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
     offset = alt.YOffset("task:N", sort=list(tasks))
     base = charts.named_chart("places").encode(y=y, yOffset=offset, x=x, tooltip=tooltip)
     points = base.mark_point(filled=True, size=110, opacity=0.9).encode(color=alt.Color("task:N", legend=legend))
-    ranks = charts.written(base, 12, align="left", dx=9).encode(text="rank:Q")
+    words = base.transform_calculate(words=f"format(datum.rank, ',') + ' of {n_heads:,}'")
+    ranks = charts.written(words, 12, align="right").encode(x=alt.value(alt.ExprRef("width")), text="words:N")
     return charts.template(30 * len(rows) + charts.AXIS_PX, points, ranks)
 
 

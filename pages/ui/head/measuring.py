@@ -15,7 +15,7 @@ from pages.ui.page.runtime import budget_s, notes, session, store
 from pages.ui.page.tables import plain
 from pages.ui.page.work import POLL_S, Work, live
 
-SLOT = "head"
+SLOT, NOW = "head", "head parts under way"
 ALL_HELP = "One part after the other, in the background. Finished parts are shown and stored."
 PART_HELP = "In the background; finished work is stored. Costs {cost} here."
 HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
@@ -52,6 +52,10 @@ class Known:
             return []
         return [name for name in self.asked.parts if name in self.found.left]
 
+    def is_under_way(self, name: str) -> bool:
+        """Returns whether this part is waiting for the worker or being measured."""
+        return self.part(name).under_way or self.work.under_way and name in notes().get(NOW, (name,))
+
     def slots(self) -> list[str]:
         """Returns the slots of all possible work."""
         return [*self.work.watched(), *(self.part(name).slot for name in self.asked.parts)]
@@ -72,7 +76,8 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
         looked = portrait(target, asked, LOOKING).so_far(session())
     ones = [looked, *stored, *(one.found for one in map(known.part, asked.parts))]
     known = notes()[SLOT] = replace(known, found=joined([known.found, *(one for one in ones if one is not None)]))
-    if ahead := cheap(known):
+    if (ahead := cheap(known)) and not work.under_way:
+        notes()[NOW] = ahead
         replace(work, of=portrait(target, asked, ahead), while_seen=True, priority=3).start()
     return known
 
@@ -102,7 +107,7 @@ def draw_all(known: Known) -> None:
             st.rerun()
 
     if len(known.missing) > 1 and not known.work.under_way:  # a single one has its own button
-        names = tuple(known.missing)
+        names = notes()[NOW] = tuple(known.missing)  # if it is clicked
         wanted, takes = portrait(known.target, known.asked, names), partial(known.takes_s, names)
         every = replace(known.work, of=wanted, priority=2, takes=takes)
         label = f"Measure all missing ({len(names)} parts)"
@@ -114,19 +119,21 @@ def draw_all(known: Known) -> None:
 
 def is_awaited(known: Known, name: str) -> bool:
     """Returns whether a part comes by itself: it is being read or measured."""
-    is_left = name in known.missing and not known.work.under_way and not known.part(name).under_way
+    is_left = name in known.missing and not known.is_under_way(name)
     return name not in (*known.found.done, *known.found.failed) and not is_left
 
 
 def draw_missing(known: Known, *names: str) -> None:
     """Draws the state of the missing ones of these parts: their buttons, or their progress."""
-    if not known.is_read and not {*names} <= {*known.found.done}:
+    if not {*names} <= {*known.found.done, *known.found.failed, *known.missing}:
         with st.container(height=PLACE_PX, border=False):  # about as high as what comes
             st.caption("Reading stored results …")
     missing = [name for name in names if name in known.missing]
-    waiting = [name for name in missing if known.work.under_way or known.part(name).under_way]
+    waiting = [name for name in missing if known.is_under_way(name)]
     if waiting:
         st.caption(f"Measuring: {', '.join(TITLES[name] for name in waiting)} …")
+    if len(missing) > len(waiting):
+        st.caption("Not measured yet:")
     with st.container(horizontal=True, gap="xsmall"):
         for name in [name for name in missing if name not in waiting]:
             help = PART_HELP.format(cost=f"about {in_time(known.takes_s([name]))}")

@@ -32,7 +32,7 @@ Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.patte
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
     "four times over, the first of the ten that the prefix-matching score is measured on. On the right "
-    f"“{READ}”. Orange dots mark where heads of this kind look, if a tenth of its attention goes there; the left edge "
+    f"“{READ}”. Orange marks where heads of this kind look, if a tenth of its attention goes there; the left edge "
     "is the first token."
 )
 
@@ -51,10 +51,9 @@ def draw_portrait(known: Known, sheet: Sheet) -> None:
 
 def _draw_figure(known: Known) -> None:
     draw_missing(known, "scores")
-    figure = tables.figure_of(known.found)
-    if figure is not None:
-        gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
-        st.metric(figure.title, figure.value, figure.rank, **gray)
+    gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
+    for figure in tables.figures_of(known.found):
+        st.metric(figure.title, figure.value, figure.note, **gray)
         st.caption(figure.about)
     st.markdown("  \n".join(tables.facts(known.found)))
 
@@ -87,12 +86,12 @@ def kind_of(found: Portrait) -> str:
 
 
 def mark_kind(kind: str, share: float, copies: Sequence[int]) -> tuple[tuple[int, ...], str]:
-    """Returns (offsets of the dots, a sentence on them): where such heads look, if `share` of its attention does so.
+    """Returns (offsets to mark, a sentence on them): where such heads look, if `share` of its attention does so.
     `copies` are the distances between a token and its copies."""
     if not share >= NOTICED:
         return (), ""
     at = {"prefix_matching": [each - 1 for each in copies], PREVIOUS: [1], "duplicate_token": copies}[kind]
-    return tuple(at), f"Orange dots: {LOOKS_AT[kind]}, {whole_percent(share)} of its attention."
+    return tuple(at), f"Orange: {LOOKS_AT[kind]}, {whole_percent(share)} of its attention."
 
 
 def looks_in_text(seen: HeadInText, kind: str) -> tuple[float, Sequence[int]]:

@@ -53,6 +53,7 @@ def _draw_importance(known: Known, sheet: Sheet) -> None:
     sheet.add(PLACES, places)
     shown = tables.shown_places(places)
     if len(shown):
+        st.markdown(tables.ranks_in_short(shown))
         sheet.draw(PLACES, charts.places(shown), "head places", tables.places_in_words(shown))
         st.caption(" ".join(words for asks, words in WHY.items() if shown["criterion"].str.startswith(asks).any()))
     draw_missing(known, *CRITERIA)

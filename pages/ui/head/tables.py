@@ -10,6 +10,7 @@ import pandas as pd
 from engine.heads.circuits import OvTokens
 from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, best_heads
+from engine.studies.one_head import READ
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import CLEARLY, Portrait
 from engine.studies.surveys import in_words
@@ -32,11 +33,11 @@ KINDS = {"prefix_matching": "matches prefixes", "previous_token": "previous toke
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """The large figure of a head."""
+    """A large figure of a head."""
 
     title: str  # what is counted
     value: str  # as text
-    rank: str  # among all heads
+    note: str  # its rank among all heads, or its interval
     about: str  # its meaning
 
 
@@ -190,18 +191,36 @@ def ov_rows(found: OvTokens, count: int = 6) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def ov_in_words(tokens: OvTokens, found: Portrait) -> str:
+    """Describes how many tokens a head raises wherever it looks at them, and why its copying score differs."""
+    n, scores = len(tokens.token_ids), found.scores.get(OLSSON)
+    some = f"{round(tokens.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
+    count = f"**{some}** are among the ten that looking at them raises most."
+    if not found.head[0] or scores is None:  # nothing is before the first layer
+        return f"By weights alone, {count}"
+    share = whole_percent(scores.copying_share[found.head])
+    return (
+        f"In the model, where earlier layers change what it reads, **{share}** of what it raises is what it looks at "
+        f"(its copying score). By weights alone, on unchanged tokens, {count}"
+    )
+
+
 def in_short(found: Portrait) -> str:
     """Returns its place in the model and the strongest result of each other part, in a line, as far as known."""
     layer, head = found.head
     place = f"Layer {layer} of {found.shape.n_layers}, head {head} of {found.shape.n_heads}, counted from 0"
-    return " · ".join([place, *facts(found)])
+    context = [] if found.context is None else [f"In context: {_nats_moved(found.context[1])} without it"]
+    return " · ".join([place, *context, *facts(found)])
 
 
-def figure_of(found: Portrait) -> KeyFigure | None:
-    """Returns what tells most of this head: the first score that is high, else the accuracy clearly lost without it,
-    else prefix matching; None before the scores are known."""
-    if OLSSON not in found.scores:
-        return None
+def figures_of(found: Portrait) -> list[KeyFigure]:
+    """Returns the figure that tells most of this head and the in-context gain lost without it, as far as known."""
+    mine = [] if OLSSON not in found.scores else [_telling(found)]
+    return mine if found.context is None else [*mine, _context_figure(*found.context)]
+
+
+def _telling(found: Portrait) -> KeyFigure:
+    """Returns the first score that is high, else the accuracy clearly lost without it, else prefix matching."""
     high, cost = kinds(found), _cost(found)
     if not high and cost is not None:
         about = (
@@ -213,6 +232,14 @@ def figure_of(found: Portrait) -> KeyFigure | None:
     name = high[0] if high else "prefix_matching"
     rank = f"rank {found.rank(name)} of {found.n_heads:,} heads"
     return KeyFigure(TITLES[name], number(found.score(name)), rank, ABOUT[name])
+
+
+def _context_figure(score: MeanOverTexts, lost: MeanOverTexts) -> KeyFigure:
+    nats, moved = _nats_moved(lost).rsplit(" ", 1)
+    low, high = (number(end) for end in ((lost.low, lost.high) if moved == "lost" else (-lost.high, -lost.low)))
+    with_it, without = (number(-value) for value in (score.value, score.value + lost.value))
+    about = f"Later tokens of a text gain {with_it} nats; without it, {without}."
+    return KeyFigure(f"In-context gain {moved} without it", nats, f"95%: {low} to {high}", about)
 
 
 def headline(found: Portrait) -> str:
@@ -242,13 +269,10 @@ def of_interest(found: Portrait) -> dict[str, str]:
 
 
 def facts(found: Portrait) -> list[str]:
-    """Returns what is clearly lost or gained without the head, and a head that clearly feeds it, as lines."""
+    """Returns the accuracy clearly lost or gained without the head, and a head that clearly feeds it, as lines."""
     cost = None if kinds(found) else _cost(found)  # the large figure says it
     rows = [row for row in effect_rows(found).to_dict("records") if row["p"] < CLEAR_P and row != cost]
     clear = [f"Without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})." for row in rows]
-    if found.context is not None and not found.context[1].low <= 0 <= found.context[1].high:
-        nats, moved = _nats_moved(found.context[1]).rsplit(" ", 1)
-        clear.append(f"Without it **{nats}** of in-context gain are {moved}.")
     fed = feeder_rows(found)
     return [*clear, *([feeders_in_words(fed, 1)] if len(fed) and fed["times_random"].max() >= STANDS_OUT else [])]
 
@@ -297,7 +321,8 @@ def feeders_in_words(frame: pd.DataFrame, count: int = 3) -> str:
     listed = [f"**{row['head']}** ({number(row['times_random'], 1)} times random)"
               for row in frame.head(count).to_dict("records") if row["times_random"] >= STANDS_OUT]  # fmt: skip
     if not listed:
-        return f"By weights, no earlier head stands out: at most {number(frame['times_random'].max(), 1)} times random."
+        most = number(frame["times_random"].max(), 1)
+        return f"By weights, no head feeds it clearly more than random heads would: at most {most} times as much."
     return f"By weights, its keys read from {', then '.join(listed)}."
 
 
@@ -337,6 +362,16 @@ def places_in_words(frame: pd.DataFrame) -> str:
         )
         + "."
     )
+
+
+def ranks_in_short(frame: pd.DataFrame) -> str:
+    """Describes `shown_places`: the measured rank, and the range of the estimated ones."""
+    is_measured, of, words = frame["criterion"] == ASKS["Oracle"], f" of {frame['heads'].iloc[0]:,}", []
+    for start, ranks in (("Pruned alone (measured)", frame[is_measured]), ("Estimates", frame[~is_measured])):
+        if len(ranks):
+            ends = " to ".join(f"{each:,}" for each in sorted({ranks["rank"].min(), ranks["rank"].max()}))
+            words.append(f"{start}: **rank {ends}{of if not words else ''}**.")
+    return " ".join(words)
 
 
 def losses_in_words(frame: pd.DataFrame) -> str:
