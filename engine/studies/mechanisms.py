@@ -284,7 +284,7 @@ def finding(found: Mechanisms) -> str:
     rows = [each for each in found.answered if each.kind in KINDS and each.share == share and not each.excludes]
     if len(rows) < len(found.scores) or not rows or math.isnan(found.at_random(share)[0]):
         return ""
-    gained = f"that {found.settings.shots} examples add"
+    gained = f"that {found.settings.shots} example{' adds' if found.settings.shots == 1 else 's add'}"
     clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
     if found.gain <= 0 or not clear:
         return (f"No kind of heads is needed clearly more than random heads for the {found.gain:.1f} points {gained}."
