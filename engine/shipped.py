@@ -35,10 +35,12 @@ class ShippedRecords(msgspec.Struct, frozen=True):
             return None
         of_any_kernels = self.of_any_kernels.get(digest(key, *VERSIONS, *KERNELS), b"")
         packed = self.records.get(digest(key, *VERSIONS)) or self.records.get(of_any_kernels)
-        if packed is None:
-            return None
+        return None if packed is None else decode(self.unpacked(packed))
+
+    def unpacked(self, packed: bytes) -> bytes:
+        """Returns an encoded record."""
         unpacking = zlib.decompressobj(zdict=self.common)
-        return decode(unpacking.decompress(packed) + unpacking.flush())
+        return unpacking.decompress(packed) + unpacking.flush()
 
 
 def digest(key: Key, *but: str) -> bytes:

@@ -53,8 +53,8 @@ METHOD_HELP = (
 )
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
 SETTINGS_HELP = "Coefficient and order of the tasks."
-SHOWS = "You will see how far these tasks rank heads alike: a matrix, and any two head by head."
-ONE_TASK = "A matrix needs the scores of two tasks at {}: choose another task, or measure it."
+SHOWS = "You will see how far these tasks rank heads alike, and any two rankings head by head."
+ONE_TASK = "The rankings of two tasks at {} are compared: choose another task, or measure it."
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
@@ -118,7 +118,8 @@ if names:
     within = agreement_within_layers(found.at(shown)) if method == "srcc" else math.nan
     said = tables.takeaway(of_tasks, method, n, noun, SCORES[what], within)
     if method == "srcc" and what != "ffns":
-        said = f"{said} {tables.use_in_words(of_tasks, n, what in (EVEN, PAPERS))}".strip()
+        ties = max(tables.tied(each) for each in scores.values())
+        said = f"{said} {tables.use_in_words(of_tasks, n, what in (EVEN, PAPERS), ties)}".strip()
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
 finding_at.markdown(said)

@@ -22,15 +22,11 @@ from pages.ui.mechanisms import charts, tables
 from pages.ui.page.address import flag, put_right
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import budget_s, end_run, require_frame
+from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.tables import number
 from pages.ui.page.work import Work, live
 
 require_frame("pages/mechanisms.py")
-KINDS_HELP = (
-    "Induction: prefix matching. Concept: attention to the end of a word that came next in an earlier copy (Feucht et "
-    "al.). Function vector: the answer restored by the head's mean output (Todd et al.). Importance: gradient."
-)
 TASKS_HELP = "Each is asked with examples and without; the gain from examples is averaged over them."
 SHOTS_HELP = "Examples in the prompt, compared with none."
 EXCLUDES, EXCLUDES_HELP = (
@@ -47,12 +43,13 @@ FILL_HELP = (
 MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
 CAPTION = "Gray bar: without as many random heads. Orange: a clear loss beyond those."
+HOLLOW = "Hollow: without heads of other kinds. Gray: as many random heads. Orange: clearly more."
 LOST_HELP = (
     "The gain is accuracy with examples minus accuracy without. Dot and line: how much of it is lost without the top "
     "heads of a kind, with its 95% interval. Gray: the range without as many random heads. Orange: clearly more."
 )
 SHARED_HELP = "Heads in the top 10% of both kinds, and Spearman's rank correlation of their scores over all heads."
-BEST_HELP = "The ten best heads. Depth: of the top 10%, on average; 0 is the first layer, 1 the last."
+BEST_HELP = "The ten best heads by the score of each kind. Depth: of the top 10%, on average."
 
 setup, finding_at = chosen(), reserve_finding()
 every = local_tasks(setup.data_dir)
@@ -100,9 +97,10 @@ if work.is_first_read:
     live(work.watched(), work.reading_line, since_s)
     end_run()
 if setup.spec.is_demo and not found.is_complete:
-    takes_s = work.takes_s()
-    if budget_s() and (takes_s is None or takes_s <= budget_s()):
-        replace(work, while_seen=True).start()  # seconds, as for the first view of other screens
+    replace(work, while_seen=True).start_ahead()
+if not (said := finding(found)) and work.under_way:
+    known = f"{len(found.answered)} of {settings.n_sets} sets of heads so far"
+    finding_at.markdown(f"Measuring which kind of heads in-context learning needs: {known}.")
 if not found.answered:
     with empty_state("matrix", SHOWS, True), st.container(width="stretch" if work.under_way else "content"):
         live(work.watched(), draw_progress, since_s)
@@ -112,7 +110,7 @@ live(work.watched(), draw_progress, since_s)
 for kind, reason in found.failed.items():
     st.warning(f"{kind}: {reason}", icon=":material/report:")
 rows = pd.DataFrame(found.rows(target.shape))
-if said := finding(found):
+if said:
     finding_at.markdown(said)
     sheet.says.append(said)
 if len(rows):
@@ -121,16 +119,15 @@ if len(rows):
     st.subheader(f"Lost without each kind, of {gain} points", help=LOST_HELP)
     words = said or f"{len(rows)} sets of heads so far"
     sheet.draw("Lost without each kind", charts.lost(tables.chart_rows(rows)), "mechanisms_lost", words)
-    st.caption(CAPTION)
-best_at, shared_at = st.columns([7, 5], gap="medium")
-best_at.subheader("Heads of each kind", help=f"{BEST_HELP} {KINDS_HELP}")
+    st.caption(HOLLOW if excludes else CAPTION)
+st.subheader("Heads of each kind", help=BEST_HELP)
 kinds = sheet.tables["Heads of each kind"] = tables.kind_rows(found, target.shape)
-titles = {"kind": "Kind", "depth": "Depth", "heads": "Best heads"}
-draw_table(kinds, titles, "The ten best heads of each kind", best_at, {"depth": number})
+titles = {"kind": "Kind", "does": "What they do", "depth": "Depth (0: first layer, 1: last)", "heads": "Best heads"}
+draw_table(kinds, titles, "The ten best heads of each kind", formats={"depth": number})
 shared = tables.overlap_rows(found, target.shape)
 if len(shared):
     sheet.tables["Overlap of kinds"] = shared
-    shared_at.subheader("Overlap of kinds", help=SHARED_HELP)
+    st.subheader("Overlap of kinds", help=SHARED_HELP)
     titles = {"a": "Kind", "b": "and kind", "share": "In both", "srcc": "SRCC"}
-    draw_table(shared, titles, "How many heads two kinds share", shared_at, {"srcc": number})
+    draw_table(shared, titles, "How many heads two kinds share", formats={"srcc": number}, width="content")
 closing(origin, sheet)

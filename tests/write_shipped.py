@@ -29,20 +29,22 @@ STORY = {"prune_story": "Remove induction heads"}
 # what the opening story shows of a text, by the heads that STORY removes
 PASSAGE = {"passage_text": "Privet Drive, twice", "passage_mask": "L1H1-3 L3H5", "passage_heads": "0"}
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
-    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "sweeps", "head")},
+    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "sweeps", "head", "mechanisms")},
     "story": ("prune", STORY),
     "passage": ("passage", PASSAGE),
     "importance": ("importance", {"importance_what": "Gradient"}),
     "oracle": ("importance", {"importance_what": "Measured (oracle)"}),  # which it opens with once that is stored
+    "exclusive": ("mechanisms", {"mechanisms_exclusive": "true"}),  # what the screen says to try
     "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }
 # not the speed of a machine, which is measured on each
 KINDS = {*"activity answers attribution idealised importance induction magnitudes perplexity texts tokenloss".split(),
-         "function vectors", "head feeding", "head in text", "head on probe", "head ov"}  # fmt: skip
+         "entity induction", "function vectors", "head feeding", "head in text", "head on probe",
+         "head ov"}  # fmt: skip
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
-OF_ONE_KERNEL = ("head", "heads", "oracle")  # views whose records are of the last kernels alone
+OF_ONE_KERNEL = ("head", "heads", "oracle", "mechanisms", "exclusive")  # views with records of the last kernels alone
 # what Head shows on top of some other heads: those that the story and In context name
 HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
 HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
@@ -175,20 +177,20 @@ def write(files: Sequence[Path], adds: bool) -> None:
         found = msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, tuple[bytes, bytes]])
         last |= {of_any_kernels: name for name, (of_any_kernels, _) in found.items()}
         blobs |= {name: blob for name, (_, blob) in found.items()}
+    kept = {name: before.unpacked(packed) for name, packed in before.records.items()} if before else {}
+    blobs |= kept
     receipts = {name: record.receipt for name, blob in blobs.items() if (record := decode(blob)) is not None}
     kinds = {name: str(receipt["kind"]) for name, receipt in receipts.items()}
     models = frozenset(str(receipt["model"]) for receipt in receipts.values() if "model" in receipt)
     asked = [receipt.get("task") for name, receipt in receipts.items() if kinds[name] != "requests"]
     kinds = {name: kind for name, kind in kinds.items() if kind != "requests" or receipts[name]["task"] in asked}
+    n = Counter(kinds.values())
     examples = {kinds[name]: blobs[name][:HEADER_BYTES] for name in sorted(kinds)}
-    common = before.common if before else b"".join(examples.values())
-    once = {*last.values()}
+    common = b"".join(examples[kind] for kind in sorted(examples, key=n.__getitem__))  # zlib sees only the end
+    once = {*last.values(), *kept}
     shipped = [name for name in sorted(kinds) if kinds[name] not in ONCE or name in once]
     packed = {name: pack(blobs[name], common) for name in shipped}
-    every = ShippedRecords(models, common, packed, last)
-    if before:
-        of_any = last | before.of_any_kernels
-        every = ShippedRecords(models | before.models, common, packed | before.records, of_any)
+    every = ShippedRecords(models, common, packed, last | (before.of_any_kernels if before else {}))
     FILE.write_bytes(msgspec.msgpack.encode(every))
     n, sizes = Counter(map(kinds.__getitem__, packed)), Counter[str]()
     for name, each in packed.items():

@@ -273,23 +273,30 @@ def depths(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP
 
 
 def finding(found: Mechanisms) -> str:
-    """Returns one sentence on the kind that in-context learning needs most here; "" before it is measured."""
+    """Returns one or two sentences on the kinds that in-context learning needs here; "" before they are measured."""
     share = max(found.settings.shares)
     rows = [each for each in found.answered if each.kind in KINDS and each.share == share and not each.excludes]
     if len(rows) < len(found.scores) or not rows or math.isnan(found.at_random(share)[0]):
         return ""
+    gained = f"that {found.settings.shots} example{' adds' if found.settings.shots == 1 else 's add'}"
     clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
-    gain = f"{found.gain:.1f} points that {found.settings.shots} examples add"
-    if not clear:
-        return (f"Removing the top {share / 10:g}% of heads of one kind costs none of the {gain} clearly more than "
-                f"removing random heads.")  # fmt: skip
+    if found.gain <= 0 or not clear:
+        return (f"No kind of heads is needed clearly more than random heads for the {found.gain:.1f} points {gained}."
+                if found.gain > 0 else "Examples add nothing here that could be lost.")  # fmt: skip
     most, lost = clear[0], found.lost(clear[0])
-    words = (f"In-context learning needs {most.kind} heads most: without {share / 10:g}% of all heads, "
-             f"{lost.points:.1f} of the {gain} are lost ({lost.low:.1f} to {lost.high:.1f})")  # fmt: skip
-    if len(clear) > 1:
-        more = found.lost(most, clear[1])
-        verdict = "clearly more" if more.is_clear else "not clearly more"
-        words += f", {verdict} than without {clear[1].kind} heads ({found.lost(clear[1]).points:.1f})"
+    needed = [each for each in clear if each == most or not found.lost(most, each).is_clear]
+    least = found.lost(needed[-1])
+    words = f"In-context learning needs {_listed([each.kind for each in needed])} heads"
+    words += f"{' most' * (len(needed) < len(clear))}: without the top {len(most.heads)}"
+    if len(needed) > 1:
+        words += " of one kind, " + (f"all {found.gain:.1f}" if least.points >= found.gain
+                                     else f"at least {least.points:.1f} of the {found.gain:.1f}")  # fmt: skip
+        words += f" points {gained} are lost"
+    elif lost.points > found.gain:
+        words += f", all {found.gain:.1f} points {gained} are lost, and {lost.points - found.gain:.1f} more"
+    else:
+        words += f", {lost.points:.1f} of the {found.gain:.1f} points {gained} are lost"
+        words += f" ({lost.low:.1f} to {lost.high:.1f})"
     return f"{words}. {_finding_of_exclusive(found, share)}".strip()
 
 
@@ -298,9 +305,13 @@ def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
     rows = [each for each in found.answered if each.excludes and each.share == share]
     if len(rows) < len(found.scores):
         return ""
-    alone = [each.kind for each in rows if found.beyond_random(each)]
-    named = f"only {' and '.join(alone)} heads cost" if alone else "no kind costs"
-    return f"Without the heads that are of several kinds, {named} clearly more than random heads."
+    if alone := [each.kind for each in rows if found.beyond_random(each)]:
+        return f"Of heads of one kind alone, only {_listed(alone)} heads cost clearly more than random ones."
+    return "The heads that matter are of several kinds: the others of each kind cost no more than random ones."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _gains(right: np.ndarray) -> np.ndarray:

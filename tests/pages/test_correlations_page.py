@@ -181,9 +181,9 @@ def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, mon
     assert "Not measured yet: demo_lookup, 0 shots." in said(at) and scatter_of(at) is None
 
 
-def test_one_task_alone_says_what_a_matrix_needs(measured):
+def test_one_task_alone_says_what_is_compared(measured):
     at = measured(correlations_tasks="demo_copy")
-    assert "A matrix needs the scores of two tasks at 0 shots" in said(at) and "0 tasks" not in said(at)
+    assert "The rankings of two tasks at 0 shots are compared" in said(at) and "0 tasks" not in said(at)
     assert not frames_of(at) and not at.exception
 
 
@@ -372,6 +372,8 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     assert [row["value"] for row in rows] == pytest.approx(sorted(cells["value"], reverse=True))
     assert all(row["low"] < row["value"] < row["high"] for row in rows) and sum(row["selected"] for row in rows) == 1
     assert drawn.datasets["band"] == [{"from": -0.25, "to": 0.25}]
+    whole = charts.intervals(cells.assign(low=-0.24), (), replace(charts.MEASURES["srcc"], signed=False), 0.25)
+    assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.3, 1], "holds the intervals"
     overlap = charts.intervals(cells, (), charts.MEASURES["overlap"], 0.25)
     assert overlap.datasets["band"] == [] and "x2" not in json.dumps(overlap.spec["layer"][2:])
 
@@ -381,6 +383,7 @@ def test_the_finding_says_what_agreement_is_good_for(srcc, how):
     pairs = of_tasks(many(3)).assign(srcc=srcc)
     said = tables.use_in_words(pairs, 48, True)
     assert said.startswith(f"So heads picked on one task {how} the others, if these estimates hold: *Transfer*")
+    assert tables.use_in_words(pairs, 48, False, ties=46).startswith("On one task, 46 of 48 heads tie")
     assert "estimates" not in tables.use_in_words(pairs, 48, False) and not tables.use_in_words(pairs[:0], 48, False)
 
 

@@ -2,8 +2,10 @@
 
 from functools import partial
 
+import pandas as pd
 import pytest
 
+from pages.ui.mechanisms import tables
 from tests.pages.conftest import frames_of, press, said, same_on_the_command_line
 
 
@@ -36,6 +38,18 @@ def test_without_a_task_the_screen_says_so(open_screen):
     at = open_screen()
     at.multiselect(key="mechanisms_tasks").set_value([]).run()
     assert [line.value for line in at.info] == ["Choose at least one task."]
+
+
+def test_a_row_says_how_many_heads_are_removed():
+    row = {"kind": "induction", "share": 0.05, "points_lost": 1.0, "low": 0.0, "high": 2.0, "exclusive": False}
+    rows = tables.chart_rows(pd.DataFrame([row | {"n_heads": 2}, row | {"n_heads": 1, "share": 0.02}]))
+    assert rows["row"].tolist() == ["induction, 5% (2 heads)", "induction, 2% (1 head)"]
+
+
+def test_nothing_is_called_shipped_before_a_figure_is_shown(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_SHIPPED", "1")
+    at = open_screen()
+    assert "Not measured yet" in said(at) and "shipped" not in said(at)
 
 
 def test_fewer_heads_are_a_setting_and_part_of_the_command(open_screen):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from engine.importance.rankings import n_top
@@ -24,7 +25,7 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-PAIR_PX = 110  # of a dot with its interval
+PAIR_PX = 64  # of a dot with its interval
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
@@ -66,15 +67,16 @@ def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure, 
     `chance`), for so few that a matrix of them is nearly empty."""
     shown = _ringed(cells, selected).assign(row=cells["b"] + "\n" + cells["a"])
     shown = shown.sort_values("value", ascending=False, kind="stable")
-    band = pd.DataFrame(
-        [{"from": -chance if measure.signed else 0.0, "to": chance}] if measure.column == "srcc" else []
-    )
-    return charts.picture(_intervals(measure, len(shown)), cells=shown, band=band)
+    is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
+    if is_srcc and not measure.signed:
+        lowest = min([0.0, *np.floor(10 * shown["low"].dropna()) / 10])
+    band = pd.DataFrame([{"from": max(lowest, -chance), "to": chance}] if is_srcc else [])
+    return charts.picture(_intervals(measure, len(shown), lowest), cells=shown, band=band)
 
 
 @charts.kept
-def _intervals(measure: Measure, n_rows: int) -> charts.Template:
-    scale = alt.Scale(domain=[-1 if measure.signed else 0, 1])
+def _intervals(measure: Measure, n_rows: int, lowest: float) -> charts.Template:
+    scale = alt.Scale(domain=[lowest, 1])
     names = PLAIN(title=None, labelLimit=200, labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
     x = alt.X("value:Q", title=measure.title, scale=scale, axis=alt.Axis(tickCount=5))
     base = charts.named_chart("cells").encode(x=x, y=alt.Y("row:N", sort=None, axis=names), tooltip=_tooltip(measure))
@@ -92,9 +94,7 @@ def _intervals(measure: Measure, n_rows: int) -> charts.Template:
     dots = base.mark_point(filled=True, size=140, opacity=1, cursor="pointer")
     numbers = charts.written(base, 13, dy=-18).encode(text="number:N")
     clicked = alt.selection_point(name="pair", fields=["first", "second"])
-    return charts.template(
-        min(SCATTER_PX, PAIR_PX * n_rows + LEGEND_PX), *drawn, dots.add_params(clicked), ring, numbers
-    )
+    return charts.template(PAIR_PX * n_rows + LEGEND_PX, *drawn, dots.add_params(clicked), ring, numbers)
 
 
 @charts.kept

@@ -22,6 +22,7 @@ PUBLISHED = (
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
 NAMES = {"srcc": "Spearman rank correlation (SRCC)", "as_published": "coefficient", "overlap": "top-30% overlap"}
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
+ABOUT_LAYERS = 0.1  # how much lower the mean SRCC within layers is if layers explain much of it
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
 
@@ -158,8 +159,9 @@ def takeaway(
     mean = tasks[column].mean()
     words = f"mean {name} **{number(mean)}** over {len(tasks)} pairs of tasks"
     words += f", from {number(low)} to {number(high)}"
-    if not math.isnan(within):
-        by_chance += f" Among the heads of one layer it is **{number(within)}**."
+    if not math.isnan(within) and mean >= chance(n):
+        start = "Much of this is about layers: within" if mean - within >= ABOUT_LAYERS else "Within"
+        by_chance += f" {start} one layer, heads agree by **{number(within)}**."
     if column != "srcc":
         return f"{words[0].upper()}{words[1:]}.{by_chance}"
     if abs(mean) < chance(n):
@@ -167,11 +169,14 @@ def takeaway(
     return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{by_chance}"
 
 
-def use_in_words(pairs: pd.DataFrame, n: int, is_estimate: bool) -> str:
-    """Returns what the mean SRCC of tasks says about pruning the `n` heads; "" if it is undefined."""
+def use_in_words(pairs: pd.DataFrame, n: int, is_estimate: bool, ties: int = 0) -> str:
+    """Returns what the mean SRCC of tasks says about pruning the `n` heads, nothing if most are `ties`; "" if it is
+    undefined."""
     mean = pairs["srcc"].mean()
     if math.isnan(mean):
         return ""
+    if ties > n / 2:
+        return f"On one task, {ties} of {n} heads tie: their order means nothing, so this says little about pruning."
     how = "need not" if mean < max(PARTLY_ALIKE, chance(n)) else "should partly" if mean < ALIKE else "should"
     said = f"So heads picked on one task {how} serve the others"
     return f"{said}{', if these estimates hold' if is_estimate else ''}: *Transfer* on Sweeps measures it."

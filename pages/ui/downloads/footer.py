@@ -31,7 +31,8 @@ def closing(origin: Origin, sheet: Sheet) -> None:
         st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # hidden on a slide
         mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
-        draw_shipped(origin.measurements, origin.command)
+        if sheet.tables or sheet.pictures:  # else nothing on the screen is shipped
+            draw_shipped(origin.measurements, origin.command)
         _draw_buttons(ScreenFiles(origin, sheet, session(), permalink()))
 
 

@@ -19,11 +19,15 @@ def lost(rows: pd.DataFrame) -> charts.Picture:
 
 @charts.kept
 def _lost(n_rows: int, excludes: bool) -> charts.Template:
-    axis = alt.Axis(title=None, ticks=False, domain=False, grid=False, labelLimit=180)
+    axis = alt.Axis(title=None, ticks=False, domain=False, grid=False, labelLimit=230)
     base = charts.named_chart("cells").encode(y=alt.Y("row:N", sort=None, axis=axis), tooltip=TOOLTIP)
     x = alt.X("lost:Q", title="Points of the gain from examples that are lost", axis=alt.Axis(tickCount=8))
     color = alt.condition("datum.beyond_random", alt.value(MARK), alt.value(GREY))
-    band = base.mark_bar(color=GREY, opacity=0.2, height={"band": 0.9}).encode(x="random_low:Q", x2="random_high:Q")
+    band = (
+        base.transform_filter("!datum.exclusive")
+        .mark_bar(color=GREY, opacity=0.2, height={"band": 0.9})
+        .encode(x="random_low:Q", x2="random_high:Q")
+    )
     if excludes:
         base = base.encode(yOffset=alt.YOffset("exclusive:N"))
     rule = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=color)

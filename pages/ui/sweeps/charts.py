@@ -49,7 +49,8 @@ def _curves(axis: Axis, end: float) -> charts.Template:
     )
     interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
     ends = charts.named_chart("ends").transform_calculate(kind=AS_FRONT)
-    leaders = ends.mark_rule(strokeWidth=1.5).encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q", color=colour)
+    leaders = ends.mark_rule(color=GREY, strokeWidth=1, strokeDash=[1, 3])
+    leaders = leaders.encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q")
     at = {"x": {**x, "field": "x"}, "y": _share("at:Q", RIGHT), "text": "line:N"}
     names = [
         charts.written(ends.transform_filter(f"datum.kind {which} 'mean'"), 11, align="left", dx=3, fontWeight=weight)

@@ -22,7 +22,7 @@ BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_
                  "reading"]  # fmt: skip
 TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are not highlighted
 MOST_NAMED = 8  # tasks whose lines are named in a chart
-NAME_SHARE, NAMES_AT = 0.06, 1.03  # height of a name, as share of the chart's; where names begin, as a level
+NAME_SHARE, NAME_GAP = 0.06, 0.03  # height of a name, as share of the chart's; its distance to the last level
 N_LEVELS = len(TENTHS)
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
@@ -94,7 +94,7 @@ def line_ends(frame: pd.DataFrame) -> pd.DataFrame:
     steps = NAME_SHARE * np.arange(len(ends))
     fitted = isotonic_regression(ends["acc"].to_numpy() - steps).x
     at = np.clip(fitted, 0, max(0.0, 1 - NAME_SHARE * (len(ends) - 1))) + steps
-    return ends[["line", "kind", "level", "acc"]].assign(at=at, x=NAMES_AT)
+    return ends[["line", "kind", "level", "acc"]].assign(at=at, x=ends["level"].max() + NAME_GAP)
 
 
 def lines(rows: Sequence[SweepRow]) -> pd.DataFrame:
@@ -187,7 +187,7 @@ def power_of(frame: pd.DataFrame) -> str:
 
 def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> str:
     """Returns how far all tasks can be pruned without a detectable loss, by shot count: the mean accuracy, that of
-    random orders at the nearest level measured, the largest drop of a task, and which losses are detected; "" until
+    random orders at the same level if measured, the largest drop of a task, and which losses are detected; "" until
     every task of a shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
     breaks = break_table(break_points(own, axis))
     found = [words for shots, mine in by_shots(frame) if (words := _shots_finding(mine, breaks, own, axis, shots))]
@@ -216,22 +216,20 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[Swee
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
-        words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at} without a detectable loss"
+        words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at}"
+        words += f", and {readable['n'].min()} questions detect no loss"
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
-    if inner := [each for each in random.index if 0 < each < 1]:  # random orders are coarser
-        near = min(inner, key=lambda each: (round(abs(each - level), 3), each))
-        words += f", {whole_percent(random[near])} in random order"
-        words += "" if near == level else f" (at {whole_percent(near)})"
+    if 0 < level < 1 and level in random.index:  # random orders are coarser
+        words += f", {whole_percent(random[level])} in random order"
     here = [row for row in own if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
     worst = min(here, key=lambda row: row.gained - row.lost)
     change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
     if not change.difference < 0:
         return f"{words}. No task drops."
     points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
-    interval = f"95% interval {low} to {high}"
-    if change.is_significant and can_go:  # alone, which may be chance among so many levels
-        interval = f"within what {worst.n} questions can miss"
-    return f"{words}. Largest drop: {points} points on {worst.point.task.name} ({interval})."
+    is_alone = change.is_significant and can_go  # which may be chance among so many levels
+    interval = "" if is_alone else f" (95% interval {low} to {high})"
+    return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}."
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
