@@ -3,6 +3,7 @@ and which heads cause it."""
 
 import time
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -15,13 +16,16 @@ from pages.ui.controls import carried
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import OWN_FILE
 from pages.ui.downloads.footer import closing
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
+from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
+from pages.ui.page.widget_writes import write
 from pages.ui.page.work import LONG_S, Work, live
 
 require_frame("pages/in_context.py")
@@ -31,7 +35,9 @@ ABLATE_HELP = (
 )
 PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
 ANSWERS = "Every token of the questions counts here. Prune scores the answers alone."
+SHOWS = "You will see how the loss falls along a text, in the full and in the pruned model."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
+FEWER_HELP = "Fewer texts, wider intervals. Settings takes more."
 
 setup, finding_at = chosen(), st.container(key="incontext_finding")
 with errors_shown():
@@ -47,13 +53,22 @@ texts = Work("incontext texts", "Texts", texts_of(target, source, setup.data_dir
 x = setting.InContextControls(target, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
-asks = losses.now() is None and setting.is_long(x, losses.takes_s(), max(LONG_S, budget_s()))
+takes_s, most_s = losses.takes_s(), max(LONG_S, budget_s())
+asks = losses.now() is None and setting.is_long(x, takes_s, most_s)
 if not asks:
     losses.value()
 mask = pruning.known_mask(target.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
 if mask is None or mask.is_full:
     controls.badge_at.caption("Ordering heads …" if mask is None else "Nothing is pruned: move the slider.")
 carried.hand_on("incontext", target.shape, mask, controls.badge_at, controls.is_first)
+if asks:
+    demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", **first_choices((), (), True)}
+    with empty_state("curves", SHOWS, True, demo):
+        losses.offer("Measure the losses", "timeline", LOSSES_HELP, by_size=True, type="primary")
+        if n := setting.n_at_once(x, takes_s, most_s):
+            st.button(f"Use {n} texts, at once", on_click=write, args=("incontext_texts", n), help=FEWER_HELP)
+    closing(setting.origin(x, mask, controls.kind, controls.fill, controls.around), Sheet())
+    end_run()
 
 
 def so_far() -> setting.LossesSoFar:
@@ -76,8 +91,6 @@ def draw_scores() -> None:
     with curve_at:
         if target.shape.n_ctx < MIN_TOKENS:
             st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
-        if asks and losses.now() is None:
-            losses.offer("Measure the losses", "timeline", LOSSES_HELP, type="primary")
         with line_at:
             losses.line()
         if found.full:
@@ -104,7 +117,9 @@ live(["incontext"], draw_scores, since_s)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
 if not presenting():  # a slide shows one screen, and these sections are below it
     put_right("incontext_part", "Part", one_among(PARTS))
-    heads_at, together_at, slope_at = st.tabs(PARTS, key="incontext_part", on_change="rerun", bind="query-params")
+    opens = PARTS[0 if target.spec.is_demo else 1]  # the heads of another model, one by one, take hours
+    bound: dict[str, Any] = {"on_change": "rerun", "bind": "query-params"}
+    heads_at, together_at, slope_at = st.tabs(PARTS, default=opens, key="incontext_part", **bound)
     with heads_at:
         if target.shape.n_ctx < MIN_TOKENS:
             short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
@@ -118,7 +133,7 @@ if not presenting():  # a slide shows one screen, and these sections are below i
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)
 known = induction(target).stored(session())
-sections.draw_finding(finding_at, sections.finding(so_far(), controls.around, len(texts), known), x.base_key, asks)
+sections.draw_finding(finding_at, sections.finding(so_far(), controls.around, len(texts), known), x.base_key)
 if source.kind == "task" and not presenting():
     finding_at.page_link(
         "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}

@@ -1,5 +1,6 @@
 """The In context screen in one process: scores, curves and heads are the engine's own, and the commands find them."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -289,7 +290,7 @@ def test_the_last_finding_of_the_same_texts_keeps_its_place():
         from pages.ui.in_context.sections import draw_finding
 
         for words, key in (("**Found**", "a"), ("", "a"), ("", "b")):
-            draw_finding(st.container(), words, key, asks=False)
+            draw_finding(st.container(), words, key)
 
     at = AppTest.from_function(page).run()
     assert [each.value for each in at.markdown] == ["**Found**", "**Found**"]
@@ -401,7 +402,8 @@ def test_one_sentence_concludes_from_both_ablations():
 def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
     monkeypatch.setattr(setting, "OPERATIONS_PER_S", 1.0)  # without a forecast, the size of the model decides
     at = open_screen(incontext_texts="2")
-    assert values(at)[0] == "–" and not frames_of(at)
+    assert "Not measured yet" in said(at) and not values(at) and not frames_of(at)
+    assert not any(label.startswith(("Ablate", "Use")) for label in labels(at)), "nothing that takes longer"
     at = press(at, "Measure the losses")
     assert values(at)[0] != "–" and frames_of(at) and "Measure the losses" not in labels(at)
     assert "Measure the losses" not in labels(open_screen(incontext_texts="2")), "what is stored shows at once"
@@ -412,6 +414,8 @@ def test_the_forecast_decides_what_takes_long(wide_opt, store, takes_s, is_long)
     target = Session(store).target(LoadSpec(str(wide_opt), "fp32"))
     x = setting.InContextControls(target, None, LOG_BOOKS, ("a", "b"), None)
     assert setting.is_long(x, takes_s, 10.0) == is_long
+    many = replace(x, texts=("a",) * 24)
+    assert [setting.n_at_once(many, seconds, 10.0) for seconds in (None, 30.0, 79.0, 100.0)] == [12, 6, 3, 0]
 
 
 def test_a_slide_has_the_finding_and_the_curve(open_as_it_is):

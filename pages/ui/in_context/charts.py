@@ -61,8 +61,7 @@ def _slope_chart(lowest: int, highest: int, last: float, drawn: tuple[str, ...])
 
 
 def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Picture:
-    """Returns layers x heads, colored by `column` in nats from -reach to reach, a cross on each pruned head; `frame` as
-    `tables.head_frame` gives it."""
+    """Returns layers x heads, colored by `column` in nats from -reach to reach; `frame` of `tables.head_frame`."""
     n_layers, with_interval = int(frame["layer"].max()) + 1, f"{column} low" in frame
     return charts.picture(_attribution_map(column, n_layers, reach, with_interval), heads=frame)
 
@@ -76,7 +75,7 @@ def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bo
     colour = alt.Color(f"{column}:Q", title="nats", scale=charts.around_zero(reach), legend=legend)
     clear = base.transform_filter(f"datum['{column} clear']") if with_interval else base
     cells = base.mark_rect(**charts.CELL, fill=UNKNOWN), clear.mark_rect(**charts.CELL).encode(color=colour)
-    return charts.template(row_px * n_layers + charts.AXIS_PX, *cells, *charts.crosses(base, row_px))
+    return charts.template(row_px * n_layers + charts.AXIS_PX, *cells)
 
 
 def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:

@@ -77,7 +77,7 @@ KIND_HELP = (
 )
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
-COLORS = "Orange: gain is lost without the head. Blue: more is gained. Gray: not clear. Cross: pruned now. "
+COLORS = "Orange: gain is lost without the head. Blue: more is gained. Gray: not clear. "
 OTHERS = "Other measures of these heads"
 WHICH_HELP = (
     "Each head of the full model is ablated alone, and the gain measured again on the same texts: gain with the head "
@@ -214,16 +214,16 @@ def finding(found: LossesSoFar, around: int, n_texts: int, known: InductionScore
     return tables.finding(full, pruned, change, f"the {tables.pruned_in_words(found.mask, known)}", n)
 
 
-def draw_finding(where: DeltaGenerator, words: str, key: str, asks: bool) -> None:
+def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
     """Draws the finding; while it is measured ("") the last one of the same model and texts (`key`), dimmed, so that
-    nothing moves. `asks`: nothing is measured before a click."""
+    nothing moves."""
     before, last = st.session_state.get(LAST, ("", ""))
     if words:
         st.session_state[LAST] = key, words
         where.markdown(words)
     elif before == key:
-        where.container(key="incontext_last").markdown(last)
-    elif not asks:
+        where.container(key="outdated_finding").markdown(last)
+    else:
         where.caption("Measuring …")
 
 

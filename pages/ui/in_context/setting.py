@@ -85,6 +85,15 @@ def is_long(x: InContextControls, takes_s: float | None, most_s: float) -> bool:
     return takes_s > most_s
 
 
+def n_at_once(x: InContextControls, takes_s: float | None, most_s: float) -> int:
+    """Returns how many of the texts are read within `most_s` seconds, of a few numbers; 0: not even the least."""
+    for n in (12, 6, 3):
+        some_s = None if takes_s is None else takes_s * n / len(x.texts)
+        if n < len(x.texts) and not is_long(replace(x, texts=x.texts[:n]), some_s, most_s):
+            return n
+    return 0
+
+
 def losses(x: InContextControls) -> Measurement[LossesSoFar]:
     """Returns the losses of every text by the full model, then by the pruned one, which may need an order first."""
     full, n = x.losses(Mask.full(x.target.shape), "Full model, texts"), len(x.texts)
