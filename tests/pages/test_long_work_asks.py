@@ -3,7 +3,7 @@
 import pytest
 
 from pages.ui.page import runtime as frame
-from pages.ui.page.defaults import ORDER
+from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS
 from pages.ui.prune import provisional
 from tests.pages.conftest import button, figure, same_on_the_command_line, settled, slide, under_figure
 
@@ -15,10 +15,12 @@ def started(open_app, monkeypatch):
     """An app whose order of choice is forecast to take 46 minutes, and the slots of all work that it starts."""
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     real = provisional.order_seconds
-    by_name = {ORDER: LONG_S}
-    monkeypatch.setattr(
-        provisional, "order_seconds", lambda x: by_name.get(x.pruning.ranking.name, 0.0) or min(real(x), 5.0)
-    )
+    by_order = {(ORDER, RANKING_QUESTIONS): LONG_S}
+
+    def seconds(x):
+        return by_order.get((x.pruning.ranking.name, x.pruning.ranking.n_questions), 0.0) or min(real(x), 5.0)
+
+    monkeypatch.setattr(provisional, "order_seconds", seconds)
     at, slots = open_app(), []
     put = frame.jobs().put
 
@@ -39,17 +41,17 @@ def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_
     settled(slide(at, "prune_heads", 50))
     assert "4 of 8 heads, 0 of 2 FFNs pruned, provisional order" in under_figure(at)
     [in_use] = [box for box in at.selectbox if box.label == "Provisional order"]
-    assert in_use.value == "weight magnitude"
+    assert in_use.value == "gradient on 8 rows"
     assert provisional.CHOICE not in slots and "accuracy" in slots
     provisional_figure, result = figure(at), same_on_the_command_line(at, capsys)
-    assert result["cached"] and "--order weight" in at.code[0].value
+    assert result["cached"] and f"--order {ORDER} --order-questions 8" in at.code[0].value
     assert provisional_figure[0] == f"{100 * result['acc']:.1f}%"
     assert "provisional order" in under_figure(at)
 
     button(at, f"Measure {ORDER} order, about 46 min here").click()
     settled(at)
     assert slots.count(provisional.CHOICE) == 1 and frame.jobs().snapshot(provisional.CHOICE).state == "done"
-    assert "provisional" not in under_figure(at) and f"--order {ORDER}" in at.code[0].value
+    assert "provisional" not in under_figure(at) and "--order-questions 64" in at.code[0].value
     assert not [label for label in labels(at) if f"{ORDER} order" in label]
 
 
@@ -66,16 +68,15 @@ def test_an_order_that_was_measured_elsewhere_waits_for_a_click(started, monkeyp
     assert "provisional" not in under_figure(at)
 
 
-def test_what_is_faster_is_offered_with_its_time(started):
+def test_weights_order_where_all_else_takes_long_and_what_is_faster_is_offered(started, monkeypatch):
     at, slots = started
+    monkeypatch.setattr(provisional, "order_seconds", lambda x: LONG_S * (x.pruning.ranking.name == ORDER))
     settled(slide(at, "prune_heads", 50))
-    offered = [label for label in labels(at) if label.startswith("Order by")]
-    assert [label.split(",")[0] for label in offered] == ["Order by activation on 8 rows", "Order by Taylor on 8 rows"]
-    assert all(label.endswith((" s here", "at once")) for label in offered)
-    button(at, offered[0]).click()
+    assert any(box.value == "weight magnitude" for box in at.selectbox)
+    button(at, "Order by gradient on 8 rows, about 46 min here").click()
     settled(at)
-    assert any(box.value == "activation on 8 rows" for box in at.selectbox) and provisional.CHOICE not in slots
-    assert any(label.startswith("Order by weight magnitude") for label in labels(at)), "and back"
+    assert any(box.value == "gradient on 8 rows" for box in at.selectbox) and provisional.CHOICE not in slots
+    assert "Order by weight magnitude, at once" in labels(at), "and back"
 
 
 def test_layers_go_by_depth_for_the_time_being(started, monkeypatch):

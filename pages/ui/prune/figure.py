@@ -1,6 +1,6 @@
 """An accuracy as one large figure with everything needed to judge it, and components as tables.
 
-The number is grey while it is an estimate, or from fewer than MIN_QUESTIONS answers.
+The number is grey while it is an estimate, under a provisional order, or from fewer than MIN_QUESTIONS answers.
 """
 
 import math
@@ -31,10 +31,11 @@ ESTIMATE_HELP = (
 
 
 def accuracy_figure(
-    title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool, published: str = ""
-) -> None:
+    title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool, published: str = "",
+    is_provisional: bool = False,
+) -> None:  # fmt: skip
     """Draws the accuracy so far, its change against the full model, how certain both are (`is_full`: no pruning), and
-    what was `published` of the full model, as text."""
+    what was `published` of the full model, as text. `is_provisional`: its order is not that of choice."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
     value, delta, share, clear, few = "…", "not measured yet", 0.0, False, True
@@ -60,8 +61,10 @@ def accuracy_figure(
         some = f" of the first {len(full):,}, {total:,} in all" if len(full) < total else ""
         lines.append(f"The full model: {percent(accuracy(full).acc)}{some}")
     # losses are orange and gains blue, as on every screen
-    colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
-    _draw_number(title, value, delta, few, delta_color=colour, delta_arrow=arrow)
+    colour, arrow = (
+        (("orange", "down") if share < 0 else ("blue", "up")) if clear and not is_provisional else ("off", "off")
+    )
+    _draw_number(title, value, delta, few or is_provisional, delta_color=colour, delta_arrow=arrow)
     help = "  \n".join([*details, "", HELP] if details else [HELP])
     st.markdown("  \n".join(line if few else f":small[{line}]" for line in lines), help=help)  # the first is long
 

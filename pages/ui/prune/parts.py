@@ -61,7 +61,7 @@ def draw_levels(screen: PruneScreen) -> None:
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # a control is set: the whole page needs it
     with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
-        story, badge_at = choose_story(), st.container(width="content")
+        story, badge_at = choose_story(), st.container(key="follows_hand_badge", width="content")
         draw_opening(screen.setup)
     story_at = st.container(key="prune_told")
     figure_at, curve_at = st.columns([4, 7], gap="large")
@@ -124,7 +124,8 @@ def draw_example_question(screen: PruneScreen, shown: PruneResult) -> None:
         shown.look = look_ahead(shown.x, shown.measured)
 
     def draw() -> None:
-        draw_example(shown.x, shown.measured, shown.look)
+        with st.container(key="outdated_example" if dragging.moving() else None):
+            draw_example(shown.x, shown.measured, shown.look)
 
     live([example.SLOT], draw, screen.since_s)
 
@@ -155,7 +156,7 @@ def draw_result(shown: PruneResult) -> None:
         title += f", {shown.order_words.lower()}"
         first, *rest = pruned.split("  \n")
         pruned = "  \n".join([f"{first}, provisional order", *rest])
-    accuracy_figure(title, measured, x.questions.n, pruned, is_full, known)
+    accuracy_figure(title, measured, x.questions.n, pruned, is_full, known, bool(shown.order_words))
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
     if x.task.name.endswith(OWN) and x.train is not None:
