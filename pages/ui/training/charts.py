@@ -201,7 +201,9 @@ def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> chart
     return charts.template(HEIGHT + charts.AXIS_PX, *window_bands(look), _zero(), lines, marker(look))
 
 
-def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str] = ()) -> charts.Picture:
+def joined(
+    panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str | list[str]] = ()
+) -> charts.Picture:
     """Returns the pictures as one, in `columns` columns, each with its own color scales."""
     drawn, datasets = [], {}
     for number, each in enumerate(panels):

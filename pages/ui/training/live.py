@@ -74,16 +74,9 @@ def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator
         begin(folder, FIRST, RECIPES[FIRST].recipe)
     with start_at:
         first = RECIPES[FIRST].recipe
-        label = f"Train a tiny model live, about {in_time(seconds(first))}"
-        _offer(
-            folder,
-            FIRST,
-            first,
-            label,
-            f"{RECIPES[FIRST].title}. {RECIPES[FIRST].words}",
-            type="primary",
-            width="stretch",
-        )
+        label = f"Train a tiny model live, about {in_time(seconds(first))}, then its control"
+        look: dict[str, Any] = {"type": "primary", "width": "stretch", "help": None}  # a tooltip would hide the finding
+        _offer(folder, FIRST, first, label, **look)
     with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
         _draw_recipes(folder)
     if shown_last().get(folder) or _elsewhere(folder):
@@ -138,8 +131,8 @@ def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "",
     if known and (other := RECIPES.get(known.control)):
         control = f" Then its control, about {in_time(seconds(other.recipe))} more: {other.title.lower()}."
     about = f"{words or (known.words if known else '')}{control} {recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
-    is_clicked = st.button(title, key=f"train {title}", icon=":material/model_training:", help=about,
-                           on_click=begin, args=(folder, name, recipe), **look)  # fmt: skip
+    look = {"help": about, "icon": ":material/model_training:", **look}
+    is_clicked = st.button(title, key=f"train {title}", on_click=begin, args=(folder, name, recipe), **look)
     if is_clicked:
         st.rerun()
 

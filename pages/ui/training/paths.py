@@ -113,7 +113,7 @@ def analysis_table(runs: Sequence[DrawnRun], look: TokenAxis, found: Sequence[np
                 panels.append(path_panel(on_path, run.label, look))
             else:
                 panels.append(column[number - 1])
-            titles.append(title)
+            titles.append([run.label, title])
     return joined(panels, len(runs), WIDTH_PX, titles)
 
 

@@ -245,5 +245,6 @@ def analysis(view: TrainingFrames, sheet: Sheet) -> None:
     found = path_work(of).awaited() if len(of) == len(view.runs) else None
     drawn = paths.analysis_table(view.runs, view.look, found)
     words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
-    draw_chart(drawn, "training analysis", words, width="content")
+    with st.container(key="scrolls"):
+        draw_chart(drawn, "training analysis", words, width="content")
     sheet.pictures["Model analysis table"] = partial(paths.analysis_table, view.runs, view.still, found)
