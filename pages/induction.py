@@ -31,7 +31,7 @@ from pages.ui.page.address import number_field, rename_choice
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
-from pages.ui.page.tables import whole_percent
+from pages.ui.page.tables import mask_in_words, whole_percent
 from pages.ui.page.work import Work, live
 
 require_frame("pages/induction.py")
@@ -108,6 +108,7 @@ if not presenting():  # a slide is one screen, and these are below it
     sections.draw(sections.InductionView(setup, target, found, frame, score, task), since_s, sheet)
 request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
 n = f"{found.n['prefix_matching']} examples"
-of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "scores of the full model")
+pruned = [] if mask.is_full else [mask_in_words(target.shape, mask)]
+of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "scores of the full model", *pruned)
 origin = Origin("Induction", [request], measurements, of)
 closing(with_second(origin, None if second is None else second.as_usual, compared), sheet)

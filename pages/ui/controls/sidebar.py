@@ -136,7 +136,7 @@ def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
     """Returns a model ready to be measured; None until its files are here and read, which is reported in its place."""
     if not is_here(spec):
         return None
-    identity = identity_of(spec).awaited(IDENTIFY_WAIT_S)
+    identity = identity_of(spec).awaited(0 if spec == setup.spec else IDENTIFY_WAIT_S)  # the sidebar has waited
     ways = None if identity is None else ways_here(spec, identity)
     return None if identity is None or ways is None else target_of(spec, identity, setup.bos, ways)
 
