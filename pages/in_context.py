@@ -26,7 +26,7 @@ from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
 from pages.ui.page.widget_writes import write
-from pages.ui.page.work import LONG_S, Work, live
+from pages.ui.page.work import LONG_S, Work, cost_in_words, live
 
 require_frame("pages/in_context.py")
 ABLATE_HELP = (
@@ -37,7 +37,14 @@ PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
 ANSWERS = "Every token of the questions counts here. Prune scores the answers alone."
 SHOWS = "You will see how the loss falls along a text, in the full and in the pruned model."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
-FEWER_HELP = "Fewer texts, wider intervals. Settings takes more."
+FEWER_HELP, START = "Fewer texts, wider intervals. Settings takes more.", "incontext start"  # in the session: clicked
+
+
+def start_fewer(n: int) -> None:
+    """Measures so many texts in place of all."""
+    write("incontext_texts", n)
+    st.session_state[START] = True
+
 
 setup, finding_at = chosen(), st.container(key="incontext_finding")
 with errors_shown():
@@ -54,7 +61,8 @@ x = setting.InContextControls(target, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
 takes_s, most_s = losses.takes_s(), max(LONG_S, budget_s())
-asks = losses.now() is None and setting.is_long(x, takes_s, most_s)
+is_started = st.session_state.pop(START, False) or losses.now() is not None
+asks = not is_started and setting.is_long(x, takes_s, most_s)
 if not asks:
     losses.value()
 mask = pruning.known_mask(target.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
@@ -65,8 +73,9 @@ if asks:
     demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", **first_choices((), (), True)}
     with empty_state("curves", SHOWS, True, demo):
         losses.offer("Measure the losses", "timeline", LOSSES_HELP, by_size=True, type="primary")
-        if n := setting.n_at_once(x, takes_s, most_s):
-            st.button(f"Use {n} texts, at once", on_click=write, args=("incontext_texts", n), help=FEWER_HELP)
+        if n := setting.fewer_texts(x, takes_s, most_s):
+            label = f"Measure {n} texts{cost_in_words(takes_s and takes_s * n / len(texts))}"
+            st.button(label, on_click=start_fewer, args=(n,), help=FEWER_HELP)
     closing(setting.origin(x, mask, controls.kind, controls.fill, controls.around), Sheet())
     end_run()
 

@@ -403,10 +403,12 @@ def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
     monkeypatch.setattr(setting, "OPERATIONS_PER_S", 1.0)  # without a forecast, the size of the model decides
     at = open_screen(incontext_texts="2")
     assert "Not measured yet" in said(at) and not values(at) and not frames_of(at)
-    assert not any(label.startswith(("Ablate", "Use")) for label in labels(at)), "nothing that takes longer"
+    assert not any(label.startswith("Ablate") for label in labels(at)), "nothing that takes longer"
     at = press(at, "Measure the losses")
     assert values(at)[0] != "–" and frames_of(at) and "Measure the losses" not in labels(at)
     assert "Measure the losses" not in labels(open_screen(incontext_texts="2")), "what is stored shows at once"
+    at = press(open_screen(incontext_texts="4"), "Measure 3 texts")
+    assert at.number_input(key="incontext_texts").value == 3 and values(at)[0] != "–"
 
 
 @pytest.mark.parametrize("takes_s, is_long", [(9.0, False), (11.0, True), (None, False)])
@@ -415,7 +417,7 @@ def test_the_forecast_decides_what_takes_long(wide_opt, store, takes_s, is_long)
     x = setting.InContextControls(target, None, LOG_BOOKS, ("a", "b"), None)
     assert setting.is_long(x, takes_s, 10.0) == is_long
     many = replace(x, texts=("a",) * 24)
-    assert [setting.n_at_once(many, seconds, 10.0) for seconds in (None, 30.0, 79.0, 100.0)] == [12, 6, 3, 0]
+    assert [setting.fewer_texts(many, seconds, 10.0) for seconds in (None, 30.0, 79.0, 100.0)] == [12, 6, 3, 3]
 
 
 def test_a_slide_has_the_finding_and_the_curve(open_as_it_is):

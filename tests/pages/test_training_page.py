@@ -59,7 +59,7 @@ def test_the_screen_opens_with_its_finding_and_three_rows_of_charts(open_trainin
     assert words.count("phase change") == 3 and "no induction heads (best prefix match 0." in words, "of each run"
     assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
-    assert primary[0] == "Train a tiny model live, about 60 s, then its control"
+    assert primary[0] == "Train a tiny model live, about 2 min"
 
 
 def test_an_older_address_with_a_control_of_the_passage_unfolds_it(open_training):

@@ -85,13 +85,15 @@ def is_long(x: InContextControls, takes_s: float | None, most_s: float) -> bool:
     return takes_s > most_s
 
 
-def n_at_once(x: InContextControls, takes_s: float | None, most_s: float) -> int:
-    """Returns how many of the texts are read within `most_s` seconds, of a few numbers; 0: not even the least."""
-    for n in (12, 6, 3):
+def fewer_texts(x: InContextControls, takes_s: float | None, most_s: float) -> int:
+    """Returns how many of the texts are offered where all take long: those read within `most_s` seconds, or the fewest
+    that have an interval; 0 if there are no more."""
+    least, *more = [n for n in (3, 6, 12) if n < len(x.texts)] or [0]
+    for n in reversed(more):
         some_s = None if takes_s is None else takes_s * n / len(x.texts)
-        if n < len(x.texts) and not is_long(replace(x, texts=x.texts[:n]), some_s, most_s):
+        if not is_long(replace(x, texts=x.texts[:n]), some_s, most_s):
             return n
-    return 0
+    return least
 
 
 def losses(x: InContextControls) -> Measurement[LossesSoFar]:

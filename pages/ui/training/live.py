@@ -74,7 +74,8 @@ def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator
         begin(folder, FIRST, RECIPES[FIRST].recipe)
     with start_at:
         first = RECIPES[FIRST].recipe
-        label = f"Train a tiny model live, about {in_time(seconds(first))}, then its control"
+        both_s = seconds(first) + seconds(RECIPES[RECIPES[FIRST].control].recipe)
+        label = f"Train a tiny model live, about {in_time(both_s)}"
         look: dict[str, Any] = {"type": "primary", "width": "stretch", "help": None}  # a tooltip would hide the finding
         _offer(folder, FIRST, first, label, **look)
     with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
