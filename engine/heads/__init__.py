@@ -8,6 +8,8 @@
 `last_token`: predictions with the output of one head replaced at the last tokens of a prompt, for all heads at once
 `entity_induction`: token and concept induction of every head, through the store
 `function_vectors`: function-vector scores of every head, through the store
+`copy_suppression`: how much every head lowers tokens that the model is about to repeat, through the store
+`retrieval`: whether every head looks at what the model copies from far back, through the store
 `idealised`: heads with their attention pattern replaced by an ideal one, and how much of their effect remains
 `attention`: attention patterns of all heads on a text, and what they add to the next token's logit
 `direct_paths`: what each component adds to a logit

@@ -149,12 +149,17 @@ def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
     return {name: array.cpu().numpy() for name, array in found.items()}
 
 
-def read_by_all(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> Tensor:
-    """Returns (T - 1, d_model): the output of a layer's attention as the unembedding reads it, after every later norm
-    with its frozen scale."""
+def norms_after(loaded: Loaded, layer: int) -> list[Any]:
+    """Returns the norms between a layer's attention and the unembedding by the direct path, in their order."""
     n_layers = loaded.identity.shape.n_layers
     norms = [attention_norm_after(loaded, layer)]
     norms += [*chain.from_iterable(norms_behind(loaded, each) for each in range(layer, n_layers))]
-    for norm in [*norms, loaded.family.final_norm(loaded.model)]:
-        written = written if norm is None else normed(loaded, norm, written) / ran.scale[norm].to(written.device)
+    return [norm for norm in (*norms, loaded.family.final_norm(loaded.model)) if norm is not None]
+
+
+def read_by_all(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> Tensor:
+    """Returns (T - 1, d_model): the output of a layer's attention as the unembedding reads it, after every later norm
+    with its frozen scale."""
+    for norm in norms_after(loaded, layer):
+        written = normed(loaded, norm, written) / ran.scale[norm].to(written.device)
     return written

@@ -78,9 +78,9 @@ def test_prompts_differ_in_their_first_half_and_want_what_followed(tiny_opt, ses
         assert corrupt[31:33] != clean[31:33]
 
 
-def test_an_induction_circuit_does_token_induction_and_no_concept_induction(tiny_opt, tmp_path, session):
-    """Layer 0, head 3 copies the token before to another place; layer 1, head 5 looks for its own token there, and
-    copies what it finds."""
+def induction_circuit(tiny_opt, folder):
+    """Builds a model: layer 0, head 3 copies the token before to another place; layer 1, head 5 looks for its own token
+    there, and copies what it finds."""
     n, place, position = 128, 128, 256  # of the residual stream: tokens, then copies of the ones before, positions
     head, other = slice(3 * 64, 4 * 64), slice(5 * 64, 6 * 64)
 
@@ -102,8 +102,13 @@ def test_an_induction_circuit_does_token_induction_and_no_concept_induction(tiny
         second.v_proj.weight[other, :n] = basis.T
         second.out_proj.weight[:n, other] = basis
 
-    built(tiny_opt, tmp_path / "model", change, n_layers=2, n_ctx=64)
-    found = final(entity_induction(target_in(session, tmp_path / "model", "fp32"), ENTITIES).run(session))
+    built(tiny_opt, folder, change, n_layers=2, n_ctx=64)
+    return folder
+
+
+def test_an_induction_circuit_does_token_induction_and_no_concept_induction(tiny_opt, tmp_path, session):
+    folder = induction_circuit(tiny_opt, tmp_path / "model")
+    found = final(entity_induction(target_in(session, folder, "fp32"), ENTITIES).run(session))
     token, concept = (found.rise[kind].mean(0) for kind in KINDS)
     assert token[1, 5] > 0.9 and np.abs(np.delete(token.ravel(), 8 + 5)).max() < 0.01
     assert np.abs(concept).max() < 0.01
