@@ -15,9 +15,11 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
+from engine.heads.copy_suppression import N_WINDOWS, copy_suppression
 from engine.heads.entity_induction import N_PROMPTS, EntityInductionScores, entity_induction
 from engine.heads.function_vectors import function_vectors
 from engine.heads.induction import induction
+from engine.heads.retrieval import retrieval
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
 from engine.measurement import Measurement, of_records
 from engine.memory import freed_at_once
@@ -39,7 +41,8 @@ OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
 PREFIX, FUNCTION_VECTOR = "heads-prefix", "heads-function-vector"
 OF_ENTITIES = ("heads-token-induction", "heads-concept-induction", "heads-concept-matching")
-OF_PROMPTS = (PREFIX, FUNCTION_VECTOR, *OF_ENTITIES)  # on prompts of their own
+COPY_SUPPRESSION, RETRIEVAL = "heads-copy-suppression", "heads-retrieval"
+OF_PROMPTS = (PREFIX, FUNCTION_VECTOR, *OF_ENTITIES, COPY_SUPPRESSION, RETRIEVAL)  # on prompts of their own
 OF_ALL_TASKS = (*OF_WEIGHTS, *OF_PROMPTS)  # which do not depend on the task
 GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
@@ -106,6 +109,8 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     `heads-function-vector`: answer restored by the head's mean output (Todd et al.), on word pairs.
     `heads-token-induction`, `heads-concept-induction`: next token or next part of a word raised by the head's output
     (Feucht et al.); `heads-concept-matching`: its attention to the end of the word.
+    `heads-copy-suppression`: tokens lowered that the model is about to repeat (McDougall et al.).
+    `heads-retrieval`: attention to what the model copies from far back (Wu et al.).
 
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
     score, or not available under a mask.
@@ -141,6 +146,10 @@ def of_prompts(target: Target, what: str) -> Measurement[Scores]:
         return induction(target).map(lambda of: Scores(what, of.n["prefix_matching"], of.mean["prefix_matching"]))
     if what == FUNCTION_VECTOR:
         return function_vectors(target).map(lambda found: Scores(what, len(found.rise), found.mean))
+    if what == COPY_SUPPRESSION:
+        return copy_suppression(target).map(lambda found: Scores(what, N_WINDOWS, found))
+    if what == RETRIEVAL:
+        return retrieval(target).map(lambda found: Scores(what, len(found), found.mean(0)))
     return entity_induction(target).map(lambda found: Scores(what, N_PROMPTS, _of_entities(found, what).mean(0)))
 
 

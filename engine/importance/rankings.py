@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.errors import UsageError
 from engine.importance.importance import (
+    COPY_SUPPRESSION,
     FUNCTION_VECTOR,
     GRADIENTS,
     OF_ACTIVITY,
@@ -23,6 +24,7 @@ from engine.importance.importance import (
     OF_ENTITIES,
     OF_WEIGHTS,
     PREFIX,
+    RETRIEVAL,
 )
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
@@ -283,6 +285,16 @@ CRITERIA = {
         "heads that look at the end of the word that came next in an earlier copy; FFNs as by importance",
         _OF_ENTITIES,
     ),
+    "copy-suppression": Criterion(
+        "Copy suppression", COPY_SUPPRESSION, "ffns",
+        "heads that lower earlier tokens which the model is about to repeat; FFNs as by importance",
+        "two windows of a text per model, which the unembedding reads at every layer",
+    ),
+    "retrieval": Criterion(
+        "Retrieval", RETRIEVAL, "ffns",
+        "heads that look at the words which the model copies from far back; FFNs as by importance",
+        "eight texts of 256 and 512 tokens per model, and ten decoded tokens each",
+    ),
     "first-token": Criterion(
         "Beyond first token", "heads-first-token", "ffns",
         "heads that look at more than the first token; FFNs as by importance",
@@ -291,7 +303,8 @@ CRITERIA = {
 }  # fmt: skip
 
 
-KINDS = ("token-induction", "concept-induction", "concept-matching")  # not how much a head matters, but what it does
+# not how much a head matters, but what it does
+KINDS = ("token-induction", "concept-induction", "concept-matching", "copy-suppression", "retrieval")
 SLOW = ("function-vector", *KINDS, "oracle")  # criteria of many times the passes of the others
 
 

@@ -36,8 +36,10 @@ KINDS = {  # the criterion of each kind of heads
     "induction": "prefix",
     "concept": "concept-matching",
     "function vector": "function-vector",
+    "retrieval": "retrieval",
     "importance": "gradient",
 }
+BY_DEFAULT = tuple(kind for kind in KINDS if kind != "retrieval")  # those of the shipped results
 OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_plural", "pairs_past")  # tasks by default
 N_ASKED = 48  # questions per task by default
 FULL, RANDOM = "full model", "random"
@@ -55,7 +57,7 @@ class MechanismSettings:
     tasks: tuple[str, ...]
     shots: int = 5
     shares: tuple[int, ...] = SHARES
-    kinds: tuple[str, ...] = tuple(KINDS)
+    kinds: tuple[str, ...] = BY_DEFAULT
     excludes: bool = False
     n_random: int = N_RANDOM
     fill: str = "zero"
@@ -331,7 +333,12 @@ def _scores(
         wanted = importance(target, questions, what)
         known = yield from run.part(wanted, size // len(tasks), f"{kind} scores")
         found |= {} if known is None else {name: known.scores}
-    return aggregate(found, "shares" if len(tasks) > 1 else "scores") if len(found) == len(tasks) else None
+    if len(found) < len(tasks):
+        return None
+    scores = aggregate(found, "shares" if len(tasks) > 1 else "scores")
+    if not np.ptp(scores):  # retrieval, if the model copies nothing
+        raise HeadroomError(f"all heads score {scores.flat[0]:g}, so there is no top; leave this kind out")
+    return scores
 
 
 def _right(

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from engine.accuracy.evaluation import accuracy, evaluation
 from engine.errors import UsageError
-from engine.importance.importance import FUNCTION_VECTOR, GRADIENTS, OF_ACTIVITY, OF_ENTITIES, PREFIX, WHAT, importance
+from engine.importance.importance import FUNCTION_VECTOR, GRADIENTS, OF_ACTIVITY, OF_PROMPTS, WHAT, importance
 from engine.importance.rankings import CRITERIA, passes
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask, single_ablations
@@ -250,7 +250,7 @@ def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt
             kinds = {
                 "forward": ("ffns", "heads-oracle", FUNCTION_VECTOR),
                 "gradient": GRADIENTS,
-                "patterns": (*OF_ACTIVITY, PREFIX, *OF_ENTITIES),
+                "patterns": {*OF_ACTIVITY, *OF_PROMPTS} - {FUNCTION_VECTOR},
             }
             [*found] = wanted.left(session).characters
             assert found == [kind for kind, names in kinds.items() if what in names], "weights read nothing"

@@ -148,7 +148,7 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(session, tiny_o
         if "/answers/" in key and kind == "answers":
             assert receipt["task"]["name"] == questions.task.name and receipt["bos"] is True
             masks.add(receipt["mask"])
-    of_texts = {"induction", "tokenloss", "texts", "attribution", "attention"}
+    of_texts = {"induction", "tokenloss", "texts", "attribution", "attention", "copy suppression", "retrieval"}
     assert "L0H1" in masks
     assert (
         kinds

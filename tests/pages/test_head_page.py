@@ -14,7 +14,7 @@ from engine.heads.circuits import Feeding
 from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores
-from engine.importance.rankings import CRITERIA
+from engine.importance.rankings import CRITERIA, KINDS
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
@@ -68,7 +68,7 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     assert frames["tasks"]["points"].tolist() == pytest.approx([100 * task["change"]])
     ranks, scores = (
         {each["what"]: each["rank"] for each in found["importance"]},
-        {each.label: each.heads for name, each in CRITERIA.items() if not name.startswith(("token-", "concept-"))},
+        {each.label: each.heads for name, each in CRITERIA.items() if name not in KINDS},
     )
     assert ranks.keys() == {*scores.values()}
     assert frames["places"]["rank"].tolist() == [ranks[scores[name]] for name in tables.ASKS]

@@ -15,7 +15,7 @@ import vl_convert
 from cache import open_store
 from engine.cli import parser
 from engine.cli.options import request_of
-from engine.importance.rankings import CRITERIA
+from engine.importance.rankings import CRITERIA, KINDS
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.progress import final
@@ -395,9 +395,7 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
 def test_without_a_known_criterion_all_are_compared_but_the_dearest(open_screen):
     named = open_screen(sweeps_what="Compare criteria", sweeps_tasks="demo_copy", sweeps_criteria="magic")
     assert named.multiselect(key="sweeps_criteria").value == [
-        name
-        for name in CRITERIA
-        if name not in ("oracle", "function-vector", "token-induction", "concept-induction", "concept-matching")
+        name for name in CRITERIA if name not in ("oracle", "function-vector", *KINDS)
     ]
 
 

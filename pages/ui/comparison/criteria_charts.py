@@ -18,7 +18,7 @@ TITLES = {
 HEIGHT_PX, ROW_PX, AROUND_PX = 330, 26, 165
 _NAMES = dict.fromkeys(label(name) for name in (*CRITERIA, *OF_ONE_TASK) if name != RANDOM)
 ORDER = palette(list(_NAMES), random=RANDOM, chance=CHANCE)
-ROUNDS = ([1, 0], [7, 3], [3, 2])  # dashes, as there are more lines than colours
+ROUNDS = ([1, 0], [7, 3], [3, 2], [7, 2, 2, 2])  # dashes, as there are more lines than colours
 DASHES = [[2, 4] if name == CHANCE else ROUNDS[at // len(PLACES)] for at, name in enumerate(ORDER)]
 TOOLTIP = "line:N|Criterion; level:Q|Pruned|.0%; acc:Q|Questions right|.1%; about:N|Uncertainty; n:Q|Questions"
 

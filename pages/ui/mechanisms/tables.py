@@ -12,6 +12,7 @@ DO = {  # what the heads of each kind do
     "induction": "look at what followed the same token before",
     "concept": "look at the end of the word that followed before",
     "function vector": "their mean output brings the answer back",
+    "retrieval": "look at what the model copies from far back",
     "importance": "losing them changes the loss most",
 }
 

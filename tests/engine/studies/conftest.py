@@ -90,6 +90,8 @@ SCORES = (
             "token-induction",
             "concept-induction",
             "concept-matching",
+            "copy-suppression",
+            "retrieval",
         )
     }
 )

@@ -132,6 +132,15 @@ def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
     assert found.gain == pytest.approx(100 * gains[Mask.full(target.shape)])
 
 
+def test_a_kind_of_which_all_heads_score_the_same_is_left_out(tiny_opt, tmp_path, session):
+    """A random model copies no needle, so no head retrieves."""
+    setting = StudySettings(LoadSpec(), n_questions=4, n_ranking=4)
+    settings = MechanismSettings((str(write_questions(tmp_path / "a.jsonl")),), 1, (100,), ("induction", "retrieval"))
+    found = final(mechanisms(target_in(session, tiny_opt, "fp32"), setting, settings).run(session))
+    assert found.failed == {"retrieval": "all heads score 0, so there is no top; leave this kind out"}
+    assert {*found.scores} == {"induction"} and found.is_complete
+
+
 def test_settings_are_checked():
     refused_by(UsageError, "kind 'magic' is unknown", lambda: MechanismSettings(("task",), kinds=("magic",)))
     refused_by(UsageError, "0 examples", lambda: MechanismSettings(("task",), 0))
