@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEEDLE = (  # its beginning, which is the question, and the rest
-    " Every Sunday the three old sailors of Kestrel Point sang: banana rake mango",
-    " spider broom hook axe goose melon date lion currant olive.",
+    " The list of the old sailor is: lion lemon",
+    " axe rake apple goose hook melon date spider mango broom.",
 )
 LENGTHS, DEPTHS = (256, 512), 4  # tokens, the answer included; places of the needle, evenly spaced from the first token
 N_ANSWER = 10  # tokens that are decoded, at most
