@@ -39,7 +39,7 @@ VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, a
 }
 # not the speed of a machine, which is measured on each
 KINDS = {*"activity answers attribution idealised importance induction magnitudes perplexity texts tokenloss".split(),
-         "entity induction", "function vectors", "head feeding", "head in text", "head on probe",
+         "entity induction", "retrieval", "function vectors", "head feeding", "head in text", "head on probe",
          "head ov"}  # fmt: skip
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}

@@ -1,7 +1,7 @@
 """Copy suppression of heads (McDougall et al. 2310.04625): does a head lower tokens that the model is about to repeat?
 
-A token of the text counts where the logit lens predicts it: it is among the ten likeliest at a later token, or at
-itself, before the head's layer. Its pair (q, k) is worth A[q, k] times what W_O v_k adds to its logit, relative to the
+A token of the text counts where the logit lens predicts it: it is among the ten likeliest at a later token, before the
+head's layer. Its pair (q, k) is worth A[q, k] times what W_O v_k adds to its logit, relative to the
 mean of the vocabulary, by the direct path with all later norms' scales frozen at q, before a cap (Gemma 2). The score
 is minus the mean over pairs.
 
@@ -101,7 +101,7 @@ def _in_window(loaded: Loaded, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
 
 def _predicted(loaded: Loaded, stream: Tensor, tokens: Tensor) -> Tensor:
     """Returns (T, T): whether the logit lens of the residual stream (T, d_model) at a row has the token of a column
-    among its likeliest; no column comes after its row."""
+    among its likeliest; only columns before the row."""
     import torch
 
     for module in (loaded.family.final_norm(loaded.model), loaded.family.projection(loaded.model, "project_out")):
@@ -110,4 +110,4 @@ def _predicted(loaded: Loaded, stream: Tensor, tokens: Tensor) -> Tensor:
     for _, logits in some_logits(loaded, stream):
         likeliest = logits.topk(N_LIKELIEST).indices.to(tokens.device)
         found.append((likeliest[..., None] == tokens).any(1))
-    return torch.cat(found).tril()
+    return torch.cat(found).tril(-1)

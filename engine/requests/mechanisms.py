@@ -14,7 +14,6 @@ from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, tr
 from engine.requests.fields import choice, flag, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.mechanisms import (
-    BY_DEFAULT,
     KINDS,
     N_ASKED,
     N_RANDOM,
@@ -44,10 +43,7 @@ class CompareMechanisms(WithData, OfModel):
         f"comma-separated task names (default: {', '.join(OF_PAIRS)}; for the included model {', '.join(OF_DEMO)})",
     )
     shots: int = number(5, (1, MAX_SHOTS), "number of examples in the prompt, compared with none (default: 5)")
-    kinds: str = string(
-        ",".join(BY_DEFAULT),
-        f"comma-separated kinds of heads, some of {', '.join(KINDS)} (default: {', '.join(BY_DEFAULT)})",
-    )
+    kinds: str = string(",".join(KINDS), f"comma-separated kinds of heads (default: {', '.join(KINDS)})")
     shares: str = string(
         ",".join(f"{share / 10:g}" for share in SHARES),
         "comma-separated percentages of all heads that are removed, at least one head (default: 5,10)",
@@ -68,7 +64,7 @@ class CompareMechanisms(WithData, OfModel):
         """The settings, as the engine names them."""
         known = list(OF_DEMO if self.spec.is_demo else OF_PAIRS)
         shares = tuple(sorted({permille(share) for share in names_of(self.shares, ())}))
-        kinds = tuple(names_of(self.kinds, BY_DEFAULT))
+        kinds = tuple(names_of(self.kinds, tuple(KINDS)))
         return MechanismSettings(
             tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets, self.fill
         )

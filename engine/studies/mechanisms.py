@@ -39,7 +39,6 @@ KINDS = {  # the criterion of each kind of heads
     "retrieval": "retrieval",
     "importance": "gradient",
 }
-BY_DEFAULT = tuple(kind for kind in KINDS if kind != "retrieval")  # those of the shipped results
 OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_plural", "pairs_past")  # tasks by default
 N_ASKED = 48  # questions per task by default
 FULL, RANDOM = "full model", "random"
@@ -57,7 +56,7 @@ class MechanismSettings:
     tasks: tuple[str, ...]
     shots: int = 5
     shares: tuple[int, ...] = SHARES
-    kinds: tuple[str, ...] = BY_DEFAULT
+    kinds: tuple[str, ...] = tuple(KINDS)
     excludes: bool = False
     n_random: int = N_RANDOM
     fill: str = "zero"
@@ -313,7 +312,9 @@ def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
 def _gains(right: np.ndarray) -> np.ndarray:

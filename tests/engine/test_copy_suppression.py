@@ -45,7 +45,7 @@ def test_scores_equal_a_loop_over_pairs(family, tiny_opt, tmp_path, session, mon
                 weight = (out.weight if family == "gpt2" else out.weight.T).view(4, 8, 32)
                 likeliest = model.lm_head(norm(ran.hidden_states[layer][0])).argsort(-1, descending=True)[:, :10]
                 for q, k in np.ndindex(n, n):
-                    if k <= q and window[k] in likeliest[q]:
+                    if k < q and window[k] in likeliest[q]:
                         written = torch.stack([values[layer][head, k] @ weight[head] for head in range(4)])
                         logits = model.lm_head(centered(written) * norm.weight / scale[q])
                         added = (logits[:, window[k]] - logits.mean(-1)) * ran.attentions[layer][0, :, q, k]

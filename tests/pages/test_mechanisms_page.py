@@ -5,6 +5,7 @@ from functools import partial
 import pandas as pd
 import pytest
 
+from engine.studies.mechanisms import KINDS
 from pages.ui.mechanisms import tables
 from tests.pages.conftest import frames_of, press, said, same_on_the_command_line
 
@@ -31,7 +32,7 @@ def test_kinds_are_measured_at_a_click_and_drawn_as_the_command_writes_them(open
     assert drawn["random_high"].tolist() == pytest.approx([row["random_high"] for row in by_share])
     assert found["finding"] in said(at)
     assert [warning.value.partition(":")[0] for warning in at.warning] == [*found["not_measured"]]
-    assert set(drawn["kind"]) | {*found["not_measured"]} == {"induction", "concept", "function vector", "importance"}
+    assert set(drawn["kind"]) | {*found["not_measured"]} == {*KINDS}
 
 
 def test_without_a_task_the_screen_says_so(open_screen):

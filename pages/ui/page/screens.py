@@ -110,7 +110,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "mechanisms",
             "Mechanisms",
             "compare_arrows",
-            "Which kind of heads in-context learning needs: induction, concept, function vector, or important ones.",
+            "Which kind of heads in-context learning needs: induction, function vector, retrieval, and others.",
             "switch on “Also leave out heads of other kinds” in Settings, to see what a kind is worth by itself.",
         ),
         Screen(
