@@ -3,6 +3,7 @@
 `tasks`: which tasks there are, and where their rows are
 `rows`: rows, read and checked
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
+`harness`: its tasks as objects, with rows of this computer
 `labels`: labels of the solved examples: true answers, shuffled ones, or unrelated words
 `chats`: the chat template of a model, and prompts rendered with it
 `chat_process`: renders chats in a process of its own, with bounded time and memory

@@ -11,7 +11,8 @@ from engine.accuracy.evaluation import Answers
 from engine.accuracy.published import TABLE, built_in, compare, published_for, published_value, read_table
 from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec, load
-from engine.questions.requests import Question, TaskSpec, _harness_task
+from engine.questions.harness import harness_task_of
+from engine.questions.requests import Question, TaskSpec
 from engine.questions.rows import read
 from engine.questions.tasks import local_files, task_info
 from tests.cli.conftest import refused, write_lambada
@@ -36,7 +37,7 @@ def harness_rows(folder, task_data):
     for bos in (False, True):
         lm = HFLM(pretrained=model.model, tokenizer=model.tokenizer, add_bos_token=bos, batch_size=4)
         given = {name: read(task_info(name), local_files(task_info(name), task_data)) for name in N}
-        tasks = {name: _harness_task(TaskSpec(name), task_info(name), given[name]) for name in N}
+        tasks = {name: harness_task_of(TaskSpec(name), task_info(name), given[name]) for name in N}
         found = evaluate(lm, tasks, bootstrap_iters=100)["results"]
         for name in N:
             for metric in ("acc", "acc_norm", "perplexity"):

@@ -109,13 +109,13 @@ def test_questions_are_the_harness_s_own(shots, chatty, tmp_path, session):
     from lm_eval.models.huggingface import HFLM
 
     from engine.questions import rows
-    from engine.questions.requests import _harness_task
+    from engine.questions.harness import harness_task_of
     from engine.questions.tasks import local_files, task_info
 
     model, template = loaded(chatty), chat_template(target_in(session, chatty).identity)
     spec = TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20)), shots, chat=template)
     info = task_info(spec.name)
-    task = _harness_task(spec, info, rows.read(info, local_files(info, None)))
+    task = harness_task_of(spec, info, rows.read(info, local_files(info, None)))
     lm = HFLM(pretrained=model.model, tokenizer=model.tokenizer)
     task.build_all_requests(
         limit=20, rank=0, world_size=1, apply_chat_template=True, fewshot_as_multiturn=True,

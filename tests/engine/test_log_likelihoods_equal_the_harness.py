@@ -93,12 +93,12 @@ def test_the_sixteen_tasks(name, tiny_opt):
 @pytest.mark.parametrize("name", HARNESS_TASKS)
 def test_the_prompts_are_the_harness_s_own(name):
     skip_without_rows(name)
-    from engine.questions.requests import _harness_task
+    from engine.questions.harness import harness_task_of
     from engine.questions.tasks import local_files, task_info
 
     spec = TaskSpec(name, 5)
     files = local_files(task_info(name), SHARED)
-    task = _harness_task(spec, task_info(name), None if files is None else rows.read(task_info(name), files))
+    task = harness_task_of(spec, task_info(name), None if files is None else rows.read(task_info(name), files))
     task.build_all_requests(limit=4, rank=0, world_size=1)
     expected = [(instance.doc_id, *instance.args) for instance in task.instances]
     got = [
