@@ -42,8 +42,8 @@ FILL_HELP = (
 )
 MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
-CAPTION = "Gray bar: without as many random heads. Orange: a clear loss beyond those."
-HOLLOW = "Hollow: without heads of other kinds. Gray: as many random heads. Orange: clearly more."
+CAPTION = "Gray: three draws of as many random heads. Orange: clearly more. Dashed: all of the gain."
+HOLLOW = "Hollow: no heads of other kinds. Gray: random heads. Orange: clearly more. Dashed: all."
 LOST_HELP = (
     "The gain is accuracy with examples minus accuracy without. Dot and line: how much of it is lost without the top "
     "heads of a kind, with its 95% interval. Gray: the range without as many random heads. Orange: clearly more."
@@ -118,7 +118,7 @@ if len(rows):
     gain = number(found.gain, 1)
     st.subheader(f"Lost without each kind, of {gain} points", help=LOST_HELP)
     words = said or f"{len(rows)} sets of heads so far"
-    sheet.draw("Lost without each kind", charts.lost(tables.chart_rows(rows)), "mechanisms_lost", words)
+    sheet.draw("Lost without each kind", charts.lost(tables.chart_rows(rows), found.gain), "mechanisms_lost", words)
     st.caption(HOLLOW if excludes else CAPTION)
 st.subheader("Heads of each kind", help=BEST_HELP)
 kinds = sheet.tables["Heads of each kind"] = tables.kind_rows(found, target.shape)

@@ -213,7 +213,7 @@ def test_negative_head_scores_have_a_scale_around_zero():
     assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
     assert colour["title"].endswith("(square-root scale)")
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
-    assert tables.values_in_words(found, mean.iloc[0], True) == "Rank 1. Points lost: task0 +50.0"
+    assert tables.values_in_words(found, mean.iloc[0], True) == "Rank 1. Points lost on 64 train questions: task0 +50.0"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     assert colour["legend"]["values"] == [0, 12.5, 50], "no side on which nothing is drawn in color"
     one = scores([[0.5, -0.125]])

@@ -283,8 +283,8 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
         return tables.curves_finding(tables.curves(rows, random, "heads"), rows, "heads")
 
     assert said_of(own) == (
-        "**50% of heads** can be pruned from the task with 0 shots, and 100 questions detect no loss: 90% right "
-        "instead of 90%. No task drops. 100 questions detect 12 points or more."
+        "**50% of heads** can be pruned from the task with 0 shots without a detected loss: 90% right "
+        "instead of 90%. No task drops. 100 questions detect losses from 12 points."
     )
     random.append(row(TASKS[0], 500, 0, 0.3, "random"))
     assert "right instead of 90%, 30% in random order. No task" in said_of(own)

@@ -81,7 +81,7 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
         number = "abs(datum.shade) < 0.5 ? '0' : format(datum.shade, '+.0f')"
         middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number=number)
         numbers = charts.on_cells(middle.encode(x=x, y=y), 10, "tint", "number:N")
-        numbers[1].mark.opacity = 0.6  # not clear
+        numbers[1].mark.opacity = 0.75  # not clear
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))

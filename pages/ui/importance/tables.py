@@ -69,7 +69,8 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
         value = number(100 * score, 1, sign=True) if is_oracle else percent(share)
         parts.append(f"{task.name if is_one_count else in_words(task)} {value}")
     of = " in the mean over tasks" if len(scores) > 1 else ""
-    about = f"Rank {mean['rank']}{of}. {'Points lost' if is_oracle else 'Share of the total'}:"
+    n = max(found.n for found in scores.values())
+    about = f"Rank {mean['rank']}{of}. {f'Points lost on {n} train questions' if is_oracle else 'Share of the total'}:"
     return f"{about} {'; '.join(parts)}"
 
 

@@ -177,7 +177,8 @@ def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
     else:
         change = icl_change(found.full, found.pruned, around) if pruned else None
         title, shown, signed = tables.change_title(change), tables.lost(change) if change else None, False
-    st.markdown(f"**{title}**, nats", help=GAIN_HELP)
+    of = "" if signed or full is None else f" of {number(full.value)}"
+    st.markdown(f"**{title}**,{of} nats", help=GAIN_HELP)
     st.metric(title, number(shown.value, sign=signed) if shown else "–", label_visibility="collapsed")
     st.caption(tables.interval_in_words(shown, n_texts) if shown else "Not measured yet.")
     st.markdown("  \n".join(lines))

@@ -11,10 +11,11 @@ TOOLTIP = charts.tips("row:N|Kind, heads removed", "which:N|Which", "points:N|Po
                       "interval:N|95% interval", "heads:N|Heads")  # fmt: skip
 
 
-def lost(rows: pd.DataFrame) -> charts.Picture:
+def lost(rows: pd.DataFrame, gain: float) -> charts.Picture:
     """Returns the gain lost without each kind, with its interval, over the range of random sets of as many heads
-    (gray); orange where it is more than every random set and clear; hollow without the heads of other kinds."""
-    return charts.picture(_lost(rows["row"].nunique(), bool(rows["exclusive"].any())), cells=rows)
+    (gray); orange where it is more than every random set and clear; hollow without the heads of other kinds. A dashed
+    line is at the whole `gain`."""
+    return charts.picture(_lost(rows["row"].nunique(), bool(rows["exclusive"].any())), cells=rows.assign(gain=gain))
 
 
 @charts.kept
@@ -35,4 +36,5 @@ def _lost(n_rows: int, excludes: bool) -> charts.Template:
     hollow = base.transform_filter("datum.exclusive").mark_point(size=90, filled=False, strokeWidth=2, opacity=1)
     numbers = charts.written(base, 12, dy=-11).encode(x=x, text="points:N")
     dots = (each.encode(x=x, color=color) for each in (full, hollow))
-    return charts.template(ROW_PX * n_rows * (1 + excludes) + AROUND_PX, band, rule, *dots, numbers)
+    whole = charts.named_chart("cells").mark_rule(strokeDash=[5, 4], color=GREY).encode(x="max(gain):Q")
+    return charts.template(ROW_PX * n_rows * (1 + excludes) + AROUND_PX, band, whole, rule, *dots, numbers)

@@ -194,7 +194,7 @@ def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> 
     if any("**" in words for words in found):
         n, points = min(zip(breaks["n"], breaks["detects_points"], strict=True))
         detect = (
-            "are too few to detect any loss" if math.isnan(points) else f"detect {math.ceil(points)} points or more"
+            "are too few to detect any loss" if math.isnan(points) else f"detect losses from {math.ceil(points)} points"
         )
         found[-1] += f" {n} questions {detect}."
     return "  \n".join(found)
@@ -217,7 +217,7 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[Swee
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
         words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at}"
-        words += f", and {readable['n'].min()} questions detect no loss"
+        words += " without a detected loss"
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
     if 0 < level < 1 and level in random.index:  # random orders are coarser
         words += f", {whole_percent(random[level])} in random order"
