@@ -22,7 +22,7 @@ BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_
                  "reading"]  # fmt: skip
 TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are not highlighted
 MOST_NAMED = 8  # tasks whose lines are named in a chart
-NAME_SHARE, NAME_GAP = 0.06, 0.03  # height of a name, as share of the chart's; its distance to the last level
+NAME_SHARE, NAME_GAP = 0.08, 0.03  # height of a name, as share of the chart's; its distance to the last level
 N_LEVELS = len(TENTHS)
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
