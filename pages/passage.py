@@ -19,6 +19,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import component_data, token_text
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
+from pages.ui.page.tables import plain
 from pages.ui.page.work import live
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
@@ -29,6 +30,7 @@ require_frame("pages/passage.py")
 SAME = "A and B are the same model: prune something, or change A."
 OLD = "B is being measured; the colors show the previous levels."
 WAITING = "B is being measured."
+DRAWN = "passage drawn"  # in the session: the text drawn last
 run = PassageRun()
 
 
@@ -70,10 +72,12 @@ text, menu = choose_text("passage", text_at), settings_menu(menu_at, "passage")
 levels = choose_pruning("passage", setup.data_dir, slider_at, menu, "B: ")
 a_spec, a_typed = choose_a(menu, setup)
 view, full_nats = choose_colours(menu)
-badge_at = st.container(horizontal=True, vertical_alignment="center")
+badge_at, awaits_at = st.container(horizontal=True, vertical_alignment="center"), st.empty()
 if text is None:
     st.info("This text was deleted; choose another.", icon=":material/notes:")
     end_run()
+if st.session_state.get(DRAWN) not in (None, (text.name, text.text)):  # dims what still shows the text before
+    awaits_at.container(key="passage_awaits").caption(f"Measuring “{plain(text.name)}” …")
 target, a_target = wait_for_model(setup), wait_for_model(setup, a_spec)
 is_chat = choose_chat("passage", menu, target)
 with errors_shown():
@@ -99,6 +103,8 @@ if a is not None and n_parts > 1:
     st.caption(f"Part {part} of {n_parts}: tokens {tokens.start + 1:,} to {tokens.stop:,} of {a.n_total:,}.")
     mark("part", "shown", part=part, of=n_parts, first=tokens.start + 1, last=tokens.stop)
 live(list(run.waiting), draw_text, run.since_s)
+st.session_state[DRAWN] = text.name, text.text
+awaits_at.empty()
 if a is None or b is None or b_shown is None:
     end_run()
 frame = tables.token_frame(a, b)

@@ -4,6 +4,7 @@ import re
 import shlex
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +14,15 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
+from pages.ui.controls import sidebar
 from pages.ui.figures.token_text import component_data
-from pages.ui.page import runtime
+from pages.ui.page import runtime, screens
 from pages.ui.passage import charts, tables
 from tests.conftest import make_tiny_opt
 from tests.embedded import heads_at
 from tests.pages.conftest import (
     WAIT_S,
+    button,
     components,
     labels,
     press,
@@ -217,6 +220,19 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     assert "no text named 'Mine <b>' is kept on this computer" in gone.error[0].value.replace("\\", "")
     settled(gone)
     assert not gone.error, "said once"
+
+
+def test_until_the_new_text_is_there_a_line_names_it_and_the_one_before_is_dimmed(open_screen, monkeypatch):
+    at = open_screen()
+    assert shown(at) and not any(each.value.startswith("Measuring") for each in at.caption)
+    with monkeypatch.context() as patched:
+        patched.setattr(sidebar, "wait_for_model", lambda *_: runtime.end_run())  # a run that has come so far
+        at.text_area(key="passage_text_pasted").set_value("A boat.")
+        button(at, "Use the pasted text").click().run()
+    assert "Measuring “Pasted text” …" in [each.value for each in at.caption]
+    assert "passage_awaits" in Path(screens.__file__).with_suffix(".css").read_text(encoding="utf-8")
+    assert shown(settled(at))["name"] == "Pasted text"
+    assert not any(each.value.startswith("Measuring") for each in at.caption)
 
 
 def test_a_link_holds_a_short_text_and_of_a_long_one_the_screen_says_that_it_does_not(open_screen):
