@@ -31,6 +31,7 @@ SELECTED = sorted({"data-heading-text", "data-tag", *re.findall(r'data-testid="(
                    *re.findall(r"\.(st[A-Z]\w+)", CSS)})  # fmt: skip
 OF_A_RUN = (
     "session_id",
+    "context_info",
     "page_script_hash",
     "is_history_navigation",
     "session_state.query_params",

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from cache import Store
 from engine.errors import HeadroomError
 from pages.ui.figures.drawing import TYPE, larger
-from pages.ui.page import runtime
+from pages.ui.page import presentation, runtime
 from pages.ui.page import saved_views as views
 from pages.ui.page.presentation import PRUNED_BY
 from pages.ui.page.saved_views import SavedView
@@ -148,6 +148,21 @@ def test_a_view_can_leave_out_what_another_screen_pruned(stage, by, left_out):
     stage.text_input[0].set_value("a")
     button(stage, "Save").click().run()
     assert ("attention_mask=L1H1" in views.saved(runtime.store())[0].link) == (not left_out)
+
+
+def test_a_view_is_of_the_screen_that_the_address_names_and_its_saving_is_confirmed(stage, monkeypatch):
+    monkeypatch.setattr(presentation, "browser_address", lambda: "http://127.0.0.1:8501/attention")
+    stage.run().text_input[0].set_value("a")
+    told = button(stage, "Save").click().root.get_widget_states()
+    stage._run(told)
+    assert [each.value for each in stage.toast] == ["Saved: a"]
+    [name] = [widget for widget in told.widgets if widget.string_value == "a"]
+    name.string_value = "b"
+    stage._run(told)  # another name, with the button that the browser still shows: the server has replaced it
+    assert [each.value for each in stage.toast] == ["Saved: b"]
+    stage.run()
+    assert not stage.toast
+    assert views.saved(runtime.store()) == (SavedView("a", "/attention"), SavedView("b", "/attention"))
 
 
 def test_what_a_browser_tells_twice_is_done_once(stage):

@@ -12,7 +12,7 @@ from pages.ui.page import saved_views as views
 from pages.ui.page.address import as_written
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.saved_views import PRESENT, SavedView
-from pages.ui.page.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE
+from pages.ui.page.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE, browser_address
 from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
@@ -32,7 +32,8 @@ HTML = f"""
 """
 CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
-FAULT = "views fault"
+FAULT, SAVED = "views fault", "views saved"  # in the session: what the next run says
+HEARD = "views heard"  # in the session: the name that was saved last
 PRUNED_BY = "pruned by"  # in the session: the screen that last set the shared mask
 WITHOUT_MASK = "view_without_mask"
 UNNAMED = "1"  # the value of the parameter for a slide that is not a saved view
@@ -72,7 +73,7 @@ def _draw_buttons() -> None:
 
 def _draw_bar() -> None:
     known = [{"name": view.name, "link": view.link} for view in views.saved(store())]
-    _COMPONENT(key="stage", data={"presenting": presenting(), "views": known, "here": _here()})
+    _COMPONENT(key="stage", data={"presenting": presenting(), "views": known, "here": _link_of(st.context.url)})
 
 
 def _draw_views() -> None:
@@ -84,6 +85,10 @@ def _draw_views() -> None:
     """
     look: dict[str, Any] = {"type": "tertiary", "help": VIEWS_HELP}
     at = st.popover("Views", key="views", on_change="rerun", **look)
+    if st.session_state.get("view_name") not in (None, "", st.session_state.get(HEARD)):
+        _save()  # sent with a Save button that a run has replaced meanwhile
+    if name := st.session_state.pop(SAVED, ""):
+        st.toast(f"Saved: {plain(name)}", icon=":material/bookmark_added:")
     if not at.open:
         return
     known = views.saved(store())
@@ -121,10 +126,10 @@ def _draw_view(number: int, view: SavedView, n: int) -> None:
         at.button(sign, key=f"view {number} by {by}", on_click=_change, **look)
 
 
-def _here(with_mask: bool = True) -> str:
-    """Returns the link to the page with its present controls."""
+def _link_of(url: str | None, with_mask: bool = True) -> str:
+    """Returns the link to the page at `url` with its present controls."""
     controls = {name: each for name, each in as_written().items() if with_mask or not name.endswith("_mask")}
-    return views.link_of(urlsplit(st.context.url or "").path, controls)
+    return views.link_of(urlsplit(url or "").path, controls)
 
 
 def _mask_of_another_screen() -> str:
@@ -140,11 +145,17 @@ def _number(what: str) -> int:
 
 
 def _add(number: int) -> None:
+    """Saves the page at a click that is not a repeated one."""
+    if st.session_state.get("view_name") and _is_new("name", number):
+        _save()
+
+
+def _save() -> None:
     """Saves the page with its present controls under the typed name."""
-    name = st.session_state.get("view_name")
-    link = _here(not st.session_state.get(WITHOUT_MASK))
-    if name and _is_new("name", number):
-        _keep(lambda known: (*known, views.checked(SavedView(name, link))))
+    name = st.session_state[HEARD] = str(st.session_state["view_name"])
+    link = _link_of(browser_address(), not st.session_state.get(WITHOUT_MASK))
+    if _keep(lambda known: (*known, views.checked(SavedView(name, link)))):
+        st.session_state[SAVED] = name
 
 
 def _change(number: int, view: SavedView, by: int) -> None:
@@ -172,8 +183,8 @@ def _is_new(what: str, number: int) -> bool:
     return True
 
 
-def _keep(change: Any) -> None:
-    """Saves the views as changed by `change`; its error is shown by the next run."""
+def _keep(change: Any) -> bool:
+    """Saves the views as changed by `change`, and returns whether it could; its error is shown by the next run."""
     try:
         found = change(views.saved(store()))
         if len(found) > views.MAX_VIEWS:
@@ -181,3 +192,5 @@ def _keep(change: Any) -> None:
         views.save(found, store())
     except HeadroomError as error:
         st.session_state[FAULT] = str(error)
+        return False
+    return True

@@ -71,6 +71,13 @@ def is_connected(session: str) -> bool:
     return Runtime.exists() and Runtime.instance().is_active_session(session)
 
 
+def browser_address() -> str:
+    """Returns the address that the browser showed when it asked for this run, without its parameters. `st.context.url`
+    names the page that the server has begun to draw: while a page loads, another one than the click was made on."""
+    run = get_script_run_ctx(suppress_warning=True)
+    return (run.context_info.url if run is not None and run.context_info is not None else "") or ""
+
+
 def is_back_or_forward() -> bool:
     """Returns whether the running script follows the browser's back or forward button."""
     run = get_script_run_ctx(suppress_warning=True)
