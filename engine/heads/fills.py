@@ -18,15 +18,15 @@ from engine.demo import story
 from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
 from engine.heads.idealised import KNOCKOUT, knockout_answers
-from engine.measurement import Measurement, Workload, of_records
+from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
-from engine.models.session import Session, Target
+from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, last_value, may_stop
 from engine.questions.encoding import encode_questions, read
 from engine.questions.requests import Questions
-from engine.records import Record, canonical_key
+from engine.records import canonical_key
 from engine.timing.workload import all_characters, characters
 
 FILLS = ("zero", "mean", KNOCKOUT)  # what pruned components output
@@ -65,14 +65,7 @@ def mean_fill(target: Target, train: Questions) -> Measurement[Means]:
     piece = Piece(
         key, len(rows), shapes, partial(_measured, bos=target.bos, train=train), lambda: characters(train.at(rows))
     )
-
-    def pieces(session: Session, records: list[Record]) -> list[Piece]:
-        return [piece]
-
-    def value(records: list[Record]) -> Means | None:
-        return Means(**records[0].arrays) if records else None
-
-    return of_records(target, ("means", key), pieces, value)
+    return single(target, piece, lambda record: Means(record.arrays["heads"], record.arrays["ffns"]))
 
 
 def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progress[Means]]:

@@ -8,8 +8,9 @@ what it does by itself. Departure: heads output 0 by default, not their mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache as once
 from functools import cached_property, partial
 from typing import Any
 
@@ -202,6 +203,7 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Mechanisms]:
         questions = {spec: setting.judged(spec, run.session.store) for spec in settings.specs}
+        ranked = once(lambda spec: setting.ranked(spec, run.session.store))  # the same for every set of heads
         size = sum(each.n for each in questions.values())
         run.total = size * (settings.n_sets + len(settings.kinds))
         found = Mechanisms(settings)
@@ -220,7 +222,7 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
             run.expect("sets of heads", lambda: _answering(questions.values()).times(settings.n_sets))
             return found
         for removed in sets_of_heads(target.shape, settings, found.scores):
-            right = yield from _right(run, target, setting, settings.fill, questions, removed)
+            right = yield from _right(run, target, ranked, settings.fill, questions, removed)
             found = found if right is None else replace(found, answered={**found.answered, removed: right})
             yield run.so_far(found, removed.label)
         return found
@@ -345,7 +347,7 @@ def _scores(
 def _right(
     run: ComposedRun,
     target: Target,
-    setting: StudySettings,
+    ranked: Callable[[TaskSpec], Questions],
     fill: str,
     questions: Mapping[TaskSpec, Questions],
     removed: RemovedHeads,
@@ -353,7 +355,7 @@ def _right(
     """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
     mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
     for spec, each in questions.items():
-        wanted = filled_evaluation(target, each, partial(setting.ranked, spec, run.session.store), mask, fill)
+        wanted = filled_evaluation(target, each, partial(ranked, spec), mask, fill)
         known = yield from run.part(wanted, each.n, f"{task_info(spec.name).title}, {removed.label}")
         answers |= {} if known is None else {spec: known}
     if len(answers) < len(questions):

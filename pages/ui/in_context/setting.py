@@ -87,7 +87,7 @@ def is_long(x: InContextControls, takes_s: float | None, most_s: float) -> bool:
 
 def fewer_texts(x: InContextControls, takes_s: float | None, most_s: float) -> int:
     """Returns how many of the texts are offered where all take long: those read within `most_s` seconds, or the fewest
-    that have an interval; 0 if there are no more."""
+    that have an interval; 0 if none is left."""
     least, *more = [n for n in (3, 6, 12) if n < len(x.texts)] or [0]
     for n in reversed(more):
         some_s = None if takes_s is None else takes_s * n / len(x.texts)
