@@ -153,14 +153,22 @@ def _lines(raw: bytes) -> Lines:
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
+def csv_cells(file: Path, raw: bytes) -> list[list[str]]:
+    """The cells of a CSV file of word pairs; HeadroomError: it cannot be read."""
+    try:
+        return list(csv.reader(io.StringIO(raw.decode("utf-8-sig")), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise not_csv(file, error) from error
+
+
+def not_csv(file: Path, error: Exception) -> HeadroomError:
+    """The error of a file of word pairs that cannot be read."""
+    return HeadroomError(f"{file} cannot be read as a CSV file in UTF-8 ({error}); give a file of word pairs")
+
+
 def _pair_lines(file: Path, raw: bytes) -> Lines:
     """The rows of a CSV file of word pairs as JSON, without the titles; HeadroomError: it cannot be read."""
-    try:
-        cells = list(csv.reader(io.StringIO(raw.decode("utf-8-sig")), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise HeadroomError(
-            f"{file} cannot be read as a CSV file in UTF-8 ({error}); give a file of word pairs"
-        ) from error
+    cells = csv_cells(file, raw)
     if wrong := next((number for number, row in enumerate(cells, 1) if len(row) not in (0, 2)), 0):
         raise HeadroomError(f"{file}, row {wrong}: {len(cells[wrong - 1])} columns; write a question and its answer in "
                             "each row, below a row of titles, and quote text with commas")  # fmt: skip

@@ -5,10 +5,8 @@ They are columns of a CSV file, two by two: a question and its answer. The colum
 between train and test, and blank pairs are left out. The included ones are the file next to this module.
 """
 
-import csv
 import filecmp
 import hashlib
-import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -109,11 +107,9 @@ def read_pairs(file: str | Path) -> tuple[PairTask, ...]:
     """Returns the tasks in a CSV file. HeadroomError: the file cannot be read, or it names the row that is wrong."""
     path = named(str(file), "file of word pairs")
     try:
-        lines = list(csv.reader(io.StringIO(read_regular(path, MOST_BYTES).decode("utf-8-sig")), strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise HeadroomError(
-            f"{path} cannot be read as a CSV file in UTF-8 ({error}); give a file of word pairs"
-        ) from error
+        lines = rows.csv_cells(path, read_regular(path, MOST_BYTES))
+    except OSError as error:
+        raise rows.not_csv(path, error) from error
     titles = lines[0] if lines else []
     if not titles or len(titles) % 2:
         raise HeadroomError(f"{path}: {len(titles)} columns; write two per task, questions and answers, with titles")
