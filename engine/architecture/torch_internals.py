@@ -44,6 +44,26 @@ def has_exact_product() -> bool:
         return False
 
 
+def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """(..., out) fp32: x (..., in) @ weight.T + bias by oneDNN; torch's own goes to MKL, which has no AVX-512 path for
+    processors of AMD. Has no gradient formula."""
+    import torch
+
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+@once
+def has_onednn_product() -> bool:
+    """Whether the installed torch has oneDNN's product, tried once on whole numbers, of which it must be exact."""
+    import torch
+
+    a, b = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3)
+    try:
+        return torch.equal(onednn_product(a, b), a @ b.t())
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return False
+
+
 class _Compiler(ModuleType):
     """Stands for torch's compiler: each of its decorators gives the function back. Modules in its folder can be
     imported."""

@@ -1,4 +1,4 @@
-"""Linear layers of bf16 and int8 models on a CPU, as this processor is fastest (`engine.kernels.kernel_choice`).
+"""Linear layers of a model on a CPU, as this processor is fastest (`engine.kernels.kernel_choice`).
 
 A bf16 layer's product may be taken in fp32 and rounded once, as native bf16 with fp32 sums does: without 16-bit
 arithmetic torch multiplies bf16 eight times slower than fp32. An int8 layer quantises its input row by row and keeps
@@ -7,25 +7,32 @@ int8 products, exact in int32, or in fp32, which is exact as long as sums stay u
 the same products in more and longer passes over memory; here blocks stay in the processor's cache until they are
 rounded. Departs from bitsandbytes in two roundings: the outliers' part is added before the result is rounded to bf16,
 not after, and a gradient is scaled before it passes through int8 weights, or passes through them in fp32. Weights stay
-as they are; a copy in fp32 exists block by block while it is used.
+as they are; a copy in fp32 exists block by block while it is used. An fp32 layer's product may be oneDNN's in place of
+MKL's: the same numbers up to the rounding of fp32 sums.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.torch_internals import exact_product, has_exact_product, replace_class
+from engine.architecture.torch_internals import (
+    exact_product,
+    has_exact_product,
+    has_onednn_product,
+    onednn_product,
+    replace_class,
+)
 from engine.errors import HeadroomError
 from engine.kernels.bitsandbytes_internals import is_plain_layer, layer_class, quantized, threshold
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OWN, FP32, INTEGER = "own", "fp32", "integer"
+OWN, FP32, INTEGER, ONEDNN = "own", "fp32", "integer", "onednn"
 BLOCK = 2**22  # weights made fp32 at once: 16 MB, which stays in the processor's cache
 ROWS = 1024  # inputs made fp32 at once
 CACHED = 2**18  # sums, or inputs, in hand at once, for each thread: 1 MB in int32 and 1 MB in fp32
@@ -35,39 +42,47 @@ LEVELS = 127.0  # of int8 on each side of 0
 
 @dataclass(frozen=True)
 class Kernels:
-    """Ways of matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8; FP32 and INTEGER are in
-    `engine.kernels.cpu_kernels`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`. `attention`
-    is that of gradient passes: torch passes gradients back through it several times slower in bf16 than in fp32."""
+    """Ways of matrix products on a CPU. OWN is the library's: torch's fp32 and bf16, bitsandbytes' int8; the others are
+    in `engine.kernels.cpu_kernels`. `gradient` is that of int8 layers; other layers' gradients take their layer's way.
+    `attention` is that of gradient passes: torch passes gradients back through it several times slower in bf16 than in
+    fp32."""
 
     bf16: str = OWN
     int8: str = OWN
     gradient: str = OWN
     attention: str = OWN
+    fp32: str = OWN
 
     def of(self, precision: str) -> Kernels:
         """The ways that a model in this precision takes: in int8 its unembedding stays bf16."""
         if precision == "fp32":
-            return Kernels()
-        return self if precision == "int8" else Kernels(bf16=self.bf16, attention=self.attention)
+            return Kernels(fp32=self.fp32)
+        return replace(self, fp32=OWN) if precision == "int8" else Kernels(bf16=self.bf16, attention=self.attention)
 
     def not_own(self, gradients: bool) -> dict[str, str]:
         """The ways that are not the library's own, as keys say them; with that of the gradients where they count."""
         ways = {name: way for name, way in asdict(self).items() if way != OWN}
-        return {name: way for name, way in ways.items() if gradients or name in ("bf16", "int8")}
+        return {name: way for name, way in ways.items() if gradients or name in ("bf16", "int8", "fp32")}
 
 
 def install_kernels(model: Any, products: Kernels) -> None:
-    """Lets every linear layer of a bf16 or int8 model on the CPU compute by these products from now on."""
+    """Lets every linear layer of a model on the CPU compute by these products from now on."""
     import torch
 
     if INTEGER in (products.bf16, products.int8) and not has_exact_product():
         raise HeadroomError(
             "the installed torch has no exact int8 product; set HEADROOM_PRODUCTS to own, or delete the store's tuning"
         )
+    if products.fp32 == ONEDNN and not has_onednn_product():
+        raise HeadroomError(
+            "the installed torch has no oneDNN; set HEADROOM_PRODUCTS to own, or delete the store's tuning"
+        )
     shared = SharedInput(products.int8, products.gradient)
     for module in model.modules():
         if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16 and products.bf16 == FP32:
             replace_class(module, _bf16_linear())
+        elif type(module) is torch.nn.Linear and module.weight.dtype == torch.float32 and products.fp32 == ONEDNN:
+            replace_class(module, _fp32_linear())
         elif is_plain_layer(module) and (products.int8, products.gradient) != (OWN, OWN):
             replace_class(module, _int8_linear())
             module.shared = shared  # type: ignore[assignment]
@@ -246,6 +261,25 @@ def _bf16_linear() -> Any:
             return input_gradient(gradient, self.weight)
 
     return Bf16Linear
+
+
+@once
+def _fp32_linear() -> Any:
+    import torch
+
+    class Fp32Linear(torch.nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            if input.dtype != torch.float32 or self.weight.requires_grad:
+                return super().forward(input)
+            return _through().apply(input, self) if torch.is_grad_enabled() else self.product(input)
+
+        def product(self, x: Tensor) -> Tensor:
+            return onednn_product(x, self.weight, self.bias)
+
+        def input_gradient(self, gradient: Tensor) -> Tensor:
+            return onednn_product(gradient, self.weight.t())
+
+    return Fp32Linear
 
 
 @once

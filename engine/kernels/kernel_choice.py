@@ -12,17 +12,17 @@ from statistics import geometric_mean
 from typing import Any
 
 from cache import Store
-from engine.architecture.torch_internals import KNOWN_TORCH
+from engine.architecture.torch_internals import KNOWN_TORCH, has_onednn_product
 from engine.errors import UsageError
 from engine.kernels import bitsandbytes_internals
 from engine.kernels import cpu_kernels as cpu_products
-from engine.kernels.cpu_kernels import FP32, INTEGER, OWN, Kernels
+from engine.kernels.cpu_kernels import FP32, INTEGER, ONEDNN, OWN, Kernels
 from engine.records import Record, canonical_key, decode, encode, version
 
 SMALL_PARAMETERS = 20_000_000
 # times as fast as the library's own, from which another way is taken: noise must not decide. bitsandbytes' own takes
 # about twice as long as the same products in fewer passes
-CLEARLY = {"bf16": 1.5, "int8": 1.1, "gradient": 1.5, "attention": 1.5}
+CLEARLY = {"bf16": 1.5, "int8": 1.1, "gradient": 1.5, "attention": 1.5, "fp32": 1.3}
 ENOUGH = 0.8  # of the best speed, for which fewer threads are taken
 N_ROUNDS = 5
 EXACT_S = 1e-5
@@ -31,7 +31,13 @@ SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short 
 
 
 PINS = {OWN: Kernels(), FP32: Kernels(FP32, FP32, FP32, FP32), INTEGER: Kernels(int8=INTEGER)}
-WAYS = {"bf16": (OWN, FP32), "int8": (OWN, FP32, INTEGER), "gradient": (OWN, FP32), "attention": (OWN, FP32)}
+WAYS = {
+    "bf16": (OWN, FP32),
+    "int8": (OWN, FP32, INTEGER),
+    "gradient": (OWN, FP32),
+    "attention": (OWN, FP32),
+    "fp32": (OWN, ONEDNN),
+}
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def named_products() -> Kernels | None:
 def _kept_products(store: Store | None) -> Kernels:
     """Those in the store, read once: a deletion must not change the kernels of a running process. LookupError."""
     found = _stored(store, _products_key(), Kernels)
-    if found is None or not all(way in PINS for way in asdict(found).values()):
+    if found is None or not all(way in WAYS[name] for name, way in asdict(found).items()):
         raise LookupError
     return found
 
@@ -174,8 +180,8 @@ def fastest(taken: Sequence[Mapping[str, float]], clearly: float) -> str:
     """The way that is fastest against OWN in the geometric mean over shapes, each as seconds by way; OWN where none is
     `clearly` times as fast."""
     gains = {way: geometric_mean([each[OWN] / each[way] for each in taken]) for way in taken[0] if way != OWN}
-    best = max(gains, key=gains.__getitem__)
-    return best if gains[best] > clearly else OWN
+    best = max(gains, key=gains.__getitem__, default=OWN)
+    return best if gains.get(best, 0.0) > clearly else OWN
 
 
 def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
@@ -184,6 +190,7 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
 
     x, weight = torch.randn(rows, d_in).bfloat16(), torch.randn(d_out, d_in).bfloat16()
     back, bias = torch.randn(rows, d_out).bfloat16(), torch.zeros(d_out).bfloat16()
+    whole_x, whole_weight = x.float(), weight.float()
     plain = bitsandbytes_internals.new_layer(weight, bias)
     held, scales = bitsandbytes_internals.quantized(plain)
     ways: dict[str, dict[str, Callable[[], Any]]] = {
@@ -206,6 +213,8 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
             OWN: partial(_attention_and_back, torch.bfloat16, rows),
             FP32: partial(_attention_and_back, torch.float32, rows),
         },
+        "fp32": {OWN: lambda: torch.nn.functional.linear(whole_x, whole_weight)}
+        | ({ONEDNN: lambda: cpu_products.onednn_product(whole_x, whole_weight)} if has_onednn_product() else {}),
     }
     exact = time.get_clock_info("thread_time").resolution < EXACT_S
     clock = time.thread_time if exact else time.perf_counter  # of one thread, which other work does not lengthen

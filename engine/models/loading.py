@@ -144,7 +144,7 @@ def ways_of(spec: LoadSpec, identity: Identity, store: Store | None = None) -> K
 
 def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Kernels | None:
     """The same where nothing need be measured, else None; without torch."""
-    if spec.precision == "fp32" or (asked_device() or device_class()) != "cpu":
+    if (asked_device() or device_class()) != "cpu":
         return Kernels()
     found = known_products(store, identity.n_params)
     return None if found is None else found.of(spec.precision)

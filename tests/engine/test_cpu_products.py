@@ -14,7 +14,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.importance.importance import importance
 from engine.kernels import cpu_kernels as linear
 from engine.kernels import kernel_choice as tuning
-from engine.kernels.cpu_kernels import FP32, INTEGER, OWN, Kernels
+from engine.kernels.cpu_kernels import FP32, INTEGER, ONEDNN, OWN, Kernels
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
@@ -287,8 +287,9 @@ def test_a_user_may_pin_a_way(store, monkeypatch, measured):
         monkeypatch.setenv(tuning.PINNED, way)
         assert tuning.products(store) == expected
     ways = Kernels(FP32, INTEGER, attention=FP32)
-    assert tuning.pinned_as(ways.not_own(gradients=True)) == "bf16=fp32,int8=integer,gradient=own,attention=fp32"
-    for text in (tuning.pinned_as(ways.not_own(gradients=True)), "attention=fp32,int8=integer,bf16=fp32"):
+    written = "bf16=fp32,int8=integer,gradient=own,attention=fp32,fp32=own"
+    assert tuning.pinned_as(ways.not_own(gradients=True)) == written
+    for text in (written, "attention=fp32,int8=integer,bf16=fp32"):
         monkeypatch.setenv(tuning.PINNED, text)
         assert tuning.products(store) == ways, "those of another machine"
     for text in ("bf16=integer", "int8=integer,fast", "int8=integer,int8=fp32", "16=own", "int8="):
@@ -340,11 +341,12 @@ def test_the_fastest_way_is_taken_where_it_is_clearly_faster():
     assert tuning.fastest(seconds, 2.0) == OWN, "it must be clearly faster"
     assert tuning.fastest([{OWN: 8.0, FP32: 1.0, INTEGER: 5.0}], 1.1) == FP32, "without a fast 8-bit product"
     assert tuning.fastest([{OWN: 1.0, FP32: 3.0}], 1.1) == OWN
+    assert tuning.fastest([{OWN: 1.0}], 1.1) == OWN, "there is no other way"
 
 
 def test_every_way_is_measured():
     ways = tuning._ways(4, 32, 16)
-    assert ways.keys() == {"bf16", "int8", "gradient", "attention"}
+    assert ways.keys() == {"bf16", "int8", "gradient", "attention", "fp32"} and ONEDNN in ways.pop("fp32")
     assert all(FP32 in each and OWN in each for each in ways.values())
     assert (INTEGER in ways["int8"]) == linear.has_exact_product()
     assert all(seconds > 0 for each in ways.values() for seconds in each.values())
@@ -372,7 +374,35 @@ def test_a_key_names_the_ways_that_are_not_the_libraries_own(session, tiny_opt, 
             assert {name: value for name, value in key.items() if name != "products"} == own[precision]
     target = replace(target_in(session, tiny_opt, "int8"), products=Kernels(gradient=FP32))
     assert target.key() == own["int8"] != target.key(gradients=True), "answers need no gradient"
-    assert target.receipt(1.0)["products"] == {"bf16": OWN, "int8": OWN, "gradient": FP32, "attention": OWN}
+    assert target.receipt(1.0)["products"] == {
+        "bf16": OWN,
+        "int8": OWN,
+        "gradient": FP32,
+        "attention": OWN,
+        "fp32": OWN,
+    }
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_onednn_gives_fp32_numbers_under_keys_of_its_own(family, folder_of, session, tmp_path, monkeypatch):
+    """Layers, slices, gradients and a whole model, against torch's own."""
+    theirs, own = load(LoadSpec(str(folder_of(family)), "fp32")), target_in(session, folder_of(family), "fp32")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 3), session)
+    scores = last(importance(own, questions, "heads").run(session))
+    monkeypatch.setenv(tuning.PINNED, "fp32=onednn")
+    ours, target = load(LoadSpec(str(folder_of(family)), "fp32")), target_in(session, folder_of(family), "fp32")
+    assert target.key() == {**own.key(), "products": {"fp32": ONEDNN}}
+    assert len(layers(ours)) == len([each for each in theirs.model.modules() if type(each) is torch.nn.Linear])
+    tokens = torch.arange(5, 65).view(2, 30)
+    found, expected = (each.model(input_ids=tokens).logits for each in (ours, theirs))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    for layer in layers(ours):
+        x = inputs(layer).float().requires_grad_()
+        found, expected = (torch.autograd.grad(each(x).square().sum(), x)[0] for each in (layer, plain(layer)))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    again = last(importance(target, questions, "heads").run(session))
+    assert not again.cached
+    np.testing.assert_allclose(again.value.scores, scores.value.scores, atol=1e-6)
 
 
 @NEEDED
