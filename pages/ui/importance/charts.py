@@ -81,16 +81,8 @@ def score_maps(rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_
     }
     ring = {name: alt.condition(clicked, alt.value(on), alt.value(off)) for name, (on, off) in ring.items()}
     rect = rect.encode(**ring).add_params(clicked)
-    numbers = []
-    if is_oracle:
-        number = "abs(datum.shade) < 0.5 ? '0' : format(datum.shade, '+.0f')"
-        middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number=number)
-        middle = middle.encode(x=x, y=y, tooltip=tooltip)
-        look: dict[str, Any] = {"size": (0.95 * min(row_px, px_per_head)) ** 2, "stroke": GREY, "strokeWidth": 1.5}
-        numbers = [middle.transform_filter("datum.is_ringed").mark_point(filled=False, opacity=1, **look)]
-        if px_per_head >= NUMBER_PX:
-            numbered = middle.transform_filter("datum.is_clear" if is_slide else "datum.is_clear || datum.is_ringed")
-            numbers += charts.on_cells(numbered, 10, "tint", "number:N")
+    places = base.encode(x=x, y=y, tooltip=tooltip)
+    numbers = _rings_and_numbers(places, row_px, px_per_head, is_slide) if is_oracle else []
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
@@ -104,6 +96,18 @@ def score_maps(rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_
     numbered = numbered.assign(is_ringed=(n_heads * numbered["layer"] + numbered["head"]).isin(list(ringed)))
     columns = ["map", "layer", "head", "score", "rank", *(["is_clear", "is_ringed"] if is_oracle else [])]
     return charts.with_data(chart, heads=numbered[columns], maps=maps)
+
+
+def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, is_slide: bool) -> list[alt.Chart]:
+    """Returns the rings of an oracle's maps, and the numbers of their heads and of clear ones in cells with room."""
+    number = "abs(datum.shade) < 0.5 ? '0' : format(datum.shade, '+.0f')"
+    middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number=number)
+    look: dict[str, Any] = {"size": (0.95 * min(row_px, px_per_head)) ** 2, "stroke": GREY, "strokeWidth": 1.5}
+    rings = middle.transform_filter("datum.is_ringed").mark_point(filled=False, opacity=1, cursor="pointer", **look)
+    if px_per_head < NUMBER_PX:
+        return [rings]
+    numbered = middle.transform_filter("datum.is_clear" if is_slide else "datum.is_clear || datum.is_ringed")
+    return [rings, *charts.on_cells(numbered, 10, "tint", "number:N")]
 
 
 def joint_losses(rows: pd.DataFrame, n_alone: int, n_together: int) -> charts.Picture:
