@@ -54,7 +54,7 @@ first = sections.first_score(setup, tasks, WHAT)
 score_at, side_at = st.columns(2, vertical_alignment="bottom")
 what = one_of(score_at, "Head score", SHORT, WHAT, WHAT_HELP, default=first)
 trust_at = side_at.empty()
-trust_at.caption(sections.WHAT_FOR)
+trust_at.markdown(sections.WHAT_FOR)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
@@ -105,9 +105,12 @@ if weights:
     is_measured_now = "heads" in works and works["heads"].under_way
     of_heads = [f"{SHORT[what]} is {'being measured' if is_measured_now else 'not measured yet'}."]
 else:
-    words, joint = sections.joint_loss(shown, setup)
-    of_heads = [*sections.draw_heads(shown, sheet), *words]
-    sections.draw_best(shown)
+    together, selected_at = list[str](), None
+    if loss := sections.joint_loss(shown, setup):
+        words, selected_at = sections.draw_joint(shown, loss, sheet)
+        together, joint = [words], {"Without the induction heads": loss.measured}
+    of_heads = [*sections.draw_heads(shown, sheet), *together]
+    sections.draw_best(shown, selected_at)
 of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"))
 trust = sections.draw_oracle(shown, tasks, sheet, since_s)
 n_known = len(shown.scores)

@@ -110,7 +110,7 @@ def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, st
     points = tables.agreement_rows(three, "heads-one-divisor")
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
     assert spearmanr(points["rank"], points["oracle_rank"]).statistic == pytest.approx(rho)
-    assert "rank heads as measured (rank correlation" in said(at)
+    assert "of 8 heads cost nothing clear alone" in said(at) or "rank heads as measured (rank correlation" in said(at)
     assert "Compare with the oracle" not in labels(open_screen(**one))
 
 
@@ -213,7 +213,7 @@ def test_negative_head_scores_have_a_scale_around_zero():
     assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
     assert colour["title"].endswith("(square-root scale)")
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
-    assert tables.values_in_words(found, mean.iloc[0], True) == "Rank 1. Points lost on 64 train questions: task0 +50.0"
+    assert tables.values_in_words(found, mean.iloc[0], True) == "Points lost on 64 train questions:  \ntask0 +50.0"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     assert colour["legend"]["values"] == [0, 12.5, 50], "no side on which nothing is drawn in color"
     one = scores([[0.5, -0.125]])
@@ -235,7 +235,7 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     )
     words = tables.ffns_in_words(rows)
     assert words == "Gray cells may be chance: accuracy clearly falls in 2 of 4 and clearly rises in none."
-    assert tables.top_ffn_in_words(mean) == ("The most important FFN is **F0**: 12 points are lost without it.")
+    assert tables.top_ffn_in_words(mean) == "Of FFNs, **F0** costs most: **12 points**."
     helped = scores([0.25, -0.25], what="ffns")
     assert "rises in 1: task0, 0 shots by 25.0 points without F1." in tables.ffns_in_words(tables.ffn_rows(helped))
     assert tables.top_ffn_in_words(ffn_mean(scores([0.03, 0.0], what="ffns"))).startswith("No FFN clearly costs")
@@ -245,25 +245,57 @@ def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
     found = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], what="heads-oracle")
     rows = tables.aggregate_rows(found, mean_of(found))
     assert tables.heads_in_words(rows, 1, "scores") == (
-        "Without **L0H0** alone, **50 points** of accuracy are lost; one other clearly costs accuracy, of 6 heads."
+        "Of 6 heads, 2 clearly cost accuracy alone, most **L0H0**: **50 points**."
     )
-    lost, task = AccuracyWithout(0.9, 0.3, Paired(100, 0, 60, 1e-9)), TaskSpec("task0", 0)
-    said = tables.joint_in_words(rows, tables.head_rows(found), Removal((1, 4), removed=lost), task)
-    assert said[0].startswith(
-        "The induction heads (L0H1, L1H1) cost nothing clear one by one, but together **60 points**"
-    )
-    assert not tables.joint_in_words(rows, tables.head_rows(found), Removal((0, 1), removed=lost), task), "L0H0 does"
     two = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], [[0.25, 0.0, 0.0], [0.0, 0.0, 0.25]], what="heads-oracle")
     words = tables.heads_in_words(tables.aggregate_rows(two, mean_of(two)), 2, "scores")
-    assert words.startswith(
-        "Without **L0H0** alone, **38 points** of accuracy are lost in the mean over tasks (25 to 50);"
+    assert words.endswith("most **L0H0**: **38 points** in the mean over tasks.")
+    one = scores([[0.5, 0.03]], what="heads-oracle")
+    words = tables.heads_in_words(tables.aggregate_rows(one, mean_of(one)), 1, "scores")
+    assert words == "Of 2 heads, only **L0H0** clearly costs accuracy alone: **50 points**."
+
+
+def test_what_heads_cost_alone_and_together_is_one_picture():
+    found = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], what="heads-oracle")
+    [task], rows, mean = found, tables.head_rows(found), tables.aggregate_rows(found, mean_of(found))
+    lost, drawn_at_random = (
+        AccuracyWithout(0.9, at, Paired(100, 0, n, p)) for at, n, p in ((0.3, 60, 0), (0.88, 2, 1))
     )
+    joint = Removal((1, 4), removed=lost, draws=(drawn_at_random,))
+    assert tables.costs_only_together(mean, rows, joint)
+    assert not tables.costs_only_together(mean, rows, replace(joint, heads=(0, 1))), "L0H0 costs alone"
+    assert not tables.costs_only_together(mean, rows, replace(joint, removed=drawn_at_random)), "no clear loss"
+    words = "The 2 induction heads cost nothing clear one by one, but together **60 points** on task0."
+    assert tables.joint_in_words(joint, task) == words
+    sets = tables.joint_rows(found[task], rows, joint)
+    alone = ["L0H0 alone", "L1H2 alone", "induction head L0H1 alone", "induction head L1H1 alone"]
+    assert sets["row"].tolist() == [*alone, "all 2 induction heads together", "2 random heads together"]
+    assert sets["lost"].tolist() == pytest.approx([50, 25, 100 * 2 / 64, 0, 60, 2])
+    assert sets["is_clear"].tolist() == [True, True, False, False, True, False]
+    low, high = (100 * end for end in Paired(64, 0, 32, 0.0).interval)
+    assert sets.loc[0, ["low", "high"]].tolist() == pytest.approx([-high, -low])
+    picture = drawn.joint_losses(sets, 64, 100)
+    assert [bar["points"] for bar in picture.datasets["sets"]] == ["+50", "+25", "+3", "0", "+60", "+2"]
+    svg = charts.to_svg(picture, "title").decode()
+    assert "64 train questions" in svg and svg.count("#d9480f") >= 3, "what is clear"
+
+
+def test_induction_heads_have_a_ring_in_an_oracles_maps():
+    rows = tables.head_rows(scores([[0.5, 0.03], [0.0, 0.25]], what="heads-oracle"))
+    chart = drawn.score_maps(rows, "Oracle", (1, 2))
+    assert [cell["is_ringed"] for cell in chart.datasets["heads"]] == [False, True, True, False]
+    assert "datum.is_ringed" in str(chart.template), "drawn"
 
 
 def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
     heads = np.arange(40.0).reshape(4, 10)
     for other, words in ((heads, "largely rank heads as measured"), (-heads, "do not clearly rank heads as measured")):
-        assert words in tables.trust_in_words(agreement({"heads": heads, "heads-oracle": other}), "heads")
+        found = agreement({"heads": heads, "heads-oracle": other})
+        assert words in tables.trust_in_words(found, "heads", 10, 40)
+    words = "39 of 40 heads cost nothing clear alone, so they have no order. Prune orders them by gradients instead."
+    assert tables.trust_in_words(found, "heads", 39, 40) == words
+    one = next(iter(scores([[0.5, 0.03, -0.03]], what="heads-oracle").values()))
+    assert tables.n_unclear(one) == 2
 
 
 def test_where_there_is_no_room_for_numbers_the_minus_stays():

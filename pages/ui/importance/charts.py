@@ -1,7 +1,7 @@
 """Charts of importance over many tasks and shot counts: rows of `pages.ui.importance.tables` in, pictures out."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths f
 LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
+SET_PX, UNDER_PX = 18, 64  # of a set of heads that is removed, and of the axis under them
+ORACLE_PX = 18  # the highest row of an oracle's maps, which are mostly gray
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
 NUMBER_PX = 22  # width of a cell that has room for a number
 BY_ROOT = "square-root scale"  # of colors, in the legend
@@ -30,10 +32,12 @@ RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Shots"
 
 
-def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
+def score_maps(rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_slide: bool = False) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
-    task's total; by an oracle in points around 0, gray if not clear."""
-    (maps, row_px, px_per_head), is_oracle = _places(rows), "is_clear" in rows
+    task's total; by an oracle in points around 0, gray if not clear, with a ring on the heads `ringed` (flat indices),
+    and the number of these, for which a slide's type is too large, and of clear ones."""
+    is_oracle = "is_clear" in rows
+    maps, row_px, px_per_head = _places(rows, ORACLE_PX if is_oracle else 26)
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
@@ -51,8 +55,9 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     x = alt.X("x:Q", title="Heads", axis=x_axis, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
     told = f"shade:Q|{title}|+.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
-    tooltip = charts.tips(WHERE, f"name:N|Head; {told}", RANK.replace("|Rank", "|Task rank"))
-    tooltip += () if is_oracle else charts.tips(f"score:Q|{title}|{charts.MAGNITUDE}")
+    tooltip = charts.tips(WHERE, f"name:N|Head; {told}")  # by an oracle most heads tie
+    ranked = RANK.replace("|Rank", "|Task rank")
+    tooltip += () if is_oracle else charts.tips(ranked, f"score:Q|{title}|{charts.MAGNITUDE}")
     # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time
     lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "total")}
     base = charts.named_chart("heads").transform_calculate(
@@ -76,12 +81,8 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     }
     ring = {name: alt.condition(clicked, alt.value(on), alt.value(off)) for name, (on, off) in ring.items()}
     rect = rect.encode(**ring).add_params(clicked)
-    numbers = []
-    if is_oracle and px_per_head >= NUMBER_PX:
-        number = "abs(datum.shade) < 0.5 ? '0' : format(datum.shade, '+.0f')"
-        middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number=number)
-        numbers = charts.on_cells(middle.encode(x=x, y=y), 10, "tint", "number:N")
-        numbers[1].mark.opacity = 0.75  # not clear
+    places = base.encode(x=x, y=y, tooltip=tooltip)
+    numbers = _rings_and_numbers(places, row_px, px_per_head, is_slide) if is_oracle else []
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
@@ -92,8 +93,50 @@ def score_maps(rows: pd.DataFrame, title: str) -> charts.Picture:
     chart = alt.layer(rect, *numbers, frame, names, counts)
     chart = chart.properties(height=down + LEGEND_PX + charts.AXIS_PX)
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
-    columns = ["map", "layer", "head", "score", "rank", *(["is_clear"] if is_oracle else [])]
+    numbered = numbered.assign(is_ringed=(n_heads * numbered["layer"] + numbered["head"]).isin(list(ringed)))
+    columns = ["map", "layer", "head", "score", "rank", *(["is_clear", "is_ringed"] if is_oracle else [])]
     return charts.with_data(chart, heads=numbered[columns], maps=maps)
+
+
+def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, is_slide: bool) -> list[alt.Chart]:
+    """Returns the rings of an oracle's maps, and the numbers of their heads and of clear ones in cells with room."""
+    number = "abs(datum.shade) < 0.5 ? '0' : format(datum.shade, '+.0f')"
+    middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number=number)
+    look: dict[str, Any] = {"size": (0.95 * min(row_px, px_per_head)) ** 2, "stroke": GREY, "strokeWidth": 1.5}
+    rings = middle.transform_filter("datum.is_ringed").mark_point(filled=False, opacity=1, cursor="pointer", **look)
+    if px_per_head < NUMBER_PX:
+        return [rings]
+    numbered = middle.transform_filter("datum.is_clear" if is_slide else "datum.is_clear || datum.is_ringed")
+    return [rings, *charts.on_cells(numbered, 10, "tint", "number:N")]
+
+
+def joint_losses(rows: pd.DataFrame, n_alone: int, n_together: int) -> charts.Picture:
+    """Returns `joint_rows`, asked of so many train and test questions, as bars with their intervals; orange where the
+    loss is clear."""
+    numbered = rows.assign(
+        points=[number(lost, 0, sign=abs(lost) >= 0.5) for lost in rows["lost"]],
+        interval=[
+            f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)} ({of})"
+            for low, high, of in zip(rows["low"], rows["high"], rows["of"], strict=True)
+        ],
+    )
+    title = f"Accuracy points lost (alone: {n_alone} train questions; together: {n_together} test questions)"
+    return charts.picture(_joint_losses(len(rows), title), sets=numbered)
+
+
+@charts.kept
+def _joint_losses(n_rows: int, title: str) -> charts.Template:
+    tips = charts.tips("row:N|Removed", "lost:Q|Points lost|+.1f", "interval:N|From", "n:Q|Questions")
+    still: dict[str, Any] = {"labelOverlap": False, "labelBound": False, "labelFlush": False}
+    axis = alt.Axis(title=None, ticks=False, domain=False, grid=False, labelLimit=230, **still)
+    base = charts.named_chart("sets").encode(y=alt.Y("row:N", sort=None, axis=axis), tooltip=tips)
+    x = alt.X("lost:Q", title=title, axis=alt.Axis(tickCount=6))
+    color = alt.condition("datum.is_clear", alt.value(MARK), alt.value(GREY))
+    bars = base.mark_bar(height={"band": 0.6}, opacity=0.45).encode(x=x, color=color)
+    rule = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=color)
+    dots = base.mark_point(size=60, filled=True, opacity=1).encode(x=x, color=color)
+    numbers = charts.written(base, 12, align="left", dx=7).encode(x="high:Q", text="points:N")
+    return charts.template(SET_PX * n_rows + UNDER_PX, bars, rule, dots, numbers)
 
 
 def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
@@ -153,9 +196,9 @@ def _if_clear(colour: alt.Color) -> Any:
     return alt.condition("!isValid(datum.tint)", alt.value(UNKNOWN), colour)
 
 
-def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int, float]:
+def _places(rows: pd.DataFrame, most_px: int) -> tuple[pd.DataFrame, int, float]:
     """Returns (one row per map: its corners, x in heads and y in pixels, titles, highest score and sum; pixels of a
-    layer's row; about those of a head's column).
+    layer's row, at most `most_px`; about those of a head's column).
 
     One chart that places its maps, not a facet: a facet's width cannot follow the window.
     """
@@ -165,7 +208,7 @@ def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int, float]:
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
     px_per_head = WIDTH_PX / (per_row * task_width)
-    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(26, 420 // n_layers))))
+    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(most_px, 420 // n_layers))))
     maps = rows.assign(score=rows["score"].abs()).groupby(["task", "shots"], sort=False)["score"]
     maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
     down, across = np.divmod(maps["task"].map(names.index), per_row)

@@ -1,6 +1,6 @@
 """The sections of the Importance screen: heads by task, the most important, FFNs by task, gradients and the oracle."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,7 @@ from engine.importance.rankings import agreement
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
-from engine.studies.removal import without_heads
+from engine.studies.removal import Removal, without_heads
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
 from pages.ui.controls.first_views import JUDGES, first_task
@@ -42,10 +42,16 @@ MAPS_HELP = (
 TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together by Holm's correction"
 ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). Click a head."
 FFNS_HELP = f"Accuracy lost without each. Gray: no clear change ({TESTED})."
+BOTH_HELP = (
+    "Alone: each head removed by itself, as in the maps. Together: these heads removed at once, and as many "
+    "random ones (mean and range of the draws). Lines: 95% intervals. Orange: a clear loss, by the exact McNemar test."
+)
 ALONE = "Heads that can replace one another score low, as each is scored alone."
 UNCLEAR = "Gray may be chance. Heads that can replace one another cost little one by one."
-WHAT_FOR = "Measured: accuracy without each head. Gradients: a quick estimate."
+RINGED = "Gray may be chance: heads that replace others cost little alone. Circled: induction heads."
+WHAT_FOR = ":small[Measured: accuracy without each head.]  \n:small[Gradients: a quick estimate.]"  # as high as trust
 UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
+TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers SRCC."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 TOGETHER = "Remove heads together"
 ORACLE_HELP = (
@@ -75,6 +81,21 @@ class HeadMaps:
         """One row per head, by the mean over tasks."""
         return tables.aggregate_rows(self.scores, together(self.setting, self.scores))
 
+    @cached_property
+    def induction_heads(self) -> tuple[int, ...]:
+        """The model's induction heads by flat index, for an oracle, if they are stored; else ()."""
+        found = induction(self.target).stored(session()) if self.what == ORACLE else None
+        return () if found is None else tuple(np.flatnonzero(found.is_induction_head).tolist())
+
+
+@dataclass(frozen=True)
+class JointLoss:
+    """What induction heads cost together, where none of them clearly costs accuracy alone."""
+
+    task: TaskSpec  # on which all were removed
+    found: Removal  # the result
+    measured: Measurement[Removal]  # which gives it
+
 
 def first_score(setup: Setup, tasks: Sequence[TaskSpec], key: str) -> str:
     """Returns the head score that the screen opens with: the oracle where it is measured, on the demo model alone, as
@@ -101,7 +122,8 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
     help = ORACLE_MAPS_HELP if of.what == ORACLE else MAPS_HELP
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(UNCLEAR if of.what == ORACLE else ALONE, width="content")
+        unclear = RINGED if of.induction_heads else UNCLEAR
+        st.caption(unclear if of.what == ORACLE else ALONE, width="content")
         st.page_link("pages/induction.py", label=TOGETHER, icon=":material/link:")
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown = tables.shown_maps(list(of.scores), n_heads)
@@ -109,24 +131,24 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
         help = f"Of {n_heads:,} heads each. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
-    picture = charts.score_maps(rows, charts.TITLES[of.what])
+    picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting())
     reserved: Any = "content" if presenting() else round(picture.template["height"])  # before the charts' code is there
     at = st.container(height=reserved, border=False)
     sheet.draw("Heads by task", picture, MAPS, words, at, on_select="rerun", selection_mode="head")
     return [words if of.what == ORACLE else f"Estimated by gradients: {words}"]
 
 
-def draw_best(of: HeadMaps) -> None:
-    """Draws the heads that are most important in the mean, with their rank on each task, unless the maps hold numbers,
-    and the head that is clicked in the maps, which takes the same room whichever it is."""
+def draw_best(of: HeadMaps, selected_at: DeltaGenerator | None) -> None:
+    """Draws the head that is clicked in the maps, at `selected_at` if given, and by gradients the heads that are most
+    important in the mean, with their rank on each task."""
     if not of.scores:
         return
     if of.what == ORACLE:
-        _draw_selected(of, st.container())
+        _draw_selected(of, selected_at or st.container())
         return
-    best_at, selected_at = st.columns([8, 4], gap="large")
-    _draw_selected(of, selected_at.container(height=SELECTED_PX, border=False))
+    best_at, side_at = st.columns([8, 4], gap="large")
     best = tables.best_rows(of.scores, of.mean)
+    _draw_selected(of, side_at.container(height=SELECTED_PX, border=False), set(best["name"]))
     best_at.subheader("Heads with the highest scores", help=BEST_HELP)
     tasks = [name for name in best.columns if name in map(in_words, of.scores)]
     short = (lambda name: name.split(",")[0]) if len({task.shots for task in of.scores}) == 1 else str
@@ -136,15 +158,16 @@ def draw_best(of: HeadMaps) -> None:
     draw_table(best, titles, words, best_at, {"score": share}, height="content")
 
 
-def _draw_selected(of: HeadMaps, at: DeltaGenerator) -> None:
-    """Draws the head that is clicked in the maps, else the most important, with its values and what to do with it."""
+def _draw_selected(of: HeadMaps, at: DeltaGenerator, listed: Collection[str] = ()) -> None:
+    """Draws the head that is clicked in the maps, else the most important, with its values unless it is `listed` with
+    them, and what to do with it."""
     points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
     name = "L{layer}H{head}".format(**points[0]) if points else ""
     found = of.mean[of.mean["name"].eq(name)]
     if presenting():
         return
     row = (of.mean.nsmallest(1, "rank") if found.empty else found).iloc[0]
-    values = tables.values_in_words(of.scores, row, of.what == ORACLE)
+    values = "" if row["name"] in listed else tables.values_in_words(of.scores, row, of.what == ORACLE)
     with at.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{row['name']}** :small[click another in a map]  \n{values}", width="content")
         open_heads([row["name"]], st.container(width="content"))
@@ -152,18 +175,32 @@ def _draw_selected(of: HeadMaps, at: DeltaGenerator) -> None:
             open_prune(row["name"])
 
 
-def joint_loss(of: HeadMaps, setup: Setup) -> tuple[list[str], dict[str, Measurement[Any]]]:
+def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
     """Returns what the induction heads cost all together, if none of them clearly costs accuracy alone, by stored
-    results of a task whose oracle is shown, and these results; else nothing."""
-    scores = induction(of.target).stored(session()) if of.what == ORACLE else None
+    results of a task whose oracle is shown; else None."""
     task = next((task for task in of.scores if task.name == first_task([each.name for each in of.scores], True)), None)
-    if scores is None or task is None:
-        return [], {}
-    heads = tuple(np.flatnonzero(scores.is_induction_head).tolist())
-    measured = without_heads(of.target, task, heads, JUDGES, setup.data_dir)
-    found = measured.stored(session()) if len(heads) > 1 else None
-    words = tables.joint_in_words(of.mean, tables.head_rows(of.scores), found, task)
-    return words, {"Without the induction heads": measured} if words else {}
+    if task is None or len(of.induction_heads) < 2:
+        return None
+    measured = without_heads(of.target, task, of.induction_heads, JUDGES, setup.data_dir)
+    found, rows = measured.stored(session()), tables.head_rows(of.scores)
+    if found is None or "is_clear" not in rows or not tables.costs_only_together(of.mean, rows, found):
+        return None
+    return JointLoss(task, found, measured)
+
+
+def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator]:
+    """Draws what heads cost alone and together; returns that in words, and the place next to it."""
+    chart_at, side_at = (st.container(), st.container()) if presenting() else st.columns([8, 4], gap="large")
+    task, every = joint.task, tables.head_rows(of.scores)  # what is clear: of all cells together, as in the maps
+    scores, rows = of.scores[task], every[every["task"].eq(task.name) & every["shots"].eq(task.shots)]
+    sets, words = tables.joint_rows(scores, rows, joint.found), tables.joint_in_words(joint.found, task)
+    sheet.tables["Alone and together"] = sets
+    picture = charts.joint_losses(sets, scores.n, int(sets["n"].iloc[-1]))
+    chart_at.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
+    reserved: Any = "content" if presenting() else round(picture.template["height"])
+    at = chart_at.container(height=reserved, border=False)
+    sheet.draw("Alone and together", picture, "importance_together", words, at)
+    return words, side_at
 
 
 def draw_ffns(
@@ -200,13 +237,17 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
         return ""
     published = {task: found.with_other_divisor() for task, found in gradients.items()}
     means = {EVEN: gradients, PAPERS: published, ORACLE: oracle}
-    both = {by: together(setting_by(of.setting, by), found).scores for by, found in means.items()}
+    joined = {by: together(setting_by(of.setting, by), found) for by, found in means.items()}
+    both = {by: found.scores for by, found in joined.items()}
     agreed, shown = agreement(both), EVEN if of.what == ORACLE else of.what
     sheet.tables["Gradient and oracle"] = tables.agreement_rows(both, shown)
     words = [f"{NAMES[by]} and oracle: {tables.agreement_in_words(agreed, by, ORACLE)}" for by in NAMES]
     st.markdown("  \n".join(words))
+    if 2 * (n_unclear := tables.n_unclear(joined[ORACLE])) > n_heads:
+        st.caption(TIED)
+        words.append(TIED)
     sheet.says += words
-    return tables.trust_in_words(agreed, shown)
+    return tables.trust_in_words(agreed, shown, n_unclear, n_heads)
 
 
 def setting_by(setting: StudySettings, what: str) -> StudySettings:

@@ -12,7 +12,7 @@ import pandas as pd
 from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
-from engine.statistics import ALPHA, holm, mcnemar
+from engine.statistics import ALPHA, Paired, holm, mcnemar
 from engine.studies.removal import Removal
 from engine.studies.surveys import StudySettings, in_words, together
 from pages.ui.page.tables import number, p_in_words, percent, whole_percent
@@ -20,6 +20,7 @@ from pages.ui.page.tables import number, p_in_words, percent, whole_percent
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MOST_RANKS = 6  # tasks with a column of ranks
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # SRCC from which two scores agree largely, or partly
+MOST_ALONE = 6  # bars of heads removed alone
 SHOWN = 10  # rows of a table of the most important heads
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
 
@@ -70,8 +71,9 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
         parts.append(f"{task.name if is_one_count else in_words(task)} {value}")
     of = " in the mean over tasks" if len(scores) > 1 else ""
     n = max(found.n for found in scores.values())
-    about = f"Rank {mean['rank']}{of}. {f'Points lost on {n} train questions' if is_oracle else 'Share of the total'}:"
-    return f"{about} {'; '.join(parts)}"
+    rank = f"Rank {mean['rank']}{of}. Share of the total:"  # by an oracle most heads tie
+    about = f"Points lost on {n} train questions:" if is_oracle else rank
+    return "  \n".join([about, *parts])
 
 
 def weight_rows(found: Scores) -> pd.DataFrame:
@@ -121,26 +123,65 @@ def _oracle_in_words(rows: pd.DataFrame, n_maps: int) -> str:
     clear = rows[_costs(rows)].sort_values("rank")
     if clear.empty:
         return "No head clearly costs accuracy when it is removed alone."
-    best = clear.iloc[0]
-    words = f"Without **{best['name']}** alone, **{100 * best['score']:.0f} points** of accuracy are lost"
-    if n_maps > 1:
-        words += f" in the mean over tasks ({100 * best['least']:.0f} to {100 * best['most']:.0f})"
-    others, few = len(clear) - 1, {0: "no other clearly costs", 1: "one other clearly costs"}
-    more = few.get(others, f"{others} others clearly cost")
-    return f"{words}; {more} accuracy, of {len(rows)} heads."
+    best, over = clear.iloc[0], " in the mean over tasks" if n_maps > 1 else ""
+    lost = f"**{best['name']}**", f"**{100 * best['score']:.0f} points**{over}."
+    if len(clear) == 1:
+        return f"Of {len(rows)} heads, only {lost[0]} clearly costs accuracy alone: {lost[1]}"
+    return f"Of {len(rows)} heads, {len(clear)} clearly cost accuracy alone, most {lost[0]}: {lost[1]}"
 
 
-def joint_in_words(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal | None, task: TaskSpec) -> list[str]:
-    """Returns what the induction heads of a removal cost together on a task, if that is a clear loss and none of them
-    clearly costs accuracy alone (`mean`: `aggregate_rows`, `rows`: `head_rows`); else []."""
-    if found is None or found.removed is None or not found.removed.is_loss:
-        return []
-    names, n = mean.loc[list(found.heads), "name"], len(found.heads)
-    if {*names} & ({*mean.loc[_costs(mean), "name"]} | {*rows.loc[_costs(rows), "name"]}):
-        return []
-    which = f" ({', '.join(names)})" if n <= MOST_RANKS else ""
-    lost = f"**{-found.removed.points:.0f} points** on {in_words(task)}"
-    return [f"The induction heads{which} cost nothing clear one by one, but together {lost}."]
+def costs_only_together(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal) -> bool:
+    """Returns whether removing the induction heads together is a clear loss, and none of them clearly costs accuracy
+    alone (`mean`: `aggregate_rows`, `rows`: `head_rows`)."""
+    if found.removed is None or not found.removed.is_loss:
+        return False
+    alone = {*mean.loc[_costs(mean), "name"], *rows.loc[_costs(rows), "name"]}
+    return alone.isdisjoint(mean.loc[list(found.heads), "name"])
+
+
+def joint_in_words(found: Removal, task: TaskSpec) -> str:
+    """Returns what the induction heads of a removal that `costs_only_together` cost on a task."""
+    lost = -found.removed.points if found.removed else np.nan
+    words = f"The {len(found.heads)} induction heads cost nothing clear one by one"
+    return f"{words}, but together **{lost:.0f} points** on {task.name}."
+
+
+def joint_rows(scores: Scores, rows: pd.DataFrame, found: Removal) -> pd.DataFrame:
+    """Returns one row per set of heads, in points lost with their 95% interval: the costliest heads alone that are
+    clear, the costliest induction heads alone, all of these together, and as many at random (mean and range).
+    `scores`: of the oracle on one task, `rows`: its `head_rows`."""
+    assert scores.flips is not None and found.removed is not None
+    (gained, lost), rows = scores.flips.reshape(2, -1).tolist(), rows.reset_index(drop=True)
+    clear = rows[_costs(rows)].nlargest(MOST_ALONE, "score")
+    induction = rows.loc[list(found.heads)].nlargest(MOST_ALONE, "score", keep="first").sort_index()
+    sets = [(name, at, is_clear) for at, name, is_clear in clear[["name", "is_clear"]].itertuples()]
+    sets += [
+        (f"induction head {name}", at, is_clear) for at, name, is_clear in induction[["name", "is_clear"]].itertuples()
+    ]
+    changes = [Paired(scores.n, gained[at], lost[at], mcnemar(gained[at], lost[at])) for _, at, _ in sets]
+    bars = [_bar(f"{name} alone", change, is_clear) for (name, _, is_clear), change in zip(sets, changes, strict=True)]
+    n = len(found.heads)
+    bars.append(_bar(f"all {n} induction heads together", found.removed.change, True))
+    if found.draws:
+        mean, low, high = (-points for points in found.at_random)
+        at_random = {"lost": mean, "low": high, "high": low, "n": found.removed.change.n}
+        bars.append(
+            at_random | {"row": f"{n} random heads together", "is_clear": False, "of": f"{len(found.draws)} draws"}
+        )
+    return pd.DataFrame(bars)
+
+
+def _bar(row: str, change: Paired, is_clear: bool) -> dict[str, object]:
+    """Returns a row of `joint_rows` of one set of heads."""
+    low, high = change.interval
+    lost = {"lost": -100 * change.difference, "low": -100 * high, "high": -100 * low, "n": change.n}
+    return lost | {"row": row, "is_clear": bool(is_clear), "of": "95% interval"}
+
+
+def n_unclear(mean: Scores) -> int:
+    """Returns how many heads an oracle's mean finds no clear change for."""
+    rows = _tested(_ranked(mean))
+    return int((~rows["is_clear"]).sum()) if "is_clear" in rows else 0
 
 
 def _costs(rows: pd.DataFrame) -> pd.Series:
@@ -158,7 +199,7 @@ def top_ffn_in_words(mean: pd.DataFrame) -> str:
     best = mean.nsmallest(1, "rank").iloc[0]
     if best["score"] <= 0 or not best["is_clear"]:
         return "No FFN clearly costs accuracy when it is removed alone."
-    return f"The most important FFN is **{best['name']}**: {100 * best['score']:.0f} points are lost without it."
+    return f"Of FFNs, **{best['name']}** costs most: **{100 * best['score']:.0f} points**."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:
@@ -182,11 +223,15 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
     return f"SRCC **{srcc}**, 95% interval {low} to {high}, {p_in_words(found.p[i, j])}"
 
 
-def trust_in_words(found: Agreement, what: str) -> str:
-    """Returns how far a gradient score and the oracle agree; "" if undefined."""
+def trust_in_words(found: Agreement, what: str, n_unclear: int = 0, n: int = 0) -> str:
+    """Returns how far a gradient score and the oracle agree, of whose `n` heads `n_unclear` are not clear; "" if
+    undefined."""
     i, j = found.labels.index(what), found.labels.index(ORACLE)
     if np.isnan(found.srcc[i, j]):
         return ""
+    if 2 * n_unclear > n:
+        tied = f"{n_unclear} of {n} heads cost nothing clear alone, so they have no order."
+        return f"{tied} Prune orders them by gradients instead."
     said = f"(rank correlation {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
     if found.p[i, j] >= ALPHA or found.srcc[i, j] <= 0:
         return f"Gradients, a quick estimate, do not clearly rank heads as measured {said}."
