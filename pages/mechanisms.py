@@ -105,7 +105,8 @@ if not (said := finding(found, target.shape)) and work.under_way:
     known = f"{len(found.answered)} of {settings.n_sets} sets of heads so far"
     finding_at.markdown(f"Measuring which kind of heads in-context learning needs: {known}.")
 if not found.answered:
-    with empty_state("matrix", SHOWS, True), st.container(width="stretch" if work.under_way else "content"):
+    demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", "mechanisms_tasks": [*OF_DEMO]}
+    with empty_state("matrix", SHOWS, True, demo), st.container(width="stretch" if work.under_way else "content"):
         live(work.watched(), draw_progress, since_s)
     closing(origin, sheet)
     end_run()

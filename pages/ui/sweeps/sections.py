@@ -132,7 +132,7 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
             sheet.draw(title, charts.lines(mine), f"sweep {title}", tables.lines_in_words(mine))
 
 
-CURVES = "Each task is pruned by its own scores (Settings), the gray band in three random orders."
+CURVES = "Colors: each task, pruned by its own scores. Gray: three random orders."
 CURVES_HELP = (
     "Gray: the mean of tasks in each random order, lowest to highest. Bars: 95% intervals of the highlighted task. "
     "Dotted: guessing on that task, if it has choices."
@@ -153,7 +153,7 @@ BREAK_TITLES = {
     "chance": "Chance",
     "no_loss_up_to": _RIGHT("No detectable loss up to"),
     "first_detectable_loss": _RIGHT("First detectable loss at"),
-    "cliff": _RIGHT("Cliff (largest drop)"),
+    "cliff": _RIGHT("Cliff (steepest step)"),
     "n": "Questions",
     "detects_points": "Detect a loss from",
 }
