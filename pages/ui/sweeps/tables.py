@@ -180,6 +180,11 @@ def break_words(frame: pd.DataFrame) -> pd.DataFrame:
     return shown.rename(columns={"cliff_from": "cliff"})
 
 
+def holds(breaks: pd.DataFrame, shots: int) -> float:
+    """Returns the level up to which no task of a `break_table` has a detectable loss; nan if all are at chance."""
+    return float(breaks.loc[breaks["reading"].eq("") & breaks["shots"].eq(shots), "no_loss_up_to"].min())
+
+
 def power_of(frame: pd.DataFrame) -> str:
     """Describes the loss that the questions can detect, for the smallest number of them in a `break_table`."""
     least = frame.sort_values("n").iloc[0]
@@ -213,7 +218,7 @@ def _shots_finding(
     readable = breaks[breaks["reading"].eq("") & breaks["shots"].eq(shots)]
     if readable.empty:
         return f"Every task is at chance{at}: there is nothing to lose."
-    level, n_tasks = float(readable["no_loss_up_to"].min()), len(readable)
+    level, n_tasks = holds(breaks, shots), len(readable)
     tasks = "the task" if n_tasks == 1 else "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
     if not (can_go := level > 0):
         level = min(each for each in means.index if each > 0)
