@@ -49,7 +49,7 @@ class CompareMechanisms(WithData, OfModel):
         "comma-separated percentages of all heads that are removed, at least one head (default: 5,10)",
     )
     exclusive: bool = flag("also remove as many heads of each kind without those of the other kinds")
-    random_sets: int = number(N_RANDOM, (1, MOST_SETS), "number of random sets of heads per percentage (default: 3)")
+    random_sets: int = number(N_RANDOM, (1, MOST_SETS), "number of random sets of heads per percentage (default: 8)")
     fill: str = choice(
         "zero",
         FILLS,
@@ -85,10 +85,10 @@ class CompareMechanisms(WithData, OfModel):
         shared, depth = overlaps(shape, found.scores), depths(shape, found.scores)
         fields: dict[str, Any] = {
             "tasks": list(found.settings.tasks), "shots": self.shots, "n": self.limit, "gain_points": found.gain,
-            "finding": finding(found), "best": best, "depth": depth, "overlaps": shared, "rows": rows,
+            "finding": finding(found, shape), "best": best, "depth": depth, "overlaps": shared, "rows": rows,
             "not_measured": dict(found.failed), "out": self.out,
         }  # fmt: skip
-        lines = [finding(found), f"gain from {self.shots} examples: {found.gain:+.1f} points"]
+        lines = [finding(found, shape), f"gain from {self.shots} examples: {found.gain:+.1f} points"]
         lines += [_line(row) for row in rows]
         lines += [f"{kind}: {', '.join(names)}; mean depth {depth[kind]:.2f}" for kind, names in best.items()]
         lines += [f"{each['a']} and {each['b']}: {each['shared']} of the top {each['n']} shared, Spearman "

@@ -44,8 +44,9 @@ OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_plural", "pairs
 N_ASKED = 48  # questions per task by default
 FULL, RANDOM = "full model", "random"
 SHARES = (50, 100)  # permille of all heads
-N_RANDOM = 3
+N_RANDOM = 8
 TOP_TEN = 100  # permille, for overlaps
+MOST_NAMED = 4  # heads in the finding
 
 
 @dataclass(frozen=True)
@@ -275,32 +276,36 @@ def depths(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP
     }
 
 
-def finding(found: Mechanisms) -> str:
+def finding(found: Mechanisms, shape: ModelShape) -> str:
     """Returns one or two sentences on the kinds that in-context learning needs here; "" before they are measured."""
     share = max(found.settings.shares)
     rows = [each for each in found.answered if each.kind in KINDS and each.share == share and not each.excludes]
-    if len(rows) < len(found.scores) or not rows or math.isnan(found.at_random(share)[0]):
+    drawn = [each for each in found.answered if each.kind == RANDOM and each.share == share]
+    if len(rows) < len(found.scores) or not rows or len(drawn) < found.settings.n_random:
         return ""
-    gained = f"that {found.settings.shots} example{' adds' if found.settings.shots == 1 else 's add'}"
+    if found.gain <= 0:
+        return "Examples add nothing here that could be lost."
+    gained = f"{found.gain:.0f} points that {found.settings.shots} example"
+    gained += " adds" if found.settings.shots == 1 else "s add"
     clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
-    if found.gain <= 0 or not clear:
-        return (f"No kind of heads is needed clearly more than random heads for the {found.gain:.1f} points {gained}."
-                if found.gain > 0 else "Examples add nothing here that could be lost.")  # fmt: skip
-    most, lost = clear[0], found.lost(clear[0])
-    needed = [each for each in clear if each == most or not found.lost(most, each).is_clear]
-    least = found.lost(needed[-1])
-    words = f"In-context learning needs {_listed([each.kind for each in needed])} heads"
-    words += f"{' most' * (len(needed) < len(clear))}: without the top {len(most.heads)}"
-    if len(needed) > 1:
-        words += " of one kind, " + (f"all {found.gain:.1f}" if least.points >= found.gain
-                                     else f"at least {least.points:.1f} of the {found.gain:.1f}")  # fmt: skip
-        words += f" points {gained} are lost"
-    elif lost.points > found.gain:
-        words += f", all {found.gain:.1f} points {gained} are lost, and {lost.points - found.gain:.1f} more"
-    else:
-        words += f", {lost.points:.1f} of the {found.gain:.1f} points {gained} are lost"
-        words += f" ({lost.low:.1f} to {lost.high:.1f})"
-    return f"{words}. {_finding_of_exclusive(found, share)}".strip()
+    if not clear:
+        return f"No kind of heads is needed clearly more than random heads for the {gained}."
+    most, lost, n = clear[0], found.lost(clear[0]), len(clear[0].heads)
+    top = f"{n} top {most.kind} heads" if n > 1 else f"top {most.kind} head"
+    names = f" ({', '.join(shape.head_names[head] for head in sorted(most.heads))})" if n <= MOST_NAMED else ""
+    of_gain = f"all {gained}" if lost.points >= found.gain else f"{lost.points:.0f} of the {gained}"
+    at_random = max(0.0, found.at_random(share)[1])
+    words = f"Without the {top}{names}, {of_gain} are lost; without as many random heads, at most {at_random:.0f}"
+    words += f" ({found.settings.n_random} draws)."
+    if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
+        return f"{words} {alone}"
+    same = {n: "the same" if n == 1 else f"the same {n}", 0: "others"}
+    as_much = []
+    for each in clear[1:]:
+        if not found.lost(most, each).is_clear:
+            k = len({*each.heads} & {*most.heads})
+            as_much.append(f"{each.kind} heads ({same.get(k, f'{k} of these {n}')})")
+    return f"{words} {_listed(as_much).capitalize()} cost about as much." if as_much else words
 
 
 def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
@@ -310,7 +315,7 @@ def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
         return ""
     if alone := [each.kind for each in rows if found.beyond_random(each)]:
         return f"Of heads of one kind alone, only {_listed(alone)} heads cost clearly more than random ones."
-    return "The heads that matter are of several kinds: the others of each kind cost no more than random ones."
+    return "Heads of one kind alone cost no more than random ones: those that matter are of several kinds."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from engine.studies.mechanisms import KINDS
+from engine.studies.mechanisms import KINDS, RANDOM
 from pages.ui.mechanisms import tables
 from tests.pages.conftest import frames_of, press, said, same_on_the_command_line
 
@@ -17,22 +17,27 @@ def open_screen(open_app, monkeypatch):
 
 
 @pytest.mark.slow("measures every kind of heads of a model, in the app and by the command")
-def test_kinds_are_measured_at_a_click_and_drawn_as_the_command_writes_them(open_screen, capsys, tmp_path):
+def test_kinds_are_measured_at_a_click_and_drawn_as_the_command_writes_them(open_screen, capsys, tmp_path, monkeypatch):
     at = open_screen()
     assert "Not measured yet" in said(at) and not at.get("vega_lite_chart")
     at = press(at, "Measure kinds of heads")
     assert not at.exception
-    [drawn] = [each["cells"] for each in frames_of(at)]
+    drawn = pd.concat([each["cells"] for each in frames_of(at) if "cells" in each])
     found = same_on_the_command_line(at, capsys, out=tmp_path / "rows.csv")
-    rows = [row for row in found["rows"] if row["kind"] != "random"]
-    by_share = sorted(rows, key=lambda row: -row["share"])
-    assert drawn["heads"].tolist() == [row["heads"] for row in by_share]
-    assert drawn["lost"].tolist() == pytest.approx([row["points_lost"] for row in by_share])
-    assert drawn["beyond_random"].tolist() == [row["beyond_random"] for row in by_share]
-    assert drawn["random_high"].tolist() == pytest.approx([row["random_high"] for row in by_share])
+    rows = pd.DataFrame(found["rows"])
+    both = [
+        each.sort_values(["share", "kind", "draw"]) for each in (drawn.rename(columns={"lost": "points_lost"}), rows)
+    ]
+    for column in ("kind", "heads", "beyond_random", "points_lost", "low", "high"):
+        assert both[0][column].tolist() == pytest.approx(both[1][column].tolist()), column
     assert found["finding"] in said(at)
     assert [warning.value.partition(":")[0] for warning in at.warning] == [*found["not_measured"]]
-    assert set(drawn["kind"]) | {*found["not_measured"]} == {*KINDS}
+    assert {*drawn["kind"]} | {*found["not_measured"]} == {*KINDS, RANDOM}
+    pruned = rows[(rows["kind"] == "induction") & (rows["share"] == 0.1)]["heads"].iloc[0]
+    opened = []
+    monkeypatch.setattr("pages.ui.controls.heads.set_pruned", lambda screen, mask: opened.append((screen, mask)))
+    at = press(at, "Prune induction heads")
+    assert opened == [("prune", " ".join(sorted(pruned.split())))]
 
 
 def test_without_a_task_the_screen_says_so(open_screen):
@@ -41,10 +46,17 @@ def test_without_a_task_the_screen_says_so(open_screen):
     assert [line.value for line in at.info] == ["Choose at least one task."]
 
 
-def test_a_row_says_how_many_heads_are_removed():
-    row = {"kind": "induction", "share": 0.05, "points_lost": 1.0, "low": 0.0, "high": 2.0, "exclusive": False}
-    rows = tables.chart_rows(pd.DataFrame([row | {"n_heads": 2}, row | {"n_heads": 1, "share": 0.02}]))
-    assert rows["row"].tolist() == ["induction, 5% (2 heads)", "induction, 2% (1 head)"]
+def test_rows_are_sorted_by_what_is_lost_with_random_sets_last():
+    row = {"share": 0.1, "n_heads": 2, "low": 0.0, "high": 2.0, "exclusive": False}
+    rows = pd.DataFrame([row | {"kind": kind, "points_lost": lost}
+                         for kind, lost in (("random", 9.0), ("concept", 1.0), ("induction", 8.0))])  # fmt: skip
+    less = rows.assign(share=0.02, n_heads=1, points_lost=0.0)
+    found = tables.chart_rows(pd.concat([less, rows]))
+    assert found["kind"].unique().tolist() == ["induction", "concept", "random"]
+    assert [tables.title(each) for each in (rows, less)] == [
+        "Without the top 2 heads (10%)",
+        "Without the top head (2%)",
+    ]
 
 
 def test_nothing_is_called_shipped_before_a_figure_is_shown(open_screen, monkeypatch):

@@ -1,40 +1,80 @@
-"""What is lost without each kind of heads as a picture: takes a DataFrame of `pages.ui.mechanisms.tables`."""
+"""What is lost without each kind of heads, and which heads kinds share, as pictures: takes DataFrames of
+`pages.ui.mechanisms.tables`."""
+
+import json
+import math
 
 import altair as alt
 import pandas as pd
 
+from engine.studies.mechanisms import RANDOM
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
+from pages.ui.mechanisms.tables import DO, title
 
-ROW_PX, AROUND_PX = 38, 90
-TOOLTIP = charts.tips("row:N|Kind, heads removed", "which:N|Which", "points:N|Points lost",
-                      "interval:N|95% interval", "heads:N|Heads")  # fmt: skip
+ROW_PX, AROUND_PX = 50, 70
+STEP, ROOM = 10, 4  # points: the scale ends at multiples of it, with room for a dot
+TOOLTIP = charts.tips("kind:N|Heads; does:N|What they do; which:N|Left out; lost:Q|Points lost|.1f",
+                      "interval:N|95% interval; heads:N|Which")  # fmt: skip
+WORDS = "split(datum.label, ' ')"  # one per line
+PLAIN = {"title": None, "ticks": False, "domain": False, "grid": False, "labelLimit": 260, "labelFlush": False}
 
 
-def lost(rows: pd.DataFrame, gain: float) -> charts.Picture:
-    """Returns the gain lost without each kind, with its interval, over the range of random sets of as many heads
-    (gray); orange where it is more than every random set and clear; hollow without the heads of other kinds. A dashed
-    line is at the whole `gain`."""
-    return charts.picture(_lost(rows["row"].nunique(), bool(rows["exclusive"].any())), cells=rows.assign(gain=gain))
+def lost(rows: pd.DataFrame, gain: float) -> dict[str, charts.Picture]:
+    """Returns charts of `tables.chart_rows` by title, one per share of heads, the largest first, on one scale: the gain
+    lost without each kind, with its interval, and without each random set; orange where it is clear and more than
+    without every random set, hollow without the heads of other kinds. A dashed line is at the whole `gain`. The first
+    says what the heads of each kind do."""
+    low = STEP * math.floor((min(0.0, *rows["low"].where(rows["kind"] != RANDOM, rows["lost"])) - ROOM) / STEP)
+    high = STEP * math.ceil((max(gain, *rows["high"].where(rows["kind"] != RANDOM, rows["lost"])) + ROOM) / STEP)
+    excludes, kinds = bool(rows["exclusive"].any()), rows["kind"].unique()
+    found, frame = dict[str, charts.Picture](), pd.DataFrame([{"at": gain}])
+    for share in sorted(rows["share"].unique(), reverse=True):
+        mine = rows[rows["share"] == share]
+        drawn = _lost(len(kinds), (low, high), f"{gain:.0f}", excludes, not found)
+        found[title(mine)] = charts.picture(drawn, cells=mine, whole=frame)
+    return found
 
 
 @charts.kept
-def _lost(n_rows: int, excludes: bool) -> charts.Template:
-    axis = alt.Axis(title=None, ticks=False, domain=False, grid=False, labelLimit=230)
-    base = charts.named_chart("cells").encode(y=alt.Y("row:N", sort=None, axis=axis), tooltip=TOOLTIP)
-    x = alt.X("lost:Q", title="Points of the gain from examples that are lost", axis=alt.Axis(tickCount=8))
-    color = alt.condition("datum.beyond_random", alt.value(MARK), alt.value(GREY))
-    band = (
-        base.transform_filter("!datum.exclusive")
-        .mark_bar(color=GREY, opacity=0.2, height={"band": 0.9})
-        .encode(x="random_low:Q", x2="random_high:Q")
-    )
+def _lost(n_kinds: int, ends: tuple[int, int], gain: str, excludes: bool, defines: bool) -> charts.Template:
+    scale = alt.Scale(domain=list(ends), nice=False)
+    x = alt.X("lost:Q", title=f"Points lost, of {gain}", scale=scale, axis=alt.Axis(tickCount=6))
+    names = alt.Axis(**PLAIN, orient="left", labelFontSize=13, labelFontWeight=600, labelOffset=-8 * defines)
+    does = alt.Axis(**PLAIN, orient="left", labelFontSize=11, labelOffset=9, labelExpr=f"{json.dumps(DO)}[datum.label]")
+    y = alt.Y("kind:N", sort=None, axis=None)
+    base = charts.named_chart("cells").encode(y=y, tooltip=TOOLTIP)
     if excludes:
         base = base.encode(yOffset=alt.YOffset("exclusive:N"))
-    rule = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=color)
-    full = base.transform_filter("!datum.exclusive").mark_point(size=120, filled=True, opacity=1)
-    hollow = base.transform_filter("datum.exclusive").mark_point(size=90, filled=False, strokeWidth=2, opacity=1)
-    numbers = charts.written(base, 12, dy=-11).encode(x=x, text="points:N")
-    dots = (each.encode(x=x, color=color) for each in (full, hollow))
-    whole = charts.named_chart("cells").mark_rule(strokeDash=[5, 4], color=GREY).encode(x="max(gain):Q")
-    return charts.template(ROW_PX * n_rows * (1 + excludes) + AROUND_PX, band, whole, rule, *dots, numbers)
+    color = alt.condition("datum.beyond_random", alt.value(MARK), alt.value(GREY))
+    draws, tops = (base.transform_filter(f"datum.kind {sign} '{RANDOM}'") for sign in ("==", "!="))
+    rule = tops.mark_rule(strokeWidth=3, opacity=0.6).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", color=color)
+    full = tops.transform_filter("!datum.exclusive").mark_point(size=240, filled=True, opacity=1)
+    hollow = tops.transform_filter("datum.exclusive").mark_point(size=160, filled=False, strokeWidth=2.5, opacity=1)
+    random = draws.mark_point(size=70, filled=True, opacity=0.6, color=GREY).encode(x=x, y=y.axis(names))
+    dots = full.encode(x=x, color=color, y=y.axis(does if defines else None)), hollow.encode(x=x, color=color)
+    sides = ("!datum.exclusive", -16), ("datum.exclusive", 18)
+    numbers = [charts.written(tops.transform_filter(which), 13, dy=dy, fontWeight="bold").encode(x=x, text="points:N")
+               for which, dy in sides]  # fmt: skip
+    whole = charts.named_chart("whole").mark_rule(strokeDash=[5, 4], color=GREY).encode(x=alt.X("at:Q", scale=scale))
+    height = ROW_PX * n_kinds * (1 + 0.6 * excludes) + AROUND_PX
+    axes = alt.LayerChart(layer=[]).resolve_axis(y="independent").resolve
+    return charts.template(height, whole, rule, random, *dots, *numbers, resolve=axes)
+
+
+def shared(rows: pd.DataFrame) -> charts.Picture:
+    """Returns `tables.overlap_rows`: how many top heads every two kinds share."""
+    return charts.picture(
+        _shared(tuple(rows["a"].unique()), tuple(rows["b"].unique()), int(rows["n"].iloc[0])), pairs=rows
+    )
+
+
+@charts.kept
+def _shared(down: tuple[str, ...], along: tuple[str, ...], n: int) -> charts.Template:
+    tooltip = charts.tips("a:N|Kind; b:N|and; shared:Q|Heads in both; n:Q|of; srcc:Q|SRCC|.2f")
+    x = alt.X("b:N", sort=list(along), axis=alt.Axis(**PLAIN, labelAngle=0, labelOverlap=False, labelExpr=WORDS))
+    y = alt.Y("a:N", sort=list(down), axis=alt.Axis(**PLAIN))
+    base = charts.named_chart("pairs").encode(x=x, y=y, tooltip=tooltip)
+    color = alt.Color("shared:Q", scale=alt.Scale(domain=[0, n]), legend=None)
+    return charts.template(34 * len(down) + AROUND_PX, base.mark_rect(**charts.CELL).encode(color=color),
+                           *charts.on_cells(base, 13, "shared", "shared:N"))  # fmt: skip

@@ -4,41 +4,48 @@ import pandas as pd
 
 from engine.heads.induction import best_heads
 from engine.shapes import ModelShape
-from engine.studies.mechanisms import KINDS, Mechanisms, depths, overlaps
-from pages.ui.page.tables import number, whole_percent
+from engine.studies.mechanisms import RANDOM, Mechanisms, depths, overlaps
+from pages.ui.page.tables import number
 
 N_BEST = 10
 DO = {  # what the heads of each kind do
-    "induction": "look at what followed the same token before",
-    "concept": "look at the end of the word that followed before",
-    "function vector": "their mean output brings the answer back",
-    "retrieval": "look at what the model copies from far back",
-    "importance": "losing them changes the loss most",
+    "induction": "look at what followed this token before",
+    "concept": "look at the end of the word that followed",
+    "function vector": "their output carries the task",
+    "retrieval": "look at what is copied from far back",
+    "importance": "matter most for the loss (gradient)",
+    RANDOM: "as many heads, one dot per draw",
 }
 
 
 def chart_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns those of `Mechanisms.rows` that are of kinds, with what the chart writes; the largest share comes
-    first."""
-    shown = rows[rows["kind"].isin(KINDS)].sort_values("share", ascending=False, kind="stable")
-    ends = zip(shown["low"], shown["high"], strict=True)
-    return shown.rename(columns={"points_lost": "lost"}).assign(
-        row=[
-            f"{kind}, {whole_percent(share)} ({n} head{'s' * (n != 1)})"
-            for kind, share, n in zip(shown["kind"], shown["share"], shown["n_heads"], strict=True)
+    """Returns `Mechanisms.rows` with what the charts write: kinds by what is lost at the largest share, then random
+    sets."""
+    largest = rows[(rows["share"] == rows["share"].max()) & ~rows["exclusive"]]
+    by_loss = largest[largest["kind"] != RANDOM].sort_values("points_lost", ascending=False, kind="stable")["kind"]
+    found = rows.rename(columns={"points_lost": "lost"}).assign(
+        does=rows["kind"].map(DO),
+        points=[number(lost, 0) for lost in rows["points_lost"]],
+        interval=[
+            f"{number(low, 1)} to {number(high, 1)}" for low, high in zip(rows["low"], rows["high"], strict=True)
         ],
-        points=[number(value, 1, sign=True) for value in shown["points_lost"]],
-        interval=[f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}" for low, high in ends],
-        which=shown["exclusive"].map({False: "top of the kind", True: "without heads of other kinds"}),
+        which=rows["exclusive"].map({False: "top heads", True: "top heads of one kind alone"}),
     )
+    return found.sort_values("kind", key=lambda kinds: kinds.map([*by_loss, RANDOM].index), kind="stable")
+
+
+def title(rows: pd.DataFrame) -> str:
+    """Returns the title of the chart of these rows, which are of one share."""
+    n, share = rows["n_heads"].iloc[0], rows["share"].iloc[0]
+    return f"Without the top {f'{n} heads' if n > 1 else 'head'} ({100 * share:g}%)"
 
 
 def kind_rows(found: Mechanisms, shape: ModelShape) -> pd.DataFrame:
-    """Returns one row per kind: what its heads do, the mean depth of its top 10% (0 first layer, 1 last), and its best
-    heads."""
-    depth = depths(shape, found.scores)
+    """Returns one row per kind: what its heads do, the mean depth of its top 10% (0 first layer, 1 last), its mean
+    layer in words, and its best heads."""
+    depth, last = depths(shape, found.scores), shape.n_layers - 1
     return pd.DataFrame(
-        [{"kind": kind, "does": DO[kind], "depth": depth[kind],
+        [{"kind": kind, "does": DO[kind], "depth": depth[kind], "layer": f"{number(last * depth[kind], 1)} of 0–{last}",
           "heads": " ".join(name for name, _ in best_heads(scores, N_BEST))}
          for kind, scores in found.scores.items()]
     )  # fmt: skip
@@ -46,5 +53,4 @@ def kind_rows(found: Mechanisms, shape: ModelShape) -> pd.DataFrame:
 
 def overlap_rows(found: Mechanisms, shape: ModelShape) -> pd.DataFrame:
     """Returns one row for every two kinds: how many heads the top 10% of both share, and Spearman's rho."""
-    rows = overlaps(shape, found.scores)
-    return pd.DataFrame([each | {"share": f"{each['shared']} of {each['n']}"} for each in rows])
+    return pd.DataFrame(overlaps(shape, found.scores))

@@ -111,7 +111,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Mechanisms",
             "compare_arrows",
             "Which kind of heads in-context learning needs: induction, function vector, retrieval, and others.",
-            "switch on “Also leave out heads of other kinds” in Settings, to see what a kind is worth by itself.",
+            "switch on “Heads of one kind alone”: do they cost anything without the shared ones?",
         ),
         Screen(
             "correlations",

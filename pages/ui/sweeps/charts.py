@@ -9,7 +9,7 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
-from pages.ui.page.tables import number
+from pages.ui.page.tables import number, whole_percent
 from pages.ui.sweeps.tables import NAMES, TASKS, line_ends
 
 _PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
@@ -20,6 +20,8 @@ MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 LINE = "line:N|Line; level:Q|Pruned|.0%"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
+LEFT_UNDER = 0.4  # level under which words are at the right of its line
+AT_RIGHT, AT_LEFT = {"align": "left", "dx": 5}, {"align": "right", "dx": -5}
 LETTER_PX, AROUND_PX = 6, 25  # of a line's name, about; the space around it
 ROW_PX, ROWS_PX, NAME_PX = 30, 200, 240  # of Transfer: the lowest row, few rows together, and the longest name
 LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
@@ -30,17 +32,21 @@ _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820) -> charts.Picture:
+def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0) -> charts.Picture:
     """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
-    random rankings. Each line is named at its end, if the chart has about `names_in_px` of width for that (0: none)."""
+    random rankings, and a dashed line at the level to which the finding `holds` (0: none). Each line is named at its
+    end, if the chart has about `names_in_px` of width for that (0: none)."""
     ends = line_ends(frame)[: None if names_in_px else 0]
     name_px = max((AROUND_PX + LETTER_PX * len(name) for name in ends["line"]), default=0)
+    limit = pd.DataFrame(
+        [{"level": holds, "words": f"No detected loss up to {whole_percent(holds)}"}] if holds > 0 else []
+    )
     room = name_px / max(names_in_px - name_px, name_px, 1)
-    return charts.picture(_curves(axis, round(1 + room, 1)), curves=frame, ends=ends)
+    return charts.picture(_curves(axis, round(1 + room, 1), holds < LEFT_UNDER), curves=frame, ends=ends, holds=limit)
 
 
 @charts.kept
-def _curves(axis: Axis, end: float) -> charts.Template:
+def _curves(axis: Axis, end: float, is_low: bool) -> charts.Template:
     x = _share("level:Q", AXES[axis])
     x |= {"scale": {"domain": [0, end], "nice": False}, "axis": {"format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}}
     colour = alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=None)
@@ -69,7 +75,11 @@ def _curves(axis: Axis, end: float) -> charts.Template:
         _of_kind(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
     drawn = [each.encode(y=_share("acc:Q", RIGHT)) for each in layers]
-    return charts.template(HEIGHT_PX, band, bars, *drawn, leaders, *names)
+    limit = charts.named_chart("holds").encode(x=x)
+    words = charts.written(limit, 12, baseline="bottom", dy=-4, fontWeight="bold", **(AT_RIGHT if is_low else AT_LEFT))
+    words = words.encode(text="words:N", y=alt.value(alt.ExprRef("height")))
+    limit = limit.mark_rule(color=GREY, strokeWidth=1.5, strokeDash=[5, 4])
+    return charts.template(HEIGHT_PX, band, limit, words, bars, *drawn, leaders, *names)
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:

@@ -69,7 +69,7 @@ def draw_section(
 def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Known, sheet: Sheet) -> None:
     own, random = _by_score(rows), _of_order(rows, "random")
     frame = tables.curves(own, random, axis, front.name)
-    each = tables.by_shots(frame)
+    each, table = tables.by_shots(frame), tables.break_table(break_points(own, axis), published[0])
     st.caption(CURVES, help=CURVES_HELP)
     widths = [2] * (len(each) - 1) + [3]  # lines are named in the last chart
     for (shots, mine), at, width in zip(each, _side_by_side(widths), widths, strict=True):
@@ -77,9 +77,10 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
         with at:
             st.subheader(_shots(shots))
             words = tables.curves_in_words(mine, NOUNS[axis])
+            is_known = mine["kind"].eq("mean").sum() >= tables.N_LEVELS
+            holds = tables.holds(table, shots) if is_known else 0.0
             names_in_px = PLOTS_PX * width // sum(widths) if width == widths[-1] else 0
-            sheet.draw(title, charts.curves(mine, axis, names_in_px), f"sweep {title}", words)
-    table = tables.break_table(break_points(own, axis), published[0])
+            sheet.draw(title, charts.curves(mine, axis, names_in_px, holds), f"sweep {title}", words)
     st.subheader("How much can be pruned", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
@@ -132,7 +133,7 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
             sheet.draw(title, charts.lines(mine), f"sweep {title}", tables.lines_in_words(mine))
 
 
-CURVES = "Each task is pruned by its own scores (Settings), the gray band in three random orders."
+CURVES = "Colors: each task, pruned by its own scores. Gray: three random orders."
 CURVES_HELP = (
     "Gray: the mean of tasks in each random order, lowest to highest. Bars: 95% intervals of the highlighted task. "
     "Dotted: guessing on that task, if it has choices."
@@ -153,7 +154,7 @@ BREAK_TITLES = {
     "chance": "Chance",
     "no_loss_up_to": _RIGHT("No detectable loss up to"),
     "first_detectable_loss": _RIGHT("First detectable loss at"),
-    "cliff": _RIGHT("Cliff (largest drop)"),
+    "cliff": _RIGHT("Cliff (steepest step)"),
     "n": "Questions",
     "detects_points": "Detect a loss from",
 }

@@ -26,6 +26,7 @@ NAME_SHARE, NAME_GAP = 0.08, 0.03  # height of a name, as share of the chart's; 
 N_LEVELS = len(TENTHS)
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
+DETECTED = "questions detect"
 NAMES = {
     "own": "own ranking",
     "aggregate": "ranking of other tasks",
@@ -179,6 +180,11 @@ def break_words(frame: pd.DataFrame) -> pd.DataFrame:
     return shown.rename(columns={"cliff_from": "cliff"})
 
 
+def holds(breaks: pd.DataFrame, shots: int) -> float:
+    """Returns the level up to which no task of a `break_table` has a detectable loss; nan if all are at chance."""
+    return float(breaks.loc[breaks["reading"].eq("") & breaks["shots"].eq(shots), "no_loss_up_to"].min())
+
+
 def power_of(frame: pd.DataFrame) -> str:
     """Describes the loss that the questions can detect, for the smallest number of them in a `break_table`."""
     least = frame.sort_values("n").iloc[0]
@@ -189,9 +195,9 @@ def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> 
     """Returns how far all tasks can be pruned without a detectable loss, by shot count: the mean accuracy, that of
     random orders at the same level if measured, the largest drop of a task, and which losses are detected; "" until
     every task of a shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
-    breaks = break_table(break_points(own, axis))
-    found = [words for shots, mine in by_shots(frame) if (words := _shots_finding(mine, breaks, own, axis, shots))]
-    if any("**" in words for words in found):
+    breaks, each = break_table(break_points(own, axis)), by_shots(frame)
+    found = [words for shots, mine in each if (words := _shots_finding(mine, breaks, own, axis, shots, len(each) > 1))]
+    if any("**" in words for words in found) and DETECTED not in found[-1]:
         n, points = min(zip(breaks["n"], breaks["detects_points"], strict=True))
         detect = (
             "are too few to detect any loss" if math.isnan(points) else f"detect losses from {math.ceil(points)} points"
@@ -200,9 +206,11 @@ def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> 
     return "  \n".join(found)
 
 
-def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[SweepRow], axis: Axis, shots: int) -> str:
+def _shots_finding(
+    frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[SweepRow], axis: Axis, shots: int, several: bool
+) -> str:
     means, random = (frame[frame["kind"] == kind].set_index("level")["acc"] for kind in ("mean", "random"))
-    what, at = NOUNS[axis], f" with {shots_in_words(shots)}"
+    what, at = NOUNS[axis], f" with {shots_in_words(shots)}" if several else ""
     if not {0.0, 1.0} <= {*means.index}:
         return ""
     if len(means) < N_LEVELS:
@@ -210,14 +218,13 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[Swee
     readable = breaks[breaks["reading"].eq("") & breaks["shots"].eq(shots)]
     if readable.empty:
         return f"Every task is at chance{at}: there is nothing to lose."
-    level, n_tasks = float(readable["no_loss_up_to"].min()), len(readable)
+    level, n_tasks = holds(breaks, shots), len(readable)
     tasks = "the task" if n_tasks == 1 else "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
     if not (can_go := level > 0):
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
         words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at}"
-        words += " without a detected loss"
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
     if 0 < level < 1 and level in random.index:  # random orders are coarser
         words += f", {whole_percent(random[level])} in random order"
@@ -226,10 +233,15 @@ def _shots_finding(frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[Swee
     change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
     if not change.difference < 0:
         return f"{words}. No task drops."
+    n, detects = min(zip(readable["n"], readable["detects_points"], strict=True))
+    if can_go and -100 * change.difference < detects:
+        drop = f"{number(-100 * change.difference, 0)} points on {worst.point.task.name}"
+        return f"{words}. The largest drop, {drop}, is below the {math.ceil(detects)} that {n} {DETECTED}."
     points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
     is_alone = change.is_significant and can_go  # which may be chance among so many levels
     interval = "" if is_alone else f" (95% interval {low} to {high})"
-    return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}."
+    unsure = ", not significant over all levels" if can_go else ""
+    return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}{unsure}."
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:

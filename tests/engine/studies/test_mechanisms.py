@@ -81,27 +81,29 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     rights = {FULL: (90, 30), "induction": (40, 30), "function vector": (60, 30), RANDOM: (88, 30)}
     found = Mechanisms(settings, SCORES, {each: answered(*rights[each.kind]) for each in sets})
     assert found.gain == pytest.approx(60) and found.at_random(100) == pytest.approx((2, 2))
-    assert finding(found).startswith(
-        "In-context learning needs induction heads most: without the top 3, 50.0 of the 60"
+    assert finding(found, SHAPE) == (
+        "Without the 3 top induction heads (L3H5, L3H6, L3H7), 50 of the 60 points that 5 examples add are lost; "
+        "without as many random heads, at most 2 (2 draws)."
     )
     of_rights = {"induction": (20, 31)}, {"induction": (40, 30), "function vector": (42, 30)}, {"induction": (20, 30),
                  "function vector": (22, 30)}  # fmt: skip
-    says = ("heads most: without the top 3, all 60.0 points that 5 examples add are lost, and 11.0 more.",
-            "needs induction and function vector heads: without the top 3 of one kind, at least 48.0 of the 60.0",
-            "top 3 of one kind, all 60.0 points that 5 examples add are lost.")  # fmt: skip
+    says = ("all 60 points that 5 examples add are lost", "Function vector heads (2 of these 3) cost about as much.",
+            "all 60 points that 5 examples add are lost")  # fmt: skip
     for changed, words in zip(of_rights, says, strict=True):
         every = {each: answered(*(rights | changed)[each.kind]) for each in sets}
-        assert words in finding(Mechanisms(settings, SCORES, every))
+        assert words in finding(Mechanisms(settings, SCORES, every), SHAPE)
     early = replace(found, answered={each: found.answered[each] for each in sets[:-1]})
     assert found.beyond_random(sets[1]) and not early.beyond_random(sets[1]), "before all random sets are measured"
-    more = sets_of_heads(SHAPE, replace(settings, excludes=True), SCORES)
+    assert finding(early, SHAPE) == ""
+    excludes = replace(settings, excludes=True)
+    more = sets_of_heads(SHAPE, excludes, SCORES)
     alone = {each: answered(*((50, 30) if (each.kind, each.excludes) == ("induction", True) else (88, 30)))
              for each in more if each.excludes}  # fmt: skip
-    said = finding(replace(found, answered={**found.answered, **alone}))
+    said = finding(replace(found, settings=excludes, answered={**found.answered, **alone}), SHAPE)
     assert said.endswith("Of heads of one kind alone, only induction heads cost clearly more than random ones.")
     rights |= {"induction": (89, 30), "function vector": (88, 30)}
-    assert "No kind" in finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets}))
-    assert finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets[:3]})) == ""
+    assert "No kind" in finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets}), SHAPE)
+    assert finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets[:3]}), SHAPE) == ""
 
 
 def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
