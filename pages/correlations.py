@@ -1,6 +1,5 @@
 """The Correlations screen: how much the importance rankings of tasks and shot counts agree."""
 
-import math
 import time
 from dataclasses import replace
 from functools import partial
@@ -9,7 +8,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings import agreement_within_layers
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of, settings_popover
@@ -39,14 +37,14 @@ from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
 TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by Bansal et al.",
-          "ffns": "FFNs", "heads-oracle": "Heads by oracle"}  # fmt: skip
+          "heads-oracle": "Heads by removal (oracle)", "ffns": "FFNs"}  # fmt: skip
 METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "of llm-interpret"}
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
-SCORES = {EVEN: "the gradient score", PAPERS: "the score of Bansal et al.",
-          "ffns": "the accuracy lost without each", "heads-oracle": "the accuracy lost without each"}  # fmt: skip
+REMOVAL = "removing each one"
+SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": REMOVAL, "ffns": REMOVAL}
 BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
-WHAT_HELP = f"{GRADIENTS_HELP} Oracle and FFNs: accuracy lost when just that one is pruned."
+WHAT_HELP = f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned."
 METHOD_HELP = (
     "Spearman: rank correlation of the scores. Top-30% overlap: of the most important 30% of one ranking, the share "
     "that is among those of the other. Of llm-interpret: what the paper's code prints, for comparison only."
@@ -63,12 +61,13 @@ def compared(digest: str, _found: Survey) -> pd.DataFrame:
     return tables.pair_rows(_found, HOW)
 
 
-setup, finding_at = chosen(), reserve_finding()
+setup, finding_at = chosen(), reserve_finding("finding")
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
-rename_choice("correlations_what", {"Heads by one divisor": TITLES[EVEN], "Heads as published": TITLES[PAPERS]})
-what = one_of(row, "Importance", TITLES, "correlations_what", WHAT_HELP)
+older = {"Heads by one divisor": EVEN, "Heads as published": PAPERS, "Heads by oracle": "heads-oracle"}
+rename_choice(sections.WHAT, {before: TITLES[score] for before, score in older.items()})
+what = one_of(row, "Importance", TITLES, sections.WHAT, WHAT_HELP, on_change=sections.chosen_outside)
 shown = sections.choose_count(row, counts)
 more_at = settings_popover(row, SETTINGS_HELP)
 rename_choice("correlations_method", {"as published": METHODS["as_published"]})
@@ -78,15 +77,18 @@ ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup)
-work = importance_work(setting, target, tasks, what, "correlations", TITLES[what])
-found = so_far(work)
+drawn = TITLES if len(task_names) <= sections.FEW else [what]  # a few tasks by every score that is stored
+works = {each: importance_work(setting, target, tasks, each, f"correlations {each}", TITLES[each]) for each in drawn}
+surveys = {each: tables.in_order(so_far(of_score), tasks) for each, of_score in works.items()}
+work, found = works[what], surveys[what]
+watched = [slot for each in works.values() for slot in each.watched()]
 if found.n_known < len(tasks) and what == EVEN:
     start_first_view(setup, tasks, [work])
 line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
-if work.is_first_read:
-    finding_at.markdown(f"Reading the stored results of {TITLES[what]}.")
+if reading := [each for each in works.values() if each.is_first_read]:
+    finding_at.markdown(f"Reading the stored results of {reading[0].title}.")
     with st.container(height=sections.READING_PX, border=False):
-        live(work.watched(), work.reading_line, since_s)
+        live(watched, reading[0].reading_line, since_s)
     end_run()
 request = Correlate(
     **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=HOW, out="correlations.csv"
@@ -98,42 +100,44 @@ if not found.scores:
     demo = demo_view("correlations", setup)
     width: Any = "stretch" if work.under_way else "content"
     with empty_state("matrix", SHOWS, True, demo), st.container(width=width):
-        live(work.watched(), line, since_s)
+        live(watched, line, since_s)
     closing(origin, Sheet())
     end_run()
 
-live(work.watched(), line, since_s)
+live(watched, line, since_s)
 show_failed(found.failed)
-found = tables.in_order(found, tasks)
-every, scores = compared(tables.digest(found), found), tables.rankings(found)
-rows, pairs, n = tables.csv_rows(every), tables.between_tasks(every), next(iter(scores.values())).size
-of_tasks, of_counts = (pairs[pairs["kind"].eq(kind)] for kind in ("tasks", "shots"))
-of_tasks = of_tasks[of_tasks["shots_a"].eq(shown)]
+every = {each: compared(tables.digest(one), one) for each, one in surveys.items() if one.scores}
+scores, pairs = tables.rankings(found), tables.between_tasks(every[what])
+of_counts = pairs[pairs["kind"].eq("shots")]
+by_score = {
+    each: tables.ScoreAgreement(TITLES[each], SCORES[each], of_tasks, surveys[each].at(shown))
+    for each, rows in every.items()
+    if len(of_tasks := tables.of_tasks(rows, shown))
+}
+of_tasks = by_score[what].pairs if what in by_score else pairs[:0]
 names = tables.names_in_order(of_tasks, ordered)
 if method == "as_published":
     st.warning(tables.PUBLISHED, icon=":material/history_edu:")
 noun = "FFN" if what == "ffns" else "Head"
 said = ONE_TASK.format(shots_in_words(shown))
 if names:
-    within = agreement_within_layers(found.at(shown)) if method == "srcc" else math.nan
-    said = tables.takeaway(of_tasks, method, n, noun, SCORES[what], within)
-    if method == "srcc" and what != "ffns":
-        ties = max(tables.tied(each) for each in scores.values())
-        said = f"{said} {tables.use_in_words(of_tasks, n, what in (EVEN, PAPERS), ties)}".strip()
+    across = tables.across_in_words(by_score, what) if method == "srcc" else ""
+    said = across or tables.takeaway(of_tasks, method, by_score[what].n, noun, SCORES[what])
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
 finding_at.markdown(said)
+rows = pd.concat([tables.csv_rows(one).assign(score=each) for each, one in every.items()])
 sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
 sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
 tasks_at, pair_at = st.columns(2, gap="large") if 0 < len(names) <= BESIDE else (st.container(), st.container())
 measure = sections.measure_of(method, pairs)
 pair = ("", "")
 if len(found.scores) > 1:
-    pair = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun, sheet)
+    pair = sections.draw_pair(pair_at, TITLES[what], tables.labels(task_names, counts), pairs, scores, noun, sheet)
 if names:
-    sections.draw_tasks(tasks_at, sections.TaskPairs(of_tasks, names, measure, shown, n), pair, sheet)
+    sections.draw_tasks(tasks_at, sections.TaskPairs(by_score, what, names, measure, shown), pair, said, sheet)
     if what != "ffns":
-        sections.draw_links(tasks_at, what in (EVEN, PAPERS))
+        sections.draw_link(row)
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 closing(origin, sheet)

@@ -10,7 +10,7 @@ from tests.embedded import LAST_HEAD
 def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     open_study(page, address, "correlations", "demo_pet", "demo_label")
     await_mark(page, "importance", "missing", known=0, of=2)
-    keyed(page, "measure correlations").get_by_role("button").click()
+    keyed(page, "measure correlations heads-one-divisor").get_by_role("button").click()
     await_mark(page, "importance", "measured", known=2, of=2)
     keyed(page, "correlations tasks 0").wait_for()
     ranked = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')

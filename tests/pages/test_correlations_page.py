@@ -67,8 +67,9 @@ def stored_scores(tiny_opt):
 
 
 def matrix_of(at, place=0):
-    """The cells of one matrix on the screen, as {(a, b): row}, by either order of a pair."""
+    """The cells of one matrix on the screen, by the chosen score, as {(a, b): row}, by either order of a pair."""
     table = [tables["cells"] for tables in frames_of(at) if "cells" in tables][place]
+    table = table[table["chosen"]] if "chosen" in table else table
     cells = {(row["a"], row["b"]): row for row in table.to_dict("records")}
     assert not any((b, a) in cells for a, b in cells), "every pair once, and none with itself"
     return cells | {(b, a): row for (a, b), row in cells.items()}
@@ -275,10 +276,9 @@ def test_the_order_by_similarity_puts_those_that_agree_side_by_side():
 def test_sentences_say_the_numbers():
     up = np.arange(8.0)
     pairs = of_tasks(survey({TaskSpec("a"): two_by_four(up), TaskSpec("b"): two_by_four(up[::-1])}))
-    said = tables.takeaway(pairs, "srcc", 8, "Head", "the gradient score")
+    said = tables.takeaway(pairs, "srcc", 8, "Head", "gradient")
     assert said == (
-        "By the gradient score, the two tasks have Spearman rank correlation (SRCC) **−1.00**. By chance: within ±0.74 "
-        "(95%)."
+        "By gradient, the two tasks have Spearman rank correlation (SRCC) **−1.00**. By chance: within ±0.74 (95%)."
     )
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
@@ -299,6 +299,13 @@ def test_ties_share_their_mean_rank():
     ranks = tables.rank_rows(two_by_four([0, 0, 1, 2, 3, 4, 5, 6]), np.arange(8.0).reshape(2, 4))
     assert ranks["rank_a"].tolist()[:3] == [7.5, 7.5, 6] and ranks["name"].tolist()[4] == "L1H0"
     assert tables.rank_rows(np.arange(3.0), np.arange(3.0))["name"].tolist() == ["F0", "F1", "F2"]
+
+
+def by_score(**srcc):
+    """Three tasks that all agree by as much, by each score."""
+    found = many(3)
+    return {name: tables.ScoreAgreement(f"Score {name}", name, of_tasks(found).assign(srcc=each), found.at(0))
+            for name, each in srcc.items()}  # fmt: skip
 
 
 def all_charts(found, selected=("task_00, 0 shots", "task_01, 0 shots")):
@@ -366,25 +373,34 @@ def test_colours_start_at_zero_unless_two_tasks_disagree():
 
 
 def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
-    cells = tables.cells(of_tasks(many(3)), "srcc", ["task_00", "task_01", "task_02"])
-    drawn = charts.intervals(cells, ("task_00, 0 shots", "task_02, 0 shots"), charts.MEASURES["srcc"], 0.25)
+    cells = tables.cells_by_score(by_score(a=0.9, b=0.1), "b", "srcc")
+    pair = ("task_00, 0 shots", "task_02, 0 shots")
+    drawn = charts.intervals(cells, pair, charts.MEASURES["srcc"])
     rows = drawn.datasets["cells"]
-    assert [row["value"] for row in rows] == pytest.approx(sorted(cells["value"], reverse=True))
-    assert all(row["low"] < row["value"] < row["high"] for row in rows) and sum(row["selected"] for row in rows) == 1
-    assert drawn.datasets["band"] == [{"from": -0.25, "to": 0.25}]
-    whole = charts.intervals(cells.assign(low=-0.24), (), replace(charts.MEASURES["srcc"], signed=False), 0.25)
+    assert [row["value"] for row in rows] == [0.9] * 3 + [0.1] * 3
+    assert [row["text"] for row in drawn.datasets["titles"]] == ["Score a: mean 0.90", "Score b: mean 0.10"]
+    ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
+    assert ringed == [("b", {*pair})], "of the chosen score alone"
+    assert all(row["chance"] == -row["start"] == pytest.approx(tables.chance(32)) for row in drawn.datasets["band"])
+    whole = charts.intervals(cells.assign(low=-0.24), (), replace(charts.MEASURES["srcc"], signed=False))
     assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.3, 1], "holds the intervals"
-    overlap = charts.intervals(cells, (), charts.MEASURES["overlap"], 0.25)
+    overlap = charts.intervals(cells, (), charts.MEASURES["overlap"])
     assert overlap.datasets["band"] == [] and "x2" not in json.dumps(overlap.spec["layer"][2:])
 
 
-@pytest.mark.parametrize("srcc, how", [(0.9, "should serve"), (0.5, "should partly serve"), (0.1, "need not serve")])
-def test_the_finding_says_what_agreement_is_good_for(srcc, how):
-    pairs = of_tasks(many(3)).assign(srcc=srcc)
-    said = tables.use_in_words(pairs, 48, True)
-    assert said.startswith(f"So heads picked on one task {how} the others, if these estimates hold: *Transfer*")
-    assert tables.use_in_words(pairs, 48, False, ties=46).startswith("On one task, 46 of 48 heads tie")
-    assert "estimates" not in tables.use_in_words(pairs, 48, False) and not tables.use_in_words(pairs[:0], 48, False)
+def test_the_finding_sets_the_scores_against_one_another():
+    said = tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "a")
+    assert said == (
+        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**) and by b (**0.80**), but **not "
+        "detectably alike** by c (**0.10**)."
+    )
+    assert said == tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1, ffns=0.5), "c"), "whichever is chosen"
+    assert tables.across_in_words(by_score(a=0.9, ffns=0.5), "ffns").startswith("Tasks rank FFNs **partly alike** by")
+    assert not tables.across_in_words(by_score(a=np.nan, b=0.9), "a"), "the chosen one is undefined"
+    tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
+    assert "**0.50**; by chance within ±0.74; 8 of 8 heads tie, so their order means little)" in tables.across_in_words(
+        tied, "b"
+    )
 
 
 def test_charts_leave_their_frames_alone():
@@ -421,7 +437,7 @@ def test_colours_are_full_and_legends_say_the_layers():
 def test_an_empty_screen_leads_to_the_demo_model(open_screen, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_screen()
-    assert at.button(key="measure correlations").proto.type == "primary"
+    assert at.button(key="measure correlations heads-one-divisor").proto.type == "primary"
     at.button(key="see demo").click()
     at.run()
     assert at.session_state["model"] == "demo" and at.session_state["precision"] == "int8" and not at.exception

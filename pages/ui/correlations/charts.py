@@ -15,7 +15,7 @@ import pandas as pd
 from engine.importance.rankings import n_top
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, UNDEFINED
-from pages.ui.page.tables import RANK_TITLE
+from pages.ui.page.tables import RANK_TITLE, number
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (
@@ -25,7 +25,8 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-PAIR_PX = 64  # of a dot with its interval
+PAIR_PX = 30, 64, 500  # of a dot with its interval at least, at most, and of all of them
+TITLE_LEFT_PX = 100  # of the names of two tasks, above which their score's title starts
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
@@ -62,39 +63,51 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
     return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11), cells=shown)
 
 
-def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure, chance: float) -> charts.Picture:
-    """Returns a dot for every two rankings, with its interval if it has one, next to those of unrelated rankings (up to
-    `chance`), for so few that a matrix of them is nearly empty."""
-    shown = _ringed(cells, selected).assign(row=cells["b"] + "\n" + cells["a"])
-    shown = shown.sort_values("value", ascending=False, kind="stable")
+def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
+    """Returns a dot for every two rankings of `tables.cells_by_score`, with its interval if it has one, on the range of
+    unrelated rankings, under the title of its score: for so few that a matrix of them is nearly empty."""
+    shown = _ringed(cells, selected).assign(row=cells["group"] + "\n" + cells["b"] + "\n" + cells["a"])
+    shown = shown.assign(selected=shown["selected"] & shown["chosen"])
+    rows, titles = list[str](), list[dict[str, str]]()
+    for group, each in shown.groupby("group", sort=False):
+        mean = f": mean {number(each['value'].mean())}" if len(each) > 1 else ""
+        titles.append({"row": str(group), "text": f"{group}{mean}"})
+        rows += [str(group), *each["row"]]
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
         lowest = min([0.0, *np.floor(10 * shown["low"].dropna()) / 10])
-    band = pd.DataFrame([{"from": max(lowest, -chance), "to": chance}] if is_srcc else [])
-    return charts.picture(_intervals(measure, len(shown), lowest), cells=shown, band=band)
+    band = shown.assign(start=(-shown["chance"]).clip(lower=lowest))[["row", "start", "chance"]]
+    drawn = _intervals(measure, tuple(rows), lowest)
+    return charts.picture(drawn, cells=shown, titles=pd.DataFrame(titles), band=band if is_srcc else band[:0])
 
 
 @charts.kept
-def _intervals(measure: Measure, n_rows: int, lowest: float) -> charts.Template:
+def _intervals(measure: Measure, rows: tuple[str, ...], lowest: float) -> charts.Template:
+    low_px, high_px, all_px = PAIR_PX
+    row_px = max(low_px, min(high_px, all_px // len(rows)))
     scale = alt.Scale(domain=[lowest, 1])
-    names = PLAIN(title=None, labelLimit=200, labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
+    words = "split(datum.label, '\\n')"
+    names = PLAIN(title=None, labelExpr=f"length({words}) > 1 ? slice({words}, 1) : ''", labelLineHeight=12)
+    names.labelFontSize, names.minExtent = 10, TITLE_LEFT_PX
     x = alt.X("value:Q", title=measure.title, scale=scale, axis=alt.Axis(tickCount=5))
-    base = charts.named_chart("cells").encode(x=x, y=alt.Y("row:N", sort=None, axis=names), tooltip=_tooltip(measure))
-    band = (
-        charts.named_chart("band").mark_rect(color=GREY, opacity=0.25).encode(x=alt.X("from:Q", scale=scale), x2="to:Q")
-    )
-    band = band.encode(tooltip=alt.value(None))
-    named = charts.written(charts.named_chart("band"), 11, align="left", baseline="top", dx=4, dy=4)
-    named = named.transform_calculate(text="'by chance'").encode(x="from:Q", y=alt.value(0), text="text:N")
-    drawn = [band, named]
+    y = alt.Y("row:N", scale=alt.Scale(type="band", padding=0, domain=list(rows)), axis=names)
+    base = charts.named_chart("cells").encode(x=x, y=y, tooltip=_tooltip(measure))
+    by_chance = charts.named_chart("band").encode(x=alt.X("start:Q", scale=scale), y=y)
+    band = by_chance.mark_rect(color=GREY, opacity=0.25).encode(x2="chance:Q", tooltip=alt.value(None))
+    first = by_chance.transform_filter(alt.datum.row == rows[1])
+    named = charts.written(first, 11, align="left", dx=4).transform_calculate(text="'by chance'").encode(text="text:N")
+    titles = charts.written(charts.named_chart("titles"), 12, align="left", fontWeight=600, dy=row_px / 2 - 12)
+    drawn = [band, named, titles.encode(x=alt.value(-TITLE_LEFT_PX), y=y, text="text:N")]
+    faint = alt.condition("datum.chosen", alt.value(1), alt.value(0.55))
     if measure.column == "srcc":
-        drawn.append(base.mark_rule(color=GREY, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"))
+        rule = base.mark_rule(color=GREY, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+        drawn.append(rule.encode(opacity=faint))
     ring = base.transform_filter("datum.selected")
-    ring = ring.mark_point(size=330, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
-    dots = base.mark_point(filled=True, size=140, opacity=1, cursor="pointer")
-    numbers = charts.written(base, 13, dy=-18).encode(text="number:N")
-    clicked = alt.selection_point(name="pair", fields=["first", "second"])
-    return charts.template(PAIR_PX * n_rows + LEGEND_PX, *drawn, dots.add_params(clicked), ring, numbers)
+    ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
+    dots = base.mark_point(filled=True, size=110, cursor="pointer").encode(opacity=faint)
+    numbers = charts.written(base, 12, dy=-16).encode(text="number:N")
+    clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
+    return charts.template(row_px * len(rows) + LEGEND_PX, *drawn, dots.add_params(clicked), ring, numbers)
 
 
 @charts.kept

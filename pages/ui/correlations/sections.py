@@ -1,5 +1,6 @@
 """The sections of the Correlations screen: matrices that can be clicked, two rankings in detail, shot counts; drawn."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.importance.rankings import agreement_within_layers
 from engine.studies.surveys import shots_in_words
 from pages.ui.correlations import charts, tables
 from pages.ui.figures.charts import Picture
@@ -19,13 +21,18 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 FEW = 3  # tasks: a matrix of no more has three cells
-TASKS_HELP = "Every two tasks, once, with a 95% interval where only a few are compared. A dash: undefined."
+TASKS_HELP = (
+    "Every two tasks once. Up to three tasks: by every score that is stored, with 95% intervals, the others paler than "
+    "the chosen one; gray holds 95% of unrelated rankings. A dash: undefined.{}"
+)
+WITHIN_HELP = " Within a layer, heads of the chosen score agree by {:.2f} on average."
 PAIR_HELP = (
-    "Click two tasks on the left, or choose two here. On the diagonal, both rank a {} alike. Left of one dashed line "
-    "are the top 30% of the first ranking, under the other line those of the second."
+    "One dot per {0}. Click two tasks on the left, or choose two here. On the diagonal, both rank a {0} alike. Left of "
+    "one dashed line are the top 30% of the first ranking, under the other line those of the second."
 )
 TRANSFER = {"sweeps_what": "Transfer"}
 READING_PX = 900  # so that nothing below the rankings shows before them
+WHAT = "correlations_what"
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
 
 
@@ -49,17 +56,17 @@ def choose_count(where: DeltaGenerator, counts: Sequence[int]) -> int:
 
 def draw_pair(
     at: DeltaGenerator,
+    title: str,
     labels: Sequence[str],
     pairs: pd.DataFrame,
     scores: Mapping[str, np.ndarray],
     noun: str,
     sheet: Sheet,
 ) -> tuple[str, str]:
-    """Draws the choice of two rankings and their scatter; returns their labels."""
-    title = f"Compare two rankings (one dot per {tables.NOUNS[noun]})"
-    at.subheader(title, help=PAIR_HELP.format(tables.NOUNS[noun]))
+    """Draws the choice of two rankings by the score of this title, and their scatter; returns their labels."""
+    at.subheader(f"{title}: two rankings", help=PAIR_HELP.format(tables.NOUNS[noun]))
     first_at, second_at = at.columns(2)
-    more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and shots."}
+    more: dict[str, Any] = {"on_change": chosen_outside, "help": "Task and shots."}
     first = choice(SIDES[0], labels, partial(first_at.selectbox, "Ranking"), **more)
     others = [label for label in [*labels[1:], labels[0]] if label != first]
     second = choice(SIDES[1], others, partial(second_at.selectbox, "and ranking"), **more)
@@ -76,31 +83,30 @@ def draw_pair(
 class TaskPairs:
     """Every two tasks at one shot count, and how they are compared."""
 
-    rows: pd.DataFrame  # one row per pair
+    by_score: Mapping[str, tables.ScoreAgreement]
+    what: str  # the chosen score
     names: Sequence[str]  # of the tasks, in order
     measure: charts.Measure  # of their agreement
     shots: int  # the shot count
-    n: int  # components in each ranking
 
 
-def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], sheet: Sheet) -> None:
-    """Draws the matrix of tasks, or for few of them each pair with its interval."""
-    at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
-    cells = tables.cells(of.rows, of.measure.column, of.names)
+def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: str, sheet: Sheet) -> None:
+    """Draws the matrix of tasks, or for few of them each pair with its interval, by every score."""
+    within, column = agreement_within_layers(of.by_score[of.what].scores), of.measure.column
+    more = "" if math.isnan(within) else WITHIN_HELP.format(within)
+    at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP.format(more))
     if len(of.names) <= FEW:
-        drawn = charts.intervals(cells, pair, of.measure, tables.chance(of.n))
+        cells = tables.cells_by_score(of.by_score, of.what, column)
+        drawn = charts.intervals(cells, pair, charts.MEASURES[column].within(cells["value"]))
     else:
-        drawn = charts.matrix(cells, of.names, pair, of.measure)
-    _clickable("tasks", at, drawn, tables.takeaway(of.rows, of.measure.column, of.n))
+        drawn = charts.matrix(tables.cells(of.by_score[of.what].pairs, column, of.names), of.names, pair, of.measure)
+    _clickable("tasks", at, drawn, words)
     sheet.pictures["Tasks"] = drawn
 
 
-def draw_links(at: DeltaGenerator, has_estimates: bool) -> None:
-    """Draws where to see whether heads picked on one task serve the others, and how good the estimates are."""
-    links = at.container(horizontal=True, gap="small")
-    links.page_link("pages/sweeps.py", label="Prune by another task", icon=":material/timeline:", query_params=TRANSFER)
-    if has_estimates:
-        links.page_link("pages/importance.py", label="Check the estimates", icon=":material/balance:")
+def draw_link(at: DeltaGenerator) -> None:
+    """Draws where to see whether heads picked on one task serve the others."""
+    at.page_link("pages/sweeps.py", label="Prune by another task", icon=":material/timeline:", query_params=TRANSFER)
 
 
 def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:
@@ -122,7 +128,7 @@ def measure_of(method: str, pairs: pd.DataFrame) -> charts.Measure:
     return charts.MEASURES[method].within(pairs[method])
 
 
-def _chosen_outside(view: str | None = None) -> None:
+def chosen_outside(view: str | None = None) -> None:
     """Clears the other matrices' clicks by changing their keys."""
     turns = st.session_state.get(TURNS, {})
     st.session_state[TURNS] = {each: turns.get(each, 0) + (each != view) for each in VIEWS}
@@ -135,6 +141,8 @@ def _clickable(view: str, at: DeltaGenerator, matrix: Picture, words: str) -> No
     def clicked() -> None:
         if points := st.session_state[own]["selection"].get("pair"):
             st.session_state[SIDES[0]], st.session_state[SIDES[1]] = points[0]["first"], points[0]["second"]
-            _chosen_outside(view)
+            if "score" in points[0]:
+                st.session_state[WHAT] = points[0]["score"]
+            chosen_outside(view)
 
     draw_chart(matrix, own, words, at, on_select=clicked, selection_mode="pair")

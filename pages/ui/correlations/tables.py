@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -22,9 +23,28 @@ PUBLISHED = (
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
 NAMES = {"srcc": "Spearman rank correlation (SRCC)", "as_published": "coefficient", "overlap": "top-30% overlap"}
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
-ABOUT_LAYERS = 0.1  # how much lower the mean SRCC within layers is if layers explain much of it
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
+
+
+@dataclass(frozen=True)
+class ScoreAgreement:
+    """How far tasks agree by one score, at one shot count."""
+
+    title: str  # of the score
+    by: str  # the score in a sentence
+    pairs: pd.DataFrame  # one row for every two tasks
+    scores: Mapping[str, np.ndarray]  # by task
+
+    @property
+    def n(self) -> int:
+        """Components in each ranking."""
+        return next(iter(self.scores.values())).size
+
+    @property
+    def ties(self) -> int:
+        """Components of a task that share their score with another, at most."""
+        return max(map(tied, self.scores.values()))
 
 
 def digest(found: Survey) -> str:
@@ -66,6 +86,12 @@ def between_tasks(pairs: pd.DataFrame) -> pd.DataFrame:
     return pairs[~pairs["a"].isin(CONTROLS) & ~pairs["b"].isin(CONTROLS)]
 
 
+def of_tasks(pairs: pd.DataFrame, shots: int) -> pd.DataFrame:
+    """Returns every two tasks at one shot count."""
+    pairs = between_tasks(pairs)
+    return pairs[pairs["kind"].eq("tasks") & pairs["shots_a"].eq(shots)]
+
+
 def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
     """Returns the rows in their file format, with the labels of both rankings, `first` and `second`, and their shot
     counts, `shots_a` and `shots_b`."""
@@ -89,6 +115,16 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
         value=both[column], number=both[column].map(number)
     )
     return both.join(pd.DataFrame(words, index=both.index))
+
+
+def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> pd.DataFrame:
+    """Returns `cells` of every score, with `score`, its title as `group`, the SRCC of unrelated rankings as `chance`,
+    and whether it is `what`, the chosen one."""
+    found = []
+    for score, of in by_score.items():
+        each = cells(of.pairs, column, names_in_order(of.pairs, "chosen"))
+        found.append(each.assign(score=score, group=of.title, chance=chance(of.n), chosen=score == what))
+    return pd.concat(found, ignore_index=True)
 
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -142,11 +178,9 @@ def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
     return frame.assign(rank_a=frame["rank_a"].rank(ascending=False), rank_b=frame["rank_b"].rank(ascending=False))
 
 
-def takeaway(
-    pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score: str = "this score", within: float = math.nan
-) -> str:
-    """Returns the finding of the matrix of tasks by a `score`: the mean coefficient, the extremes, that `within` layers
-    if it is known, and those by chance for the `n` components."""
+def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score: str = "this score") -> str:
+    """Returns the finding of the matrix of tasks by a `score`: the mean coefficient, the extremes, and those by chance
+    for the `n` components."""
     if pairs.empty:
         return "No task is measured at this shot count yet."
     tasks, name = pairs.dropna(subset=[column]), NAMES[column]
@@ -159,9 +193,6 @@ def takeaway(
     mean = tasks[column].mean()
     words = f"mean {name} **{number(mean)}** over {len(tasks)} pairs of tasks"
     words += f", from {number(low)} to {number(high)}"
-    if not math.isnan(within) and mean >= chance(n):
-        start = "Much of this is about layers: within" if mean - within >= ABOUT_LAYERS else "Within"
-        by_chance += f" {start} one layer, heads agree by **{number(within)}**."
     if column != "srcc":
         return f"{words[0].upper()}{words[1:]}.{by_chance}"
     if abs(mean) < chance(n):
@@ -169,17 +200,24 @@ def takeaway(
     return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{by_chance}"
 
 
-def use_in_words(pairs: pd.DataFrame, n: int, is_estimate: bool, ties: int = 0) -> str:
-    """Returns what the mean SRCC of tasks says about pruning the `n` heads, nothing if most are `ties`; "" if it is
-    undefined."""
-    mean = pairs["srcc"].mean()
-    if math.isnan(mean):
+def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
+    """Returns how far tasks rank heads alike by each score, or FFNs if they are chosen: the mean SRCC, and whether most
+    tie, so that their order means little. "" if that of the chosen score is undefined."""
+    said, noun = dict[str, list[str]](), "FFN" if what == "ffns" else "head"
+    known = {score: of for score, of in by_score.items() if (score == "ffns") == (what == "ffns")}
+    for of in known.values():
+        srcc, n_pairs = of.pairs["srcc"].mean(), of.pairs["srcc"].count()
+        if math.isnan(srcc):
+            continue
+        name = "" if said else "mean rank correlation " if n_pairs > 1 else "rank correlation "
+        by_chance = f"; by chance within ±{chance(of.n):.2f}" if len(known) == 1 else ""
+        ties = f"; {of.ties} of {of.n} {noun}s tie, so their order means little" if of.ties > of.n / 2 else ""
+        alike = "not detectably alike" if abs(srcc) < chance(of.n) else _likeness(srcc)
+        said.setdefault(alike, []).append(f"by {of.by} ({name}**{number(srcc)}**{by_chance}{ties})")
+    parts = [f"**{alike}** {' and '.join(each)}" for alike, each in said.items()]
+    if not parts or by_score[what].pairs["srcc"].isna().all():
         return ""
-    if ties > n / 2:
-        return f"On one task, {ties} of {n} heads tie: their order means nothing, so this says little about pruning."
-    how = "need not" if mean < max(PARTLY_ALIKE, chance(n)) else "should partly" if mean < ALIKE else "should"
-    said = f"So heads picked on one task {how} serve the others"
-    return f"{said}{', if these estimates hold' if is_estimate else ''}: *Transfer* on Sweeps measures it."
+    return f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}."
 
 
 def chance(n: int) -> float:

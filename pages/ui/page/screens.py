@@ -118,7 +118,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Correlations",
             "grid_on",
             "Whether tasks rank heads alike: rank correlations of importance (1 same order, 0 unrelated).",
-            "click a pair of tasks on the left to see their two rankings, one dot per head.",
+            "click a dot on the left to see the two rankings that it compares, head by head.",
         ),
         Screen(
             "sweeps",
