@@ -185,7 +185,7 @@ def trust(line: EstimateLine, permille: int) -> str:
     if level.between:
         return f"No estimate on a steep part: measured {level.between}."
     if not level.shown:
-        return f"The estimate without a forward pass is **unreliable**: {_describe_doubt(line, level)}."
+        return f"The fast estimate is **unreliable**: {_describe_doubt(line, level)}."
     if level.error is None:
         return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, on both sides of it."
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
@@ -237,7 +237,7 @@ def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame
 def _describe_doubt(line: EstimateLine, level: Level) -> str:
     if level.error is not None:
         limit = f"more than {100 * TRUSTED_ERROR:.0f}"
-        return f"expected to be {100 * level.error:.1f} points off, {limit}, going by the measured levels"
+        return f"expected to be {100 * level.error:.1f} points off, {limit}"
     assert line.contradiction is not None  # what else would keep an unchecked estimate from being shown
     at, check = line.contradiction
     said, right = map(whole_percent, (check.estimated, check.measured))
