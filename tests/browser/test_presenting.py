@@ -53,10 +53,11 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.evaluate("window.unloaded = false; window.addEventListener('beforeunload', () => { window.unloaded = true })")
     settled_figure(page, questions=16, heads=0, ffns=0)
     page.keyboard.press("ArrowRight")
-    assert page.locator(".headroom-before").count() == 1, "the slide before, until this one is complete"
+    before = page.locator(".headroom-before")
+    assert before.count() == 1, "the slide before, until this one is complete"
     bar.get_by_text("2 / 3").wait_for()
+    expect(before).to_have_count(0)
     assert settled_figure(page, questions=16, heads=n_at(50), ffns=0) == half
-    expect(page.locator(".headroom-before")).to_have_count(0)
     for width, height in ((1366, 768), (1280, 900), (1920, 1080)):
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS)
@@ -72,6 +73,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     assert page.evaluate(background) != light
     page.keyboard.press("2")
     bar.get_by_text("2 / 3").wait_for()
+    expect(before).to_have_count(0)
     assert settled_figure(page, heads=n_at(50)) == half
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()

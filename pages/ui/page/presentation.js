@@ -99,7 +99,7 @@ function keepBefore(next, presenting) {
   if (!cover.isConnected) {
     cover.className = "headroom-before"
     cover.replaceChildren(...presenting ? [copyOf(main)] : [])
-    for (const mark of cover.querySelectorAll("[data-mark]")) mark.remove() // of marks.py: of the page alone
+    for (const each of cover.querySelectorAll("[data-mark], .st-key-stage")) each.remove() // the page's marks, and its bar
     cover.style.setProperty("--fit", page.style.getPropertyValue("--fit") || 1)
     document.querySelector(APP).append(cover)
   }

@@ -75,7 +75,7 @@ function fitSlide(presenting) {
     for (let last = blocks.length - 1; last > first && (fitsNot() || isTitle(last)); last--) blocks[last].dataset.beyond = ""
     const now = Number(style.getPropertyValue("--fit")) || 1
     if (width !== innerWidth) [grown, width] = [0, innerWidth]
-    const fits = Math.max(0.75 * least, Math.min(most, room / slide.offsetHeight)) // one figure that is too tall
+    const fits = Math.max(0.7 * least, Math.min(most, room / slide.offsetHeight)) // one figure that is too tall
     if (fits < now) grown = Date.now() < grown + 1000 ? Infinity : grown // two layouts in turn: the small one stays
     else if (fits > GROWS * now && grown < Infinity) grown = Date.now()
     else return
