@@ -95,7 +95,7 @@ packet = overview_packet(of, text.name, seen, mask, scores, rows)
 def draw_view(text: Chosen) -> None:
     """Draws the view; choosing another head redraws only this part."""
     above = st.container(horizontal=True, vertical_alignment="center")
-    above.caption(CAPTION, help=CAPTION_HELP)
+    above.container(key="slide-leaves-out-hint", width="content").caption(CAPTION, help=CAPTION_HELP)
     problem_at, view_at = st.container(), st.container()
     typed = unseen_field("Heads", "attention_heads", str)
     with view_at:

@@ -94,7 +94,7 @@ with scatter_at:
     st.subheader("Matching × copying", help=SCATTER_HELP)
     drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))
     chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
-    st.caption(f"Shaded: matching from {INDUCTION_FROM}, copying above chance ({whole_percent(found.chance)}).")
+    st.caption(f"Shaded: matching from {INDUCTION_FROM}, copying above {whole_percent(found.chance)} (chance).")
     mark("corner", "drawn" if inside else "none", heads=len(inside))
 if not mask.is_full:
     st.caption("All scores are the full model's; a cross marks a head that is pruned.")

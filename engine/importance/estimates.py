@@ -12,6 +12,7 @@ An estimate is an `Estimate`, never an `Accuracy`: the two have no field in comm
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -28,7 +29,8 @@ from engine.questions.requests import Question, Questions
 METRICS = ("acc", "acc_norm")
 BLOCK = 2_000_000  # predicted log-likelihoods held at once: 16 MB
 TRUSTED_ERROR = 0.05  # accuracy; an expected error up to this is trusted
-MIN_LEVELS = 3  # measured levels needed for an expected error, which is the mean over this many of them
+MIN_LEVELS = 3  # measured levels needed for an expected error, which is the largest at this many of them
+STEEP = 0.15  # accuracy; between measured levels that differ by more, nothing is estimated
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +216,7 @@ class Calibration:
 
     @cached_property
     def expected_error(self) -> np.ndarray:
-        """(place,) expected absolute error of the corrected estimate: the mean of `errors_left_out` at the 3 nearest
+        """(place,) expected absolute error of the corrected estimate: the largest of `errors_left_out` at the 3 nearest
         measured levels. nan = unknown: with fewer than 3 measured levels, or outside the measured range."""
         unknown = np.full(self.n_pruned.shape, np.nan)
         if len(self.levels) < MIN_LEVELS:
@@ -223,12 +225,22 @@ class Calibration:
         nearest = np.argsort(away, axis=1, kind="stable")[:, :MIN_LEVELS]
         ends = self._rising[0].n_pruned, self._rising[-1].n_pruned
         inside = (self.n_pruned >= ends[0]) & (self.n_pruned <= ends[1])
-        return np.where(inside, np.array(self.errors_left_out)[nearest].mean(1), unknown)
+        return np.where(inside, np.array(self.errors_left_out)[nearest].max(1), unknown)
+
+    @cached_property
+    def is_steep(self) -> np.ndarray:
+        """(place,) whether it is between measured levels that differ by more than 15 accuracy points (STEEP): what lies
+        between a plateau and a cliff is anyone's guess."""
+        steep = np.zeros(self.n_pruned.shape, bool)
+        for left, right in pairwise(self._rising):
+            if abs(right.measured - left.measured) > STEEP:
+                steep |= (self.n_pruned > left.n_pruned) & (self.n_pruned < right.n_pruned)
+        return steep
 
     @cached_property
     def is_trusted(self) -> np.ndarray:
-        """(place,) whether the expected error is known and at most 5 accuracy points (TRUSTED_ERROR)."""
-        return self.expected_error <= TRUSTED_ERROR
+        """(place,) whether the expected error is known and at most 5 accuracy points (TRUSTED_ERROR); not if steep."""
+        return (self.expected_error <= TRUSTED_ERROR) & ~self.is_steep
 
     @cached_property
     def contradiction(self) -> Check | None:
@@ -240,7 +252,7 @@ class Calibration:
     def is_shown(self) -> np.ndarray:
         """(place,) whether an estimate may be shown: it is trusted, or its error is unknown and no check on the line
         contradicts it."""
-        unchecked = np.isnan(self.expected_error) & (self.contradiction is None)
+        unchecked = np.isnan(self.expected_error) & (self.contradiction is None) & ~self.is_steep
         return self.is_trusted | unchecked
 
     @cached_property

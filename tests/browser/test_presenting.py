@@ -35,6 +35,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     name.fill("Half")
     name.press("Enter")
     page.get_by_text("3\u2002Half").wait_for()
+    assert page.evaluate("getComputedStyle(document.querySelector('.heading h1')).display") == "inline", "styles stay"
     page.get_by_role("button", name="↑").nth(2).click()
     page.get_by_text("2\u2002Half").wait_for()
     page.keyboard.press("Escape")
@@ -52,7 +53,10 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.evaluate("window.unloaded = false; window.addEventListener('beforeunload', () => { window.unloaded = true })")
     settled_figure(page, questions=16, heads=0, ffns=0)
     page.keyboard.press("ArrowRight")
+    before = page.locator(".headroom-before")
+    assert before.count() == 1, "the slide before, until this one is complete"
     bar.get_by_text("2 / 3").wait_for()
+    expect(before).to_have_count(0)
     assert settled_figure(page, questions=16, heads=n_at(50), ffns=0) == half
     for width, height in ((1366, 768), (1280, 900), (1920, 1080)):
         page.set_viewport_size({"width": width, "height": height})
@@ -69,6 +73,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     assert page.evaluate(background) != light
     page.keyboard.press("2")
     bar.get_by_text("2 / 3").wait_for()
+    expect(before).to_have_count(0)
     assert settled_figure(page, heads=n_at(50)) == half
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()

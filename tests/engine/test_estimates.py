@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engine.accuracy.evaluation import Accuracy, Answers, evaluation
 from engine.errors import UsageError
 from engine.importance.estimates import (
+    STEEP,
     TRUSTED_ERROR,
     Calibration,
     Check,
@@ -279,7 +280,7 @@ def test_leave_one_out_by_hand():
     # 4: beyond what is left, the shift of 2.
     errors = (0.0, 0.9 - 0.1 - 0.14 / 3 - 0.7, 0.8 - 0.2 - 0.56)
     assert calibration.errors_left_out == pytest.approx(errors)
-    assert calibration.expected_error[:5] == pytest.approx(np.mean(errors)) and np.isnan(calibration.expected_error[5])
+    assert calibration.expected_error[:5] == pytest.approx(max(errors)) and np.isnan(calibration.expected_error[5])
 
 
 def test_the_error_is_that_of_the_three_nearest_levels():
@@ -287,7 +288,7 @@ def test_the_error_is_that_of_the_three_nearest_levels():
     calibration = calibration_of([(at, 0.5, 0.5 + shift) for at, shift in enumerate(shifts)], range(7), 0.5)
     # 3: of places 2 and 4, half of .3. 4 and 5: flat between and behind what is left.
     assert calibration.errors_left_out == pytest.approx((0.0, 0.0, 0.15, 0.3, 0.3))
-    assert calibration.expected_error[:6] == pytest.approx([0.05, 0.05, 0.05, 0.15, 0.25, 0.25])
+    assert calibration.expected_error[:6] == pytest.approx([0.15, 0.15, 0.15, 0.3, 0.3, 0.3])
     assert np.isnan(calibration.expected_error[6])
     assert calibration.is_trusted.tolist() == [error <= TRUSTED_ERROR for error in calibration.expected_error]
     assert calibration.is_shown.tolist() == calibration.is_trusted.tolist(), "contradicted by .3 where it is unknown"
@@ -382,9 +383,19 @@ def test_nothing_untrusted_is_shown(line, start):
         assert np.isnan(error) != known and not error < 0
         if known:
             nearest = sorted(counted, key=lambda other: (abs(other - at), other))[:3]
-            assert error == pytest.approx(np.mean([left_out(line, start, other) for other in nearest]))
-        assert calibration.is_trusted[at] == (error <= TRUSTED_ERROR)
-        assert calibration.is_shown[at] == (error <= TRUSTED_ERROR if known else max(off, default=0) <= TRUSTED_ERROR)
+            assert error == pytest.approx(max(left_out(line, start, other) for other in nearest))
+        sides = [[line[other][1][1] for other in measured if other < at][-1:],
+                 [line[other][1][1] for other in measured if other > at][:1]]  # fmt: skip
+        is_steep = at not in measured and all(sides) and abs(sides[0][0] - sides[1][0]) > STEEP
+        assert calibration.is_trusted[at] == (error <= TRUSTED_ERROR and not is_steep)
+        is_shown = error <= TRUSTED_ERROR if known else max(off, default=0) <= TRUSTED_ERROR
+        assert calibration.is_shown[at] == (is_shown and not is_steep)
+
+
+def test_nothing_is_estimated_between_measured_levels_far_apart():
+    rows = [(at, 0.9, measured) for at, measured in ((0, 0.9), (3, 0.88), (6, 0.72), (10, 0.7))]
+    calibration = calibration_of(rows)
+    assert np.flatnonzero(calibration.is_steep).tolist() == [4, 5] and not calibration.is_shown[[4, 5]].any()
 
 
 def left_out(line, start, at):

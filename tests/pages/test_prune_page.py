@@ -337,7 +337,7 @@ def test_estimates_are_the_engines(open_app):
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89% where 32% were measured."""
     from engine.importance.estimates import Check
-    from pages.ui.prune.estimates import EstimateLine, Level, describe_preview, hand_frame, line_frame, short
+    from pages.ui.prune.estimates import EstimateLine, Level, describe_preview, hand_frame, line_frame, short, trust
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
@@ -346,7 +346,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
     assert describe_preview(x, line, 450) == (
         "No preview: the fast estimate is unreliable.",
-        "The estimate without a forward pass is **unreliable**: with 0% pruned it is 89%, where 32% was measured. "
+        "The fast estimate is **unreliable**: with 0% pruned it is 89%, where 32% was measured. "
         "Measure the curve to know more.",
     )
     known = {
@@ -358,7 +358,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     assert caption == "Dashed: fast estimate, calibrated on 11 measured levels; here 30% ± 1." and len(caption) <= 90
     assert about.startswith("Expected to be 1.0 points off") and about.endswith("at 11 of 21 levels where unreliable.")
     caption, about = describe_preview(x, part, 550)
-    assert caption.endswith("; none here.") and "expected to be 20.0 points off, more than 5, going" in about
+    assert caption.endswith("; none here.") and "expected to be 20.0 points off, more than 5." in about
 
     def draw(line, permille):
         from pages.ui.prune.figure import estimate_figure
@@ -370,6 +370,8 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
         assert not at.exception and at.metric[0].value == value
         assert is_grey(at) == (permille > 0), "not what is measured"
         assert ("unreliable" in under_figure(at)) == (value == "…")
+    steep = EstimateLine("x", {550: Level(0.8, 0.02, False, False, "88% at 50%, 69% at 60%")})
+    assert trust(steep, 550) == "No estimate on a steep part: measured 88% at 50%, 69% at 60%."
 
 
 def test_gradients_can_be_cancelled_and_taken_up_again(open_app, gate, monkeypatch):

@@ -1,12 +1,15 @@
 """Every screen says what it is for and what to try, in two lines, under a title of its own; its marks, for tests and
 scripts, stay attributes whatever is in them."""
 
+import asyncio
 import re
 
 import pytest
 import streamlit as st
+from starlette.requests import Request
 from streamlit.testing.v1 import AppTest
 
+from pages.ui.page import front_page
 from pages.ui.page.screens import STORY
 
 SCREENS = [screen for screens in STORY.values() for screen in screens]
@@ -45,3 +48,11 @@ def test_a_mark_says_its_state_and_facts_as_attributes():
     [drawn] = AppTest.from_function(script).run().get("html")
     facts = 'data-questions="3" data-model="&quot;&gt;&lt;b&gt;" data-heads="" data-ffns=""'
     assert drawn.proto.body == f'<span data-mark="figure" data-state="measured" {facts}></span>'
+
+
+@pytest.mark.parametrize("title, file", [("prune", "."), ("continue", "continuation")])
+def test_a_title_typed_as_an_address_opens_its_screen(title, file):
+    scope = {"type": "http", "path": f"/{title}", "query_string": b"model=demo", "headers": [], "server": ("a", 80)}
+    [route] = [each for each in front_page.routes() if each.path == f"/{title}"][:1]
+    answer = asyncio.run(route.endpoint(Request(scope)))
+    assert answer.headers["location"] == f"{file}?model=demo"

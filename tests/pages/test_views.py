@@ -155,11 +155,11 @@ def test_a_view_is_of_the_screen_that_the_address_names_and_its_saving_is_confir
     stage.run().text_input[0].set_value("a")
     told = button(stage, "Save").click().root.get_widget_states()
     stage._run(told)
-    assert [each.value for each in stage.toast] == ["Saved: a"]
+    assert [each.value for each in stage.toast] == ["Saved as slide 1: a"]
     [name] = [widget for widget in told.widgets if widget.string_value == "a"]
     name.string_value = "b"
     stage._run(told)  # another name, with the button that the browser still shows: the server has replaced it
-    assert [each.value for each in stage.toast] == ["Saved: b"]
+    assert [each.value for each in stage.toast] == ["Saved as slide 2: b"]
     stage.run()
     assert not stage.toast
     assert views.saved(runtime.store()) == (SavedView("a", "/attention"), SavedView("b", "/attention"))

@@ -1,9 +1,10 @@
 // Text of the readout and the legend for a token, and formats of numbers and pieces. One module with view.js.
 
 const strength = share => (share < 0.002 ? "0%" : (58 * Math.sqrt(share)).toFixed(0) + "%")
-const thickness = (value, largest) => (value < 0.01 * largest || value <= 0 ? "0px" : (1 + 5.5 * Math.sqrt(value / largest)).toFixed(1) + "px")
+const LEAST_NATS = 0.05, FULL_NATS = 1 // one scale for all heads, so that trifles are not underlined
+const thickness = value => (value < LEAST_NATS ? "0px" : (1 + 5.5 * Math.sqrt(Math.min(1, value / FULL_NATS))).toFixed(1) + "px")
 
-function drawLegend(view, largest) {
+function drawLegend(view) {
   const swatch = (name, value, text) => {
     const token = make("span", text, "token")
     token.style.setProperty(name, value)
@@ -13,7 +14,7 @@ function drawLegend(view, largest) {
   const raised = mode === "source" ? `nats by ${here}` : t === null ? "nats" : `nats added to ${quoted(seen.pieces[t])}`
   view.legend.replaceChildren(
     make("b", mode === "source" ? `attention to ${here}` : `attention from ${here}`), ...[0.05, 0.25, 1].map(share => swatch("--tint", strength(share), String(share))),
-    make("b", raised), ...[0.05, 0.25, 1].map(share => swatch("--raises", thickness(share * largest, largest), "+" + (share * largest).toFixed(2))),
+    make("b", raised), ...[LEAST_NATS, 0.25, FULL_NATS].map(value => swatch("--raises", thickness(value), `+${value}`)),
   )
 }
 
@@ -28,7 +29,7 @@ function showReadout(view, looks, raises, waiting) {
   if (pattern.k) top.append(make("span", `the ${pattern.k} largest of each row are shown`, "quiet"))
   const targets = list(view, looks, destination ? `${quoted(pieces[at])} looks at` : "Looked at from", "looks", share => share.toFixed(3), 1)
   const title = next ? `Raised ${t === null ? "the next token: none" : `${quoted(pieces[t])}, the next`}` : destination ? `Raised ${quoted(pieces[at])} itself` : "It raised the logit of"
-  const raisers = list(view, raises, title, "raises", value => nats(value, true), pattern.largest)
+  const raisers = list(view, raises, title, "raises", value => nats(value, true), raises.reduce((a, b) => Math.max(a, b), FULL_NATS))
   const sum = raises.reduce((a, b) => a + b, 0)
   const lowest = sorted(raises.map(value => -value)).slice(0, 2).map(i => `${quoted(pieces[i])} ${nats(raises[i], true)}`)
   const lowered = lowest.length ? `; lowered most ${destination ? "by" : "that of"} ${lowest.join(", ")}` : ""

@@ -74,7 +74,6 @@ function take(view) {
       Object.assign(view, { patternBytes: bytes, number: pattern.number, heads: pattern.heads, pattern })
       pattern.attention = whole(pattern, "attention", n, 1 / 65535)
       pattern.nats = whole(pattern, "nats", n, pattern.unit)
-      pattern.largest = pattern.nats.reduce((a, b) => Math.max(a, b), 0)
       recall(view, pattern.look)
       if (view.at === null) startAt(view, mostRaised(view))
     }
@@ -237,13 +236,13 @@ function paint(view) {
     }
   spans.forEach((span, i) => {
     span.style.setProperty("--tint", strength(looks[i]))
-    span.style.setProperty("--raises", thickness(raises[i], pattern.largest))
+    span.style.setProperty("--raises", thickness(raises[i]))
     span.classList.toggle("at", i === at)
     span.classList.toggle("locked", i === view.locked)
     span.classList.toggle("predicted", view.mode === "destination" && i === asked(view))
     span.ariaSelected = String(i === view.locked)
   })
   if (view.tint === "raised" || view.seen.scores === undefined) tintHeads(view)
-  drawLegend(view, pattern.largest)
+  drawLegend(view)
   showReadout(view, looks, raises, waiting)
 }

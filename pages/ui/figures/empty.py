@@ -49,7 +49,7 @@ def empty_state(
         sketch_at.html(f'<img alt="" width="220" src="data:image/svg+xml;base64,{picture}">')
         with words_at:
             st.markdown(f"**{NOTHING if is_read else READING}**  \n{shows}")
-            mark("empty", "drawn")
+            mark("empty", "drawn", read=is_read)
             with st.container(horizontal=True, vertical_alignment="center"):
                 yield
                 if demo and not presenting():

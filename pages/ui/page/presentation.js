@@ -3,7 +3,7 @@ const AT = "headroom view", UNNAMED = "1", LOOK = "headroom look", DARK = "prefe
 const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
   "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
-const STEPPED = "headroom-stepped", STEP_MS = 400, MOST_MS = 8000 // hides what is of the slide before
+const STILL_MS = 250, MOST_MS = 8000 // a slide is complete once nothing of it has changed for so long
 
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".stage"), page = window
@@ -20,6 +20,7 @@ export default function ({ data, parentElement }) {
     for (const part of [parts.start, parts.copy]) part.hidden = data.presenting
     for (const part of [parts.back, parts.next, parts.place]) part.hidden = !data.presenting || !data.views.length
     parts.leave.hidden = !data.presenting
+    parts.more.hidden = !data.presenting || data.views.length > 0
     parts.place.textContent = `${at() < 0 ? "–" : at() + 1} / ${data.views.length}`
     parts.back.disabled = at() === 0
     parts.next.disabled = at() === data.views.length - 1
@@ -29,13 +30,13 @@ export default function ({ data, parentElement }) {
     if (!data.views.length) return
     const found = Math.max(0, Math.min(data.views.length - 1, to))
     page.sessionStorage.setItem(AT, found)
-    if (data.presenting) hideBefore()
+    keepBefore(data.views[found].name, data.presenting)
     visit(present(data.views[found]))
     show()
   }
   const step = by => go(at() + by)
   const bare = () => page.location.pathname + without(page.location.search)
-  const leave = () => visit(bare())
+  const leave = () => { uncover(); visit(bare()) }
   const parts = Object.fromEntries([...root.children].map(each => [each.className, each]))
   parts.start.onclick = () => data.views.length ? go(0) : visit(present({ link: bare(), name: UNNAMED }))
   parts.copy.onclick = () => copy(parts.copied, page.location.origin + bare())
@@ -90,20 +91,48 @@ function visit(link) {
   window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
 }
 
-// Charts of the slide before stay until their place has another: Vega draws after the text. They are hidden
-// until the server rests.
-function hideBefore() {
-  const page = document.documentElement, began = Date.now()
+// A copy of the slide before, which fades, covers the next one until that is complete: Streamlit draws it part by part.
+function keepBefore(next, presenting) {
+  const page = document.documentElement, main = document.querySelector(MAIN), began = Date.now()
+  window.headroomCover ??= document.createElement("div")
+  const cover = window.headroomCover
+  if (!cover.isConnected) {
+    cover.className = "headroom-before"
+    cover.replaceChildren(...presenting ? [copyOf(main)] : [])
+    for (const each of cover.querySelectorAll("[data-mark], .st-key-stage")) each.remove() // the page's marks, and its bar
+    cover.style.setProperty("--fit", page.style.getPropertyValue("--fit") || 1)
+    document.querySelector(APP).append(cover)
+  }
   for (const each of document.querySelectorAll(CHART)) each.dataset.before = ""
-  page.classList.add(STEPPED)
-  clearInterval(window.headroomHides)
-  let rested = began
-  window.headroomHides = setInterval(() => {
-    if (!isResting()) rested = Date.now()
-    if (Date.now() < Math.min(rested + STEP_MS, began + MOST_MS)) return
-    clearInterval(window.headroomHides)
-    page.classList.remove(STEPPED)
-  }, 100)
+  let changed = began, last = ""
+  clearInterval(window.headroomCovers)
+  window.headroomCovers = setInterval(() => {
+    const charts = [...main.querySelectorAll(CHART)], slide = document.querySelector(SLIDE)
+    const isOld = slide.querySelector("h1")?.textContent !== next
+    const state = [charts.length, charts.filter(each => "before" in each.dataset).length, slide.offsetHeight, page.style.cssText].join()
+    if (isOld || !isResting() || slide.querySelector('[data-mark="empty"][data-read="False"]') || state !== last) changed = Date.now()
+    last = state
+    if (Date.now() < Math.min(changed + STILL_MS, began + MOST_MS)) return
+    uncover()
+  }, 50)
+}
+
+function uncover() {
+  clearInterval(window.headroomCovers)
+  window.headroomCover?.remove()
+}
+
+// With what is within components and on canvases, which cloneNode leaves out.
+function copyOf(node) {
+  const copy = node.cloneNode(), within = node.shadowRoot
+  if (within) {
+    const root = copy.attachShadow({ mode: "open" })
+    root.adoptedStyleSheets = within.adoptedStyleSheets
+    root.append(...[...within.childNodes].map(copyOf))
+  }
+  if (copy instanceof HTMLCanvasElement && node.width && node.height) copy.getContext("2d").drawImage(node, 0, 0)
+  if (node.hasChildNodes()) copy.append(...[...node.childNodes].map(copyOf))
+  return copy
 }
 
 // A saved view opens in this tab, where Streamlit's links open another.

@@ -12,7 +12,7 @@ from pages.ui.page import saved_views as views
 from pages.ui.page.address import as_written
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.saved_views import PRESENT, SavedView
-from pages.ui.page.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE, browser_address
+from pages.ui.page.streamlit_internals import PAGE_SCRIPT, browser_address
 from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
@@ -28,6 +28,7 @@ HTML = f"""
   <button class="look" type="button" aria-label="Light or dark"></button>
   <button hidden class="leave" type="button">End</button>
   <span class="copied" role="status"></span>
+  <span hidden class="more">One slide. For more, save screens under Views.</span>
 </div>
 """
 CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -54,7 +55,6 @@ def slide_title() -> str:
 def draw_stage() -> None:
     """Draws the controls of presenting: in the sidebar its buttons, on a slide the presenter's bar."""
     if presenting():
-        st.html(SLIDE_STYLE)
         _draw_bar()
         return
     with st.sidebar:
@@ -88,7 +88,7 @@ def _draw_views() -> None:
     if st.session_state.get("view_name") not in (None, "", st.session_state.get(HEARD)):
         _save()  # sent with a Save button that a run has replaced meanwhile
     if name := st.session_state.pop(SAVED, ""):
-        st.toast(f"Saved: {plain(name)}", icon=":material/bookmark_added:")
+        st.toast(f"Saved as slide {len(views.saved(store()))}: {plain(name)}", icon=":material/bookmark_added:")
     if not at.open:
         return
     known = views.saved(store())
@@ -106,11 +106,12 @@ def _draw_views() -> None:
         with st.container(key="views_list", gap="xxsmall"):
             for number, view in enumerate(known):
                 _draw_view(number, view, len(known))
+        st.caption(
+            "*Present* shows these screens as slides." if known else "Saved screens are the slides of *Present*."
+        )
         if known:
             file, about = views.written(known), "All views in one file, for another computer."
             st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
-        else:
-            st.caption("No views yet. Name the present screen and press Enter.")
         more: dict[str, Any] = {"help": "Adds the views in the file after these.", "max_upload_size": 1}
         more |= {"on_change": _load, "args": (_number("file"),)}
         st.file_uploader("Load views from a file", "json", key=f"views_file {_number('file')}", **more)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.ui.page.streamlit_internals import PAGE_STYLE
+from pages.ui.page.presentation import presenting
+from pages.ui.page.streamlit_internals import PAGE_STYLE, SLIDE_STYLE
 
 APP = "Headroom"
-CSS = Path(__file__).with_suffix(".css")  # of the heading
+CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
 
 
 @dataclass(frozen=True)
@@ -149,10 +150,10 @@ def draw_heading(page: st.Page, named: str) -> None:
     screen = screen_of(page)
     st.set_page_config(page_title=f"{named or screen.title} · {APP}")
     title, purpose, action = (escape(words) for words in (named or screen.title, screen.purpose, screen.action))
-    st.html(CSS)
-    st.html(PAGE_STYLE)
     look = "heading named" if named else "heading"
-    st.html(f'<header class="{look}"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
+    heading = f'<header class="{look}"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>'
+    # In one element: a part that runs alone and says something in a corner (st.toast) would replace a style of its own.
+    st.html(heading + CSS + PAGE_STYLE + (SLIDE_STYLE if presenting() else ""))
 
 
 def _page(screen: Screen, first: bool) -> st.Page:

@@ -3,10 +3,10 @@
 const HELP = `[data-testid="stTooltipIcon"] button:is([aria-label="Help"], [aria-label^="Help for "])`
 const WIDGET = `[data-testid="stElementContainer"]`
 const EXPAND = `[data-testid="stExpandSidebarButton"]` // is there while the sidebar is collapsed
-const SLIDE = `[data-testid="stMainBlockContainer"]`, LEAST = 0.72, GROWS = 1.1 // LEAST keeps type at 15 pixels, or 13 of one tall figure
+const SLIDE = `[data-testid="stMainBlockContainer"]`, GROWS = 1.03
 const FIGURE = `[data-testid="stVegaLiteChart"], [data-testid="stMetric"], .element-container:not(.st-key-stage) [data-testid^="stBidiComponent"]`
 const CHART = `[data-testid="stVegaLiteChart"] svg.marks`, RESTING = `[data-test-script-state="notRunning"]`
-const APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
+const MAIN = `[data-testid="stMain"]`, APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
 
 // Streamlit draws elements at any time: each is mended as it appears, once.
 function mendPage() {
@@ -58,7 +58,7 @@ function isResting() {
 }
 
 // Scales a slide to the height of its window, as its content comes: --fit is the zoom in streamlit_internals.css. It grows
-// only by a tenth or more, as a larger slide may need another line. What follows the first figure is left out if it does
+// only by a few percent or more, as a larger slide may need another line. What follows the first figure is left out if it does
 // not fit at the least zoom.
 function fitSlide(presenting) {
   const slide = document.querySelector(SLIDE), style = document.documentElement.style
@@ -67,7 +67,7 @@ function fitSlide(presenting) {
   clearTimeout(window.headroomFits)
   if (!presenting) return style.removeProperty("--fit")
   const fit = () => {
-    const least = Math.max(LEAST, innerWidth / 1780), most = Math.max(0.9, innerWidth / 1450)
+    const least = innerWidth / 1480, most = innerWidth / 1150 // type of 18 to 23 pixels in a window of 1280
     const room = slide.parentElement.clientHeight, blocks = [...slide.firstElementChild.children].filter(inOrder)
     for (const block of blocks) delete block.dataset.beyond
     const first = blocks.findIndex(hasFigure), fitsNot = () => slide.offsetHeight * least > room
@@ -75,7 +75,7 @@ function fitSlide(presenting) {
     for (let last = blocks.length - 1; last > first && (fitsNot() || isTitle(last)); last--) blocks[last].dataset.beyond = ""
     const now = Number(style.getPropertyValue("--fit")) || 1
     if (width !== innerWidth) [grown, width] = [0, innerWidth]
-    const fits = Math.max(0.85 * least, Math.min(most, room / slide.offsetHeight)) // one figure that is too tall
+    const fits = Math.max(0.7 * least, Math.min(most, room / slide.offsetHeight)) // one figure that is too tall
     if (fits < now) grown = Date.now() < grown + 1000 ? Infinity : grown // two layouts in turn: the small one stays
     else if (fits > GROWS * now && grown < Infinity) grown = Date.now()
     else return
@@ -83,6 +83,6 @@ function fitSlide(presenting) {
   }
   const hasFigure = block => [...block.querySelectorAll(FIGURE)].some(figure => figure.offsetHeight)
   const inOrder = block => getComputedStyle(block).order === "0" // not the title and the subject, which come first
-  window.headroomFit = new ResizeObserver(() => { clearTimeout(window.headroomFits); window.headroomFits = setTimeout(fit, 200) })
+  window.headroomFit = new ResizeObserver(() => { clearTimeout(window.headroomFits); window.headroomFits = setTimeout(fit, 100) })
   for (const each of [slide, slide.parentElement]) window.headroomFit.observe(each)
 }

@@ -4,7 +4,7 @@ No streamlit here. An estimate is a `Level`, drawn in its own series: nothing he
 except `EstimateLine.measured`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,12 +36,14 @@ COLUMNS = ["level", "estimated", "low", "high", "trusted"]
 @dataclass(frozen=True)
 class Level:
     """The estimate at one level: accuracy 0-1, the absolute error to expect (None: unknown), whether to trust it.
-    `shown`: whether it may be shown as a figure; if not, it is described as text (`trust`)."""
+    `shown`: whether it may be shown as a figure; if not, it is described as text (`trust`). `between`: text about the
+    measured levels next to it, if they differ too much for an estimate."""
 
     estimated: float
     error: float | None
     trusted: bool
     shown: bool = True
+    between: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,13 @@ def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, 
     bare = estimate(found, distinct).estimated
     calibration = Calibration(n_pruned, bare, tuple(checks.values()))
     worst, of_line = calibration.contradiction, []
-    for value, error, trusted, shown in zip(calibration.corrected, calibration.expected_error, calibration.is_trusted,
-                                            calibration.is_shown, strict=True):  # fmt: skip
-        of_line.append(Level(float(value), None if np.isnan(error) else float(error), bool(trusted), bool(shown)))
+    for place, (value, error, trusted, shown, steep) in enumerate(
+        zip(calibration.corrected, calibration.expected_error, calibration.is_trusted, calibration.is_shown,
+            calibration.is_steep, strict=True)
+    ):  # fmt: skip
+        between = _next_to(place, places, checks) if steep else ""
+        error = None if np.isnan(error) else float(error)
+        of_line.append(Level(float(value), error, bool(trusted), bool(shown), between))
     return EstimateLine(
         x.curve_key(axis),
         {permille: of_line[place] for permille, place in at.items()},
@@ -108,6 +114,12 @@ def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, 
         len(calibration.levels),
         None if worst is None else next((places[place], worst) for place in checks if checks[place] is worst),
     )
+
+
+def _next_to(place: int, places: Sequence[int], checks: Mapping[int, Check]) -> str:
+    """Returns text such as "88% at 80%, 69% at 90%", of the measured places on both sides."""
+    both = max(each for each in checks if each < place), min(each for each in checks if each > place)
+    return ", ".join(f"{whole_percent(checks[each].measured)} at {level_percent(places[each])}" for each in both)
 
 
 def counts(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = STEPS_PERMILLE) -> dict[int, int]:
@@ -153,7 +165,8 @@ def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dic
         if permille in line.measured:
             words += f" · measured {percent(line.measured[permille])}"
         elif permille in line.estimated:
-            words += f" · estimate {short(line.estimated[permille])}"
+            level = line.estimated[permille]
+            words += f" · measured {level.between}" if level.between else f" · estimate {short(level)}"
         said[permille // 10] = words
     return said
 
@@ -169,8 +182,10 @@ def short(level: Level) -> str:
 def trust(line: EstimateLine, permille: int) -> str:
     """Describes whether the line's estimate at a level is reliable, and why."""
     level = line.estimated[permille]
+    if level.between:
+        return f"No estimate on a steep part: measured {level.between}."
     if not level.shown:
-        return f"The estimate without a forward pass is **unreliable**: {_describe_doubt(line, level)}."
+        return f"The fast estimate is **unreliable**: {_describe_doubt(line, level)}."
     if level.error is None:
         return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, on both sides of it."
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
@@ -222,7 +237,7 @@ def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame
 def _describe_doubt(line: EstimateLine, level: Level) -> str:
     if level.error is not None:
         limit = f"more than {100 * TRUSTED_ERROR:.0f}"
-        return f"expected to be {100 * level.error:.1f} points off, {limit}, going by the measured levels"
+        return f"expected to be {100 * level.error:.1f} points off, {limit}"
     assert line.contradiction is not None  # what else would keep an unchecked estimate from being shown
     at, check = line.contradiction
     said, right = map(whole_percent, (check.estimated, check.measured))
