@@ -10,7 +10,7 @@ from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
-from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, training_questions
+from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, labels_of_examples, training_questions
 from engine.requests.fields import choice, flag, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.mechanisms import (
@@ -43,6 +43,7 @@ class CompareMechanisms(WithData, OfModel):
         f"comma-separated task names (default: {', '.join(OF_PAIRS)}; for the included model {', '.join(OF_DEMO)})",
     )
     shots: int = number(5, (1, MAX_SHOTS), "number of examples in the prompt, compared with none (default: 5)")
+    labels: str = labels_of_examples()
     kinds: str = string(",".join(KINDS), f"comma-separated kinds of heads (default: {', '.join(KINDS)})")
     shares: str = string(
         ",".join(f"{share / 10:g}" for share in SHARES),
@@ -66,8 +67,9 @@ class CompareMechanisms(WithData, OfModel):
         shares = tuple(sorted({permille(share) for share in names_of(self.shares, ())}))
         kinds = tuple(names_of(self.kinds, tuple(KINDS)))
         return MechanismSettings(
-            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets, self.fill
-        )
+            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets, self.fill,
+            self.labels,
+        )  # fmt: skip
 
     def measurement(self, session: Session) -> Measurement[Mechanisms]:
         setting = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
@@ -84,11 +86,12 @@ class CompareMechanisms(WithData, OfModel):
         best = {kind: [name for name, _ in best_heads(scores, N_BEST)] for kind, scores in found.scores.items()}
         shared, depth = overlaps(shape, found.scores), depths(shape, found.scores)
         fields: dict[str, Any] = {
-            "tasks": list(found.settings.tasks), "shots": self.shots, "n": self.limit, "gain_points": found.gain,
-            "finding": finding(found), "best": best, "depth": depth, "overlaps": shared, "rows": rows,
-            "not_measured": dict(found.failed), "out": self.out,
+            "tasks": list(found.settings.tasks), "shots": self.shots, "labels": self.labels, "n": self.limit,
+            "gain_points": found.gain, "finding": finding(found), "best": best, "depth": depth, "overlaps": shared,
+            "rows": rows, "not_measured": dict(found.failed), "out": self.out,
         }  # fmt: skip
-        lines = [finding(found), f"gain from {self.shots} examples: {found.gain:+.1f} points"]
+        manner = found.settings.specs[0].manner
+        lines = [finding(found), f"gain from {self.shots} examples{manner}: {found.gain:+.1f} points"]
         lines += [_line(row) for row in rows]
         lines += [f"{kind}: {', '.join(names)}; mean depth {depth[kind]:.2f}" for kind, names in best.items()]
         lines += [f"{each['a']} and {each['b']}: {each['shared']} of the top {each['n']} shared, Spearman "

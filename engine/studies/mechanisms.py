@@ -52,7 +52,7 @@ TOP_TEN = 100  # permille, for overlaps
 class MechanismSettings:
     """Settings: `tasks` at `shots` examples and at 0; the `shares` of heads removed, in permille; the `kinds`;
     `excludes`: also without the other kinds' heads; `n_random` random sets per share; `fill`: what removed heads
-    output, one of FILLS. UsageError: invalid settings."""
+    output, one of FILLS; `labels`: of the examples (engine.questions.labels). UsageError: invalid settings."""
 
     tasks: tuple[str, ...]
     shots: int = 5
@@ -61,6 +61,7 @@ class MechanismSettings:
     excludes: bool = False
     n_random: int = N_RANDOM
     fill: str = "zero"
+    labels: str = "true"
 
     def __post_init__(self) -> None:
         if self.fill not in FILLS:
@@ -75,7 +76,7 @@ class MechanismSettings:
     @property
     def specs(self) -> list[TaskSpec]:
         """The tasks with examples, each followed by itself without."""
-        return [TaskSpec(name, shots) for name in self.tasks for shots in (self.shots, 0)]
+        return [TaskSpec(name, shots, labels=self.labels) for name in self.tasks for shots in (self.shots, 0)]
 
     @property
     def n_sets(self) -> int:
@@ -332,7 +333,7 @@ def _scores(
     tasks = settings.tasks[:1] if what in OF_ALL_TASKS else settings.tasks
     found = dict[str, np.ndarray]()
     for name in tasks:
-        questions = setting.ranked(TaskSpec(name, settings.shots), run.session.store)
+        questions = setting.ranked(TaskSpec(name, settings.shots, labels=settings.labels), run.session.store)
         wanted = importance(target, questions, what)
         known = yield from run.part(wanted, size // len(tasks), f"{kind} scores")
         found |= {} if known is None else {name: known.scores}

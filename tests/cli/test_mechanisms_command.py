@@ -14,5 +14,10 @@ def test_the_command_prints_the_kinds_and_writes_the_rows(tiny_opt, tmp_path, cl
     rows = pd.read_csv(tmp_path / "rows.csv")
     assert rows["kind"].tolist() == ["induction", "importance", "random"] and rows["n_heads"].tolist() == [1, 1, 1]
     assert "induction and importance: " in printed and "gain from 1 examples" in printed
+    labels = ("--labels", "unrelated", *more[:1], "induction", *more[4:])
+    code, printed, _ = cli(
+        "mechanisms", *options[:4], "--tasks", "demo_outfit", "--shots", "1", "--limit", "8", *labels
+    )
+    assert code == 0 and "gain from 1 examples, unrelated labels" in printed
     code, _, lines = cli("mechanisms", *options, "--kinds", "magic")
     assert code == 2 and "kind 'magic' is unknown" in lines[0]
