@@ -75,26 +75,27 @@ class Prompt(NamedTuple):
 
 
 def entity_induction(
-    target: Target, words: Sequence[str] | None = None, n_prompts: int = N_PROMPTS
+    target: Target, words: Sequence[str] | None = None, n_prompts: int = N_PROMPTS, kinds: Sequence[str] = KINDS
 ) -> Measurement[EntityInductionScores]:
-    """Returns the EntityInductionScores over `n_prompts` of each kind once all records are stored; entities are those
-    of `words` (None: the included ones) that have two to five tokens. The prompts add a beginning token themselves, so
-    the BOS setting does not matter. HeadroomError: the window is too short, or the tokenizer splits too few words."""
+    """Returns the EntityInductionScores over `n_prompts` of each of the `kinds` once all records are stored; entities
+    are those of `words` (None: the included ones) that have two to five tokens. The prompts add a beginning token
+    themselves, so the BOS setting does not matter. HeadroomError: the window is too short, or the tokenizer splits too
+    few words."""
     asked = included_words(target.identity.folder) if words is None else tuple(words)
     _n_random(target.shape)
     digest = hashlib.blake2b("\n".join(asked).encode(), digest_size=16).hexdigest()
     entities = lru_cache(maxsize=1)(partial(_entities, words=asked))  # of the tokenizer, not once for every piece
     pieces = [
-        _piece(target.as_usual, kind, first, digest, entities) for kind in KINDS for first in range(0, n_prompts, PART)
+        _piece(target.as_usual, kind, first, digest, entities) for kind in kinds for first in range(0, n_prompts, PART)
     ]
 
     def value(records: list[Record]) -> EntityInductionScores | None:
-        return _scores(records, n_prompts) if len(records) == len(pieces) else None
+        return _scores(records, n_prompts, kinds) if len(records) == len(pieces) else None
 
     def given(session: Session, records: list[Record]) -> list[Piece]:
         return pieces
 
-    return of_records(target.as_usual, ("entity induction", digest, n_prompts), given, value)
+    return of_records(target.as_usual, ("entity induction", digest, n_prompts, *kinds), given, value)
 
 
 def included_words(folder: Path) -> tuple[str, ...]:
@@ -199,10 +200,10 @@ def _at_last_random(loaded: Loaded, prompt: Prompt) -> tuple[Tensor, np.ndarray]
     return torch.stack(outputs), np.stack(shares)
 
 
-def _scores(records: Sequence[Record], n_prompts: int) -> EntityInductionScores:
-    """The first prompts of the records' arrays by kind; those of "token" come first."""
+def _scores(records: Sequence[Record], n_prompts: int, kinds: Sequence[str]) -> EntityInductionScores:
+    """The first prompts of the records' arrays by kind, in the order of `kinds`."""
     found = dict[str, dict[str, np.ndarray]]()
     for name in ("rise", "attention"):
-        halves = np.split(np.concatenate([record.arrays[name] for record in records]), len(KINDS))
-        found[name] = {kind: half[:n_prompts] for kind, half in zip(KINDS, halves, strict=True)}
+        parts = np.split(np.concatenate([record.arrays[name] for record in records]), len(kinds))
+        found[name] = {kind: part[:n_prompts] for kind, part in zip(kinds, parts, strict=True)}
     return EntityInductionScores(**found)

@@ -16,7 +16,7 @@ from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
 from engine.heads.copy_suppression import N_WINDOWS, copy_suppression
-from engine.heads.entity_induction import N_PROMPTS, EntityInductionScores, entity_induction
+from engine.heads.entity_induction import N_PROMPTS, entity_induction
 from engine.heads.function_vectors import function_vectors
 from engine.heads.induction import induction
 from engine.heads.retrieval import retrieval
@@ -152,14 +152,11 @@ def of_prompts(target: Target, what: str, n_prompts: int = N_PROMPTS) -> Measure
         return copy_suppression(target).map(lambda found: Scores(what, N_WINDOWS, found))
     if what == RETRIEVAL:
         return retrieval(target).map(lambda found: Scores(what, len(found), found.mean(0)))
-    known = entity_induction(target, n_prompts=n_prompts)
-    return known.map(lambda found: Scores(what, n_prompts, _of_entities(found, what).mean(0)))
-
-
-def _of_entities(found: EntityInductionScores, what: str) -> np.ndarray:
-    """(n, L, H)."""
     _, kind, way = what.split("-")
-    return (found.rise if way == "induction" else found.attention)[kind]
+    known = entity_induction(target, n_prompts=n_prompts, kinds=(kind,))
+    return known.map(
+        lambda found: Scores(what, n_prompts, (found.rise if way == "induction" else found.attention)[kind].mean(0))
+    )
 
 
 def weight_scores(target: Target, what: str = "heads-weight") -> Measurement[Scores]:

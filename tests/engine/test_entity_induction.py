@@ -117,6 +117,8 @@ def test_an_induction_circuit_does_token_induction_and_no_concept_induction(tiny
     assert fewer is not None, "prompts are those of any other number"
     for kind in KINDS:
         np.testing.assert_array_equal(fewer.rise[kind], found.rise[kind][:12])
+    [alone] = entity_induction(target, ENTITIES, kinds=("concept",)).stored(session).rise.values()
+    np.testing.assert_array_equal(alone, found.rise["concept"])
     left = entity_induction(target, ENTITIES, 48).left(session), entity_induction(target, ENTITIES, 32).left(session)
     assert left[0].characters and not left[1].characters
 
