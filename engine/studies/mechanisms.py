@@ -8,7 +8,7 @@ what it does by itself. Departure: heads output 0 by default, not their mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache as once
 from functools import cached_property, partial
@@ -16,16 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers
+from engine.accuracy.evaluation import Answers, evaluation
+from engine.accuracy.restarts import first_changed, under_each
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.fills import FILLS, filled_evaluation
 from engine.importance.importance import OF_ALL_TASKS, importance
 from engine.importance.rankings import CRITERIA, aggregate, agreement, order
 from engine.measurement import Measurement, Workload
+from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress
-from engine.questions.requests import Questions, TaskSpec
+from engine.questions.requests import CHUNK, Questions, TaskSpec
 from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
@@ -46,6 +48,7 @@ FULL, RANDOM = "full model", "random"
 SHARES = (50, 100)  # permille of all heads
 N_RANDOM = 3
 TOP_TEN = 100  # permille, for overlaps
+LATE, MOST_S = 0.25, 60.0  # share of the layers that late heads leave alone; seconds until something is stored
 
 
 @dataclass(frozen=True)
@@ -222,8 +225,11 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
         if len(found.scores) + len(found.failed) < len(settings.kinds):
             run.expect("sets of heads", lambda: _answering(questions.values()).times(settings.n_sets))
             return found
-        for removed in sets_of_heads(target.shape, settings, found.scores):
-            right = yield from _right(run, target, ranked, settings.fill, questions, removed)
+        sets, together = sets_of_heads(target.shape, settings, found.scores), set[tuple[TaskSpec, Mask]]()
+        if run.measures and settings.fill == "zero":
+            together = yield from _late_heads(run, target, questions, sets)
+        for removed in sets:
+            right = yield from _right(run, target, ranked, settings.fill, questions, removed, together)
             found = found if right is None else replace(found, answered={**found.answered, removed: right})
             yield run.so_far(found, removed.label)
         return found
@@ -352,12 +358,15 @@ def _right(
     fill: str,
     questions: Mapping[TaskSpec, Questions],
     removed: RemovedHeads,
+    together: Collection[tuple[TaskSpec, Mask]],
 ) -> Generator[Progress[Any], None, dict[str, np.ndarray] | None]:
-    """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
+    """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without. `together`:
+    as from `_late_heads`."""
     mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
     for spec, each in questions.items():
         wanted = filled_evaluation(target, each, partial(ranked, spec), mask, fill)
-        known = yield from run.part(wanted, each.n, f"{task_info(spec.name).title}, {removed.label}")
+        size = 0 if (spec, mask) in together else each.n
+        known = yield from run.part(wanted, size, f"{task_info(spec.name).title}, {removed.label}")
         answers |= {} if known is None else {spec: known}
     if len(answers) < len(questions):
         return None
@@ -370,6 +379,23 @@ def _right(
         shared = [number for number in by_id[0] if number in by_id[1]]
         found[few.name] = np.array([[each[number] for number in shared] for each in by_id], bool)
     return found
+
+
+def _late_heads(
+    run: ComposedRun, target: Target, questions: Mapping[TaskSpec, Questions], sets: Sequence[RemovedHeads]
+) -> Generator[Progress[Any], None, set[tuple[TaskSpec, Mask]]]:
+    """Measures the full model and the sets whose heads all lie late, for which the layers before are computed once.
+    Returns what was measured. A chunk is stored only after all of these sets, so a slow model answers set by set."""
+    masks, together = [HeadSet(each.heads).mask(target.shape) for each in sets], set[tuple[TaskSpec, Mask]]()
+    late = [mask for mask in dict.fromkeys(masks) if first_changed(mask, masks[0]) >= LATE * target.shape.n_layers]
+    for spec, each in questions.items():
+        wanted = [mask for mask in late if evaluation(target, each, mask).stored(run.session) is None]
+        a_chunk = Workload({"forward": all_characters(each) * len(wanted) * CHUNK / max(CHUNK, each.n)})
+        if len(wanted) > 2 and a_chunk.seconds_by_size(run.session.store, target) < MOST_S:
+            label = f"{task_info(spec.name).title}, full model and late heads"
+            yield from run.part(under_each(target, each, wanted), each.n * len(wanted), label)
+            together |= {(spec, mask) for mask in wanted}
+    return together
 
 
 def _answering(questions: Any) -> Workload:
