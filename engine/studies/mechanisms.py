@@ -173,8 +173,8 @@ class Mechanisms:
 
     def rows(self, shape: ModelShape) -> list[dict[str, Any]]:
         """Returns one row per set of heads but the empty one: kind, share (0-1), exclusive, draw, points lost with
-        their interval, the range of the random sets of as many heads, n_heads, whether the loss is beyond random, and
-        the heads' names."""
+        their interval, the range of the random sets of as many heads, n_heads, whether the loss is beyond random, the
+        mean of the heads' scores of their kind, and the heads' names."""
         found = []
         for each in self.answered:
             if each.kind == FULL:
@@ -184,6 +184,7 @@ class Mechanisms:
                 "kind": each.kind, "share": each.share / 1000, "exclusive": each.excludes, "draw": each.draw,
                 "points_lost": lost.points, "low": lost.low, "high": lost.high, "random_low": low, "random_high": high,
                 "n_heads": len(each.heads), "beyond_random": each.kind != RANDOM and self.beyond_random(each),
+                "score": float(self.scores[each.kind].ravel()[[*each.heads]].mean()) if each.kind != RANDOM else None,
                 "heads": " ".join(shape.head_names[head] for head in each.heads),
             })  # fmt: skip
         return found
