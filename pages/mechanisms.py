@@ -9,7 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from engine.requests import CompareMechanisms
-from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, MechanismSettings, finding, mechanisms
+from engine.studies.mechanism_findings import finding
+from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, MechanismSettings, mechanisms
 from engine.studies.removal import HeadSet
 from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.controls.heads import open_prune

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("token", "concept")
-N_PROMPTS, PART = 32, 8  # of each kind; prompts stored together
+N_PROMPTS, PART = 32, 8  # of each kind, unless said; prompts stored together
 N_RANDOM, FEWEST_RANDOM = 30, 5  # random tokens in front of an entity
 MOST_TOKENS = 5  # of an entity, which has at least two
 WORD = re.compile(r"[^\W\d_]{4,}")
@@ -74,25 +74,28 @@ class Prompt(NamedTuple):
     source: int
 
 
-def entity_induction(target: Target, words: Sequence[str] | None = None) -> Measurement[EntityInductionScores]:
-    """Returns the EntityInductionScores once all records are stored; entities are those of `words` (None: the included
-    ones) that have two to five tokens. The prompts add a beginning token themselves, so the BOS setting does not
-    matter. HeadroomError: the window is too short, or the tokenizer splits too few words."""
+def entity_induction(
+    target: Target, words: Sequence[str] | None = None, n_prompts: int = N_PROMPTS, kinds: Sequence[str] = KINDS
+) -> Measurement[EntityInductionScores]:
+    """Returns the EntityInductionScores over `n_prompts` of each of the `kinds` once all records are stored; entities
+    are those of `words` (None: the included ones) that have two to five tokens. The prompts add a beginning token
+    themselves, so the BOS setting does not matter. HeadroomError: the window is too short, or the tokenizer splits too
+    few words."""
     asked = included_words(target.identity.folder) if words is None else tuple(words)
     _n_random(target.shape)
     digest = hashlib.blake2b("\n".join(asked).encode(), digest_size=16).hexdigest()
     entities = lru_cache(maxsize=1)(partial(_entities, words=asked))  # of the tokenizer, not once for every piece
     pieces = [
-        _piece(target.as_usual, kind, first, digest, entities) for kind in KINDS for first in range(0, N_PROMPTS, PART)
+        _piece(target.as_usual, kind, first, digest, entities) for kind in kinds for first in range(0, n_prompts, PART)
     ]
 
     def value(records: list[Record]) -> EntityInductionScores | None:
-        return _scores(target.shape, records) if len(records) == len(pieces) else None
+        return _scores(records, n_prompts, kinds) if len(records) == len(pieces) else None
 
     def given(session: Session, records: list[Record]) -> list[Piece]:
         return pieces
 
-    return of_records(target.as_usual, ("entity induction", digest), given, value)
+    return of_records(target.as_usual, ("entity induction", digest, n_prompts, *kinds), given, value)
 
 
 def included_words(folder: Path) -> tuple[str, ...]:
@@ -197,10 +200,10 @@ def _at_last_random(loaded: Loaded, prompt: Prompt) -> tuple[Tensor, np.ndarray]
     return torch.stack(outputs), np.stack(shares)
 
 
-def _scores(shape: ModelShape, records: Sequence[Record]) -> EntityInductionScores:
-    """The records' arrays by kind; those of "token" come first."""
-    rise, attention = (np.concatenate([record.arrays[name] for record in records]) for name in ("rise", "attention"))
-    parts = {kind: slice(at * N_PROMPTS, (at + 1) * N_PROMPTS) for at, kind in enumerate(KINDS)}
-    return EntityInductionScores(
-        {kind: rise[part] for kind, part in parts.items()}, {kind: attention[part] for kind, part in parts.items()}
-    )
+def _scores(records: Sequence[Record], n_prompts: int, kinds: Sequence[str]) -> EntityInductionScores:
+    """The first prompts of the records' arrays by kind, in the order of `kinds`."""
+    found = dict[str, dict[str, np.ndarray]]()
+    for name in ("rise", "attention"):
+        parts = np.split(np.concatenate([record.arrays[name] for record in records]), len(kinds))
+        found[name] = {kind: part[:n_prompts] for kind, part in zip(kinds, parts, strict=True)}
+    return EntityInductionScores(**found)

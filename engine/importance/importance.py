@@ -16,7 +16,7 @@ from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import UsageError
 from engine.heads.copy_suppression import N_WINDOWS, copy_suppression
-from engine.heads.entity_induction import N_PROMPTS, EntityInductionScores, entity_induction
+from engine.heads.entity_induction import N_PROMPTS, entity_induction
 from engine.heads.function_vectors import function_vectors
 from engine.heads.induction import induction
 from engine.heads.retrieval import retrieval
@@ -93,7 +93,9 @@ class Scores:
         return replace(self, what=other, scores=scores)
 
 
-def importance(target: Target, questions: Questions, what: str, mask: Mask | None = None) -> Measurement[Scores]:
+def importance(
+    target: Target, questions: Questions, what: str, mask: Mask | None = None, n_prompts: int = N_PROMPTS
+) -> Measurement[Scores]:
     """Returns the Scores; gradient scores have a value so far, the others only once all records are stored.
 
     `heads`: Bansal et al.'s I_h from the gold choice.
@@ -108,7 +110,7 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     `heads-prefix`: prefix matching (Olsson et al.), on random tokens instead of questions.
     `heads-function-vector`: answer restored by the head's mean output (Todd et al.), on word pairs.
     `heads-token-induction`, `heads-concept-induction`: next token or next part of a word raised by the head's output
-    (Feucht et al.); `heads-concept-matching`: its attention to the end of the word.
+    (Feucht et al.); `heads-concept-matching`: its attention to the end of the word; over `n_prompts` of each kind.
     `heads-copy-suppression`: tokens lowered that the model is about to repeat (McDougall et al.).
     `heads-retrieval`: attention to what the model copies from far back (Wu et al.).
 
@@ -122,7 +124,7 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     if what in ORACLES:
         return oracle(target, questions, what).map(partial(_drops, what, target.shape))
     if what in OF_PROMPTS:
-        return of_prompts(target, what)
+        return of_prompts(target, what, n_prompts)
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)
@@ -140,7 +142,7 @@ def importance(target: Target, questions: Questions, what: str, mask: Mask | Non
     return of_records(target, about, gradients if what in GRADIENTS else forward, value)
 
 
-def of_prompts(target: Target, what: str) -> Measurement[Scores]:
+def of_prompts(target: Target, what: str, n_prompts: int = N_PROMPTS) -> Measurement[Scores]:
     """Returns Scores that are measured on prompts of their own, not on questions: one of OF_PROMPTS."""
     if what == PREFIX:
         return induction(target).map(lambda of: Scores(what, of.n["prefix_matching"], of.mean["prefix_matching"]))
@@ -150,13 +152,11 @@ def of_prompts(target: Target, what: str) -> Measurement[Scores]:
         return copy_suppression(target).map(lambda found: Scores(what, N_WINDOWS, found))
     if what == RETRIEVAL:
         return retrieval(target).map(lambda found: Scores(what, len(found), found.mean(0)))
-    return entity_induction(target).map(lambda found: Scores(what, N_PROMPTS, _of_entities(found, what).mean(0)))
-
-
-def _of_entities(found: EntityInductionScores, what: str) -> np.ndarray:
-    """(n, L, H)."""
     _, kind, way = what.split("-")
-    return (found.rise if way == "induction" else found.attention)[kind]
+    known = entity_induction(target, n_prompts=n_prompts, kinds=(kind,))
+    return known.map(
+        lambda found: Scores(what, n_prompts, (found.rise if way == "induction" else found.attention)[kind].mean(0))
+    )
 
 
 def weight_scores(target: Target, what: str = "heads-weight") -> Measurement[Scores]:

@@ -223,7 +223,7 @@ class Criterion:
 
 
 _FORWARD = "one forward pass per train question, shared by activation, wanda and first-token"
-_OF_ENTITIES = "64 prompts of 66 tokens per model, each about three passes, shared by the three scores of entities"
+_OF_WORDS = "32 prompts of 66 tokens per model, each about three passes, shared by both scores of words"
 CRITERIA = {
     "importance": Criterion(
         "Importance as published", "heads", "ffns",
@@ -273,17 +273,17 @@ CRITERIA = {
     "token-induction": Criterion(
         "Token induction", "heads-token-induction", "ffns",
         "heads whose output raises the token that came next in an earlier copy; FFNs as by importance",
-        _OF_ENTITIES,
+        "32 prompts of 66 tokens per model, each about three passes",
     ),
     "concept-induction": Criterion(
         "Concept induction", "heads-concept-induction", "ffns",
         "heads whose output raises the rest of a word that came next in an earlier copy; FFNs as by importance",
-        _OF_ENTITIES,
+        _OF_WORDS,
     ),
     "concept-matching": Criterion(
         "Concept matching", "heads-concept-matching", "ffns",
         "heads that look at the end of the word that came next in an earlier copy; FFNs as by importance",
-        _OF_ENTITIES,
+        _OF_WORDS,
     ),
     "copy-suppression": Criterion(
         "Copy suppression", COPY_SUPPRESSION, "ffns",
@@ -313,7 +313,7 @@ def record_of(what: str) -> str:
     if what in OF_ACTIVITY:
         return "activity"
     if what in OF_ENTITIES:
-        return "entity induction"
+        return f"entity induction {what.split('-')[1]}"
     return "weights" if what in OF_WEIGHTS else GRADIENTS.get(what, what)
 
 

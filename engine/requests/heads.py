@@ -85,6 +85,7 @@ class ReportHead(WithData, OfModel):
                 for each in rows["tasks"]
             ),
             *(f"{each['task']}, {each['what']}: rank {each['rank']} of {found.n_heads}" for each in rows["importance"]),
+            *(f"{name}: rank {each['rank']} of {found.n_heads}" for name, each in rows["kinds"].items()),
             *([f"fed by {', '.join(each['head'] for each in rows['fed_by'][:3])}"] if rows["fed_by"] else []),
             *(f"{name}: {line}" for name, line in found.failed.items()),
             *([f"not stored: {missing}"] if missing else []),
@@ -98,6 +99,8 @@ def told(found: Any) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "scores": {variant: _scores(found, variant) for variant in found.scores},
+        "kinds": {name: {"score": float(scores[found.head]), "rank": found.rank_in_kind(name)}
+                  for name, scores in found.kinds.items()},
         "attention_to_first_token": found.rests,
         "fed_by": _partners(found),
         "tasks": [_effect(task, each) for task, each in found.effects.items()],

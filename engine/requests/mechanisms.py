@@ -1,18 +1,20 @@
 """Which kinds of heads in-context learning needs: `CompareMechanisms`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from engine.errors import HeadroomError
+from engine.errors import HeadroomError, UsageError
 from engine.heads.fills import FILLS
 from engine.heads.induction import best_heads
 from engine.importance.rankings import permille
 from engine.measurement import Measurement
-from engine.models.session import Session
+from engine.models.session import Session, Target
 from engine.questions.requests import MAX_SHOTS
-from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, training_questions
+from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, labels_of_examples, training_questions
 from engine.requests.fields import choice, flag, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.studies.mechanism_findings import finding
 from engine.studies.mechanisms import (
     KINDS,
     N_ASKED,
@@ -24,18 +26,20 @@ from engine.studies.mechanisms import (
     Mechanisms,
     MechanismSettings,
     depths,
-    finding,
     mechanisms,
     overlaps,
 )
 from engine.studies.surveys import StudySettings
+from engine.training.measuring import target_at
+from engine.training.trajectory import series_of
 
 N_BEST, MOST_SETS = 10, 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareMechanisms(WithData, OfModel):
-    """Measure what tasks gain from examples without the top heads of each kind. The value is Mechanisms."""
+    """Measure what tasks gain from examples without the top heads of each kind. The value is Mechanisms; of a series,
+    Mechanisms by step."""
 
     command: ClassVar[str] = "mechanisms"
     tasks: str | None = string(
@@ -43,6 +47,7 @@ class CompareMechanisms(WithData, OfModel):
         f"comma-separated task names (default: {', '.join(OF_PAIRS)}; for the included model {', '.join(OF_DEMO)})",
     )
     shots: int = number(5, (1, MAX_SHOTS), "number of examples in the prompt, compared with none (default: 5)")
+    labels: str = labels_of_examples()
     kinds: str = string(",".join(KINDS), f"comma-separated kinds of heads (default: {', '.join(KINDS)})")
     shares: str = string(
         ",".join(f"{share / 10:g}" for share in SHARES),
@@ -58,25 +63,38 @@ class CompareMechanisms(WithData, OfModel):
     )
     limit: int = number(N_ASKED, (1, MOST), "number of validation questions per task (default: 48)")
     order_questions: int = training_questions()
+    series: str | None = string(
+        None,
+        "training run or published series, as for `trajectory`, to measure at each snapshot in fp32 instead of --model",
+        aliases=("--run",),
+    )
     out: str | None = path(None, "file to write all rows to: .csv or .parquet", is_output=True)
 
     def settings(self) -> MechanismSettings:
         """The settings, as the engine names them."""
-        known = list(OF_DEMO if self.spec.is_demo else OF_PAIRS)
+        known = list(OF_DEMO if self.spec.is_demo and not self.series else OF_PAIRS)
         shares = tuple(sorted({permille(share) for share in names_of(self.shares, ())}))
         kinds = tuple(names_of(self.kinds, tuple(KINDS)))
         return MechanismSettings(
-            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets, self.fill
-        )
+            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets, self.fill,
+            self.labels,
+        )  # fmt: skip
 
     def measurement(self, session: Session) -> Measurement[Mechanisms]:
-        setting = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
-        return mechanisms(self.target(session), setting, self.settings())
+        if self.series:
+            raise TypeError("a series is one measurement for each snapshot; run it")
+        return self._mechanisms(self.target(session))
+
+    def _mechanisms(self, target: Target) -> Measurement[Mechanisms]:
+        setting = StudySettings(target.spec, self.bos, self.data_dir, self.limit, self.order_questions)
+        return mechanisms(target, setting, self.settings())
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
         check_out(self.out, TABLES)
+        if self.series:
+            return self._of_series(run)
         found, shape = run.value(self.measurement(run.session)), self.target(run.session).shape
         if not found.scores:
             raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
@@ -84,11 +102,12 @@ class CompareMechanisms(WithData, OfModel):
         best = {kind: [name for name, _ in best_heads(scores, N_BEST)] for kind, scores in found.scores.items()}
         shared, depth = overlaps(shape, found.scores), depths(shape, found.scores)
         fields: dict[str, Any] = {
-            "tasks": list(found.settings.tasks), "shots": self.shots, "n": self.limit, "gain_points": found.gain,
-            "finding": finding(found, shape), "best": best, "depth": depth, "overlaps": shared, "rows": rows,
-            "not_measured": dict(found.failed), "out": self.out,
+            "tasks": list(found.settings.tasks), "shots": self.shots, "labels": self.labels, "n": self.limit,
+            "gain_points": found.gain, "finding": finding(found, shape), "best": best, "depth": depth, "overlaps": shared,
+            "rows": rows, "not_measured": dict(found.failed), "out": self.out,
         }  # fmt: skip
-        lines = [finding(found, shape), f"gain from {self.shots} examples: {found.gain:+.1f} points"]
+        manner = found.settings.specs[0].manner
+        lines = [finding(found, shape), f"gain from {self.shots} examples{manner}: {found.gain:+.1f} points"]
         lines += [_line(row) for row in rows]
         lines += [f"{kind}: {', '.join(names)}; mean depth {depth[kind]:.2f}" for kind, names in best.items()]
         lines += [f"{each['a']} and {each['b']}: {each['shared']} of the top {each['n']} shared, Spearman "
@@ -97,6 +116,55 @@ class CompareMechanisms(WithData, OfModel):
         lines.append(f"{len(found.answered)} sets of heads{run.taken}")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         return Result(found, fields, "\n".join(filter(None, lines)), files)
+
+    def _of_series(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        if self.model != "demo" or self.bos is not None:
+            raise UsageError("--series names the models; leave out --model, --bos, and --no-bos")
+        series, found, rows = series_of(self.series or "", 1), dict[int, Mechanisms](), list[dict[str, Any]]()
+        for at, step in enumerate(series.steps):
+            target = target_at(run.session, series, at)
+            steps = self._mechanisms(target).run(run.session)
+            found[step] = run.last(replace(each, message=f"step {step}: {each.message}") for each in steps)
+            rows += [{"step": step, **row} for row in found[step].rows(target.shape)]
+        top = [row for row in rows if row["kind"] != RANDOM and not row["exclusive"]]
+        top = [row for row in top if row["share"] == max(each["share"] for each in top)]
+        gains = {step: each.gain for step, each in found.items()}
+        kinds = {kind: _first_steps([row for row in top if row["kind"] == kind]) for kind in self.settings().kinds}
+        failed = {step: dict(each.failed) for step, each in found.items() if each.failed}
+        fields = {"series": series.name, "gain_points": gains, "kinds": kinds, "rows": rows, "not_measured": failed,
+                  "out": self.out}  # fmt: skip
+        lines = [*_table(gains, [*kinds], top), *(_first_line(*each) for each in kinds.items())]
+        lines += [
+            f"not measured: step {step}, {kind}: {why}" for step, of in failed.items() for kind, why in of.items()
+        ]
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
+        return Result(found, fields, "\n".join([*lines, f"{len(found)} snapshots{run.taken}"]), files)
+
+
+def _first_steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
+    """Returns the first step at which a kind's top heads have half of the highest score, and at which the loss without
+    them is beyond random; None if there is none."""
+    most = max((row["score"] for row in rows), default=0.0)
+    half = [row["step"] for row in rows if most > 0 and row["score"] >= most / 2]
+    needed = [row["step"] for row in rows if row["beyond_random"]]
+    return {"half_of_highest_score": min(half, default=None), "beyond_random": min(needed, default=None)}
+
+
+def _first_line(kind: str, first: Mapping[str, int | None]) -> str:
+    half, needed = first.values()
+    words = f"{kind}: half of its highest score {'at no step' if half is None else f'from step {half:,}'}"
+    return f"{words}, beyond random {'at no step' if needed is None else f'from step {needed:,}'}"
+
+
+def _table(gains: Mapping[int, float], kinds: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    cells = {(row["step"], row["kind"]): f"{row['score']:.2g} {row['points_lost']:+.1f}{'*' * row['beyond_random']}"
+             for row in rows}  # fmt: skip
+    lines = [f"{'step':>9} {'gain':>7}" + "".join(f"{kind:>18}" for kind in kinds)]
+    lines += [f"{step:>9,} {gain:>+7.1f}" + "".join(f"{cells.get((step, kind), '-'):>18}" for kind in kinds)
+              for step, gain in gains.items()]  # fmt: skip
+    return [*lines, "by kind: mean score of its top heads, points of the gain lost without them; *: beyond random"]
 
 
 def _line(row: dict[str, Any]) -> str:

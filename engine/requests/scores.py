@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import HeadroomError, UsageError
+from engine.heads.entity_induction import N_PROMPTS
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
-from engine.importance.importance import WHAT, Scores, importance
+from engine.importance.importance import OF_ENTITIES, WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
 from engine.importance.rankings import KINDS, agreement, order, permille
 from engine.measurement import Measurement
@@ -34,10 +35,18 @@ class ScoreImportance(OfTask):
     command: ClassVar[str] = "importance"
     split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
     score: str = choice("heads", WHAT, "score to compute (default: heads)", aliases=("--what",))
+    prompts: int = number(
+        N_PROMPTS,
+        (1, MOST),
+        f"number of prompts for {', '.join(OF_ENTITIES)} (default: {N_PROMPTS}; hundreds for small effects)",
+    )
     out: str | None = path(None, OUT, is_required=True, is_output=True)
 
     def measurement(self, session: Session) -> Measurement[Scores]:
-        return importance(self.target(session), self.questions(session, self.split), self.score)
+        if self.prompts != N_PROMPTS and self.score not in OF_ENTITIES:
+            raise UsageError(f"--prompts has no effect on {self.score}; leave it out, or choose {OF_ENTITIES[0]}")
+        questions = self.questions(session, self.split)
+        return importance(self.target(session), questions, self.score, n_prompts=self.prompts)
 
     def measure(self, run: RequestRun) -> Result:
         check_out(self.out, ARRAYS)

@@ -4,6 +4,7 @@
 `sweeps`: accuracy over many masks, in one run that resumes where it stopped
 `compare`: one task by several criteria: areas, intervals and agreement
 `mechanisms`: what examples add, without the top heads of each kind; how much kinds overlap
+`mechanism_findings`: what such a comparison finds, in one or two sentences
 `removal`: induction heads ablated together, compared with equally many random heads
 `one_head`: the measurements of one head, read from the store or measured
 `portrait`: results for one head: ranks, effects, and a one-sentence verdict

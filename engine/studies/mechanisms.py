@@ -8,7 +8,7 @@ what it does by itself. Departure: heads output 0 by default, not their mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache as once
 from functools import cached_property, partial
@@ -16,16 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers
+from engine.accuracy.evaluation import Answers, evaluation
+from engine.accuracy.restarts import first_changed, under_each
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.fills import FILLS, filled_evaluation
 from engine.importance.importance import OF_ALL_TASKS, importance
 from engine.importance.rankings import CRITERIA, aggregate, agreement, order
 from engine.measurement import Measurement, Workload
+from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress
-from engine.questions.requests import Questions, TaskSpec
+from engine.questions.requests import CHUNK, Questions, TaskSpec
 from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
@@ -46,14 +48,14 @@ FULL, RANDOM = "full model", "random"
 SHARES = (50, 100)  # permille of all heads
 N_RANDOM = 8
 TOP_TEN = 100  # permille, for overlaps
-MOST_NAMED = 4  # heads in the finding
+LATE, MOST_S = 0.25, 60.0  # share of the layers that late heads leave alone; seconds until something is stored
 
 
 @dataclass(frozen=True)
 class MechanismSettings:
     """Settings: `tasks` at `shots` examples and at 0; the `shares` of heads removed, in permille; the `kinds`;
     `excludes`: also without the other kinds' heads; `n_random` random sets per share; `fill`: what removed heads
-    output, one of FILLS. UsageError: invalid settings."""
+    output, one of FILLS; `labels`: of the examples (engine.questions.labels). UsageError: invalid settings."""
 
     tasks: tuple[str, ...]
     shots: int = 5
@@ -62,6 +64,7 @@ class MechanismSettings:
     excludes: bool = False
     n_random: int = N_RANDOM
     fill: str = "zero"
+    labels: str = "true"
 
     def __post_init__(self) -> None:
         if self.fill not in FILLS:
@@ -76,7 +79,7 @@ class MechanismSettings:
     @property
     def specs(self) -> list[TaskSpec]:
         """The tasks with examples, each followed by itself without."""
-        return [TaskSpec(name, shots) for name in self.tasks for shots in (self.shots, 0)]
+        return [TaskSpec(name, shots, labels=self.labels) for name in self.tasks for shots in (self.shots, 0)]
 
     @property
     def n_sets(self) -> int:
@@ -170,8 +173,8 @@ class Mechanisms:
 
     def rows(self, shape: ModelShape) -> list[dict[str, Any]]:
         """Returns one row per set of heads but the empty one: kind, share (0-1), exclusive, draw, points lost with
-        their interval, the range of the random sets of as many heads, n_heads, whether the loss is beyond random, and
-        the heads' names."""
+        their interval, the range of the random sets of as many heads, n_heads, whether the loss is beyond random, the
+        mean of the heads' scores of their kind, and the heads' names."""
         found = []
         for each in self.answered:
             if each.kind == FULL:
@@ -181,6 +184,7 @@ class Mechanisms:
                 "kind": each.kind, "share": each.share / 1000, "exclusive": each.excludes, "draw": each.draw,
                 "points_lost": lost.points, "low": lost.low, "high": lost.high, "random_low": low, "random_high": high,
                 "n_heads": len(each.heads), "beyond_random": each.kind != RANDOM and self.beyond_random(each),
+                "score": float(self.scores[each.kind].ravel()[[*each.heads]].mean()) if each.kind != RANDOM else None,
                 "heads": " ".join(shape.head_names[head] for head in each.heads),
             })  # fmt: skip
         return found
@@ -222,8 +226,11 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
         if len(found.scores) + len(found.failed) < len(settings.kinds):
             run.expect("sets of heads", lambda: _answering(questions.values()).times(settings.n_sets))
             return found
-        for removed in sets_of_heads(target.shape, settings, found.scores):
-            right = yield from _right(run, target, ranked, settings.fill, questions, removed)
+        sets, together = sets_of_heads(target.shape, settings, found.scores), set[tuple[TaskSpec, Mask]]()
+        if run.measures and settings.fill == "zero":
+            together = yield from _late_heads(run, target, questions, sets)
+        for removed in sets:
+            right = yield from _right(run, target, ranked, settings.fill, questions, removed, together)
             found = found if right is None else replace(found, answered={**found.answered, removed: right})
             yield run.so_far(found, removed.label)
         return found
@@ -276,54 +283,6 @@ def depths(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP
     }
 
 
-def finding(found: Mechanisms, shape: ModelShape) -> str:
-    """Returns one or two sentences on the kinds that in-context learning needs here; "" before they are measured."""
-    share = max(found.settings.shares)
-    rows = [each for each in found.answered if each.kind in KINDS and each.share == share and not each.excludes]
-    drawn = [each for each in found.answered if each.kind == RANDOM and each.share == share]
-    if len(rows) < len(found.scores) or not rows or len(drawn) < found.settings.n_random:
-        return ""
-    if found.gain <= 0:
-        return "Examples add nothing here that could be lost."
-    gained = f"{found.gain:.0f} points that {found.settings.shots} example"
-    gained += " adds" if found.settings.shots == 1 else "s add"
-    clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
-    if not clear:
-        return f"No kind of heads is needed clearly more than random heads for the {gained}."
-    most, lost, n = clear[0], found.lost(clear[0]), len(clear[0].heads)
-    top = f"{n} top {most.kind} heads" if n > 1 else f"top {most.kind} head"
-    names = f" ({', '.join(shape.head_names[head] for head in sorted(most.heads))})" if n <= MOST_NAMED else ""
-    of_gain = f"all {gained}" if lost.points >= found.gain else f"{lost.points:.0f} of the {gained}"
-    at_random = max(0.0, found.at_random(share)[1])
-    words = f"Without the {top}{names}, {of_gain} are lost; without as many random heads, at most {at_random:.0f}"
-    words += f" ({found.settings.n_random} draws)."
-    if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
-        return f"{words} {alone}"
-    same = {n: "the same" if n == 1 else f"the same {n}", 0: "others"}
-    as_much = []
-    for each in clear[1:]:
-        if not found.lost(most, each).is_clear:
-            k = len({*each.heads} & {*most.heads})
-            as_much.append(f"{each.kind} heads ({same.get(k, f'{k} of these {n}')})")
-    return f"{words} {_listed(as_much).capitalize()} cost about as much." if as_much else words
-
-
-def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
-    """Returns one sentence on the heads of each kind that are of no other; "" before all of them are measured."""
-    rows = [each for each in found.answered if each.excludes and each.share == share]
-    if len(rows) < len(found.scores):
-        return ""
-    if alone := [each.kind for each in rows if found.beyond_random(each)]:
-        return f"Of heads of one kind alone, only {_listed(alone)} heads cost clearly more than random ones."
-    return "Heads of one kind alone cost no more than random ones: those that matter are of several kinds."
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) < 3:
-        return " and ".join(names)
-    return f"{', '.join(names[:-1])}, and {names[-1]}"
-
-
 def _gains(right: np.ndarray) -> np.ndarray:
     return right[0].astype(float) - right[1]
 
@@ -337,7 +296,7 @@ def _scores(
     tasks = settings.tasks[:1] if what in OF_ALL_TASKS else settings.tasks
     found = dict[str, np.ndarray]()
     for name in tasks:
-        questions = setting.ranked(TaskSpec(name, settings.shots), run.session.store)
+        questions = setting.ranked(TaskSpec(name, settings.shots, labels=settings.labels), run.session.store)
         wanted = importance(target, questions, what)
         known = yield from run.part(wanted, size // len(tasks), f"{kind} scores")
         found |= {} if known is None else {name: known.scores}
@@ -356,12 +315,15 @@ def _right(
     fill: str,
     questions: Mapping[TaskSpec, Questions],
     removed: RemovedHeads,
+    together: Collection[tuple[TaskSpec, Mask]],
 ) -> Generator[Progress[Any], None, dict[str, np.ndarray] | None]:
-    """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without."""
+    """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without. `together`:
+    as from `_late_heads`."""
     mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
     for spec, each in questions.items():
         wanted = filled_evaluation(target, each, partial(ranked, spec), mask, fill)
-        known = yield from run.part(wanted, each.n, f"{task_info(spec.name).title}, {removed.label}")
+        size = 0 if (spec, mask) in together else each.n
+        known = yield from run.part(wanted, size, f"{task_info(spec.name).title}, {removed.label}")
         answers |= {} if known is None else {spec: known}
     if len(answers) < len(questions):
         return None
@@ -374,6 +336,23 @@ def _right(
         shared = [number for number in by_id[0] if number in by_id[1]]
         found[few.name] = np.array([[each[number] for number in shared] for each in by_id], bool)
     return found
+
+
+def _late_heads(
+    run: ComposedRun, target: Target, questions: Mapping[TaskSpec, Questions], sets: Sequence[RemovedHeads]
+) -> Generator[Progress[Any], None, set[tuple[TaskSpec, Mask]]]:
+    """Measures the full model and the sets whose heads all lie late, for which the layers before are computed once.
+    Returns what was measured. A chunk is stored only after all of these sets, so a slow model answers set by set."""
+    masks, together = [HeadSet(each.heads).mask(target.shape) for each in sets], set[tuple[TaskSpec, Mask]]()
+    late = [mask for mask in dict.fromkeys(masks) if first_changed(mask, masks[0]) >= LATE * target.shape.n_layers]
+    for spec, each in questions.items():
+        wanted = [mask for mask in late if evaluation(target, each, mask).stored(run.session) is None]
+        a_chunk = Workload({"forward": all_characters(each) * len(wanted) * CHUNK / max(CHUNK, each.n)})
+        if len(wanted) > 2 and a_chunk.seconds_by_size(run.session.store, target) < MOST_S:
+            label = f"{task_info(spec.name).title}, full model and late heads"
+            yield from run.part(under_each(target, each, wanted), each.n * len(wanted), label)
+            together |= {(spec, mask) for mask in wanted}
+    return together
 
 
 def _answering(questions: Any) -> Workload:

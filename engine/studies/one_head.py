@@ -19,7 +19,8 @@ from engine.heads.attention import Head
 from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
-from engine.heads.induction import VARIANTS, induction
+from engine.heads.induction import VARIANTS, InductionScores, induction
+from engine.importance.importance import Scores, of_prompts
 from engine.importance.rankings import CRITERIA as TABLE
 from engine.importance.rankings import KINDS, SLOW
 from engine.measurement import Measurement, Workload, known_value
@@ -35,6 +36,7 @@ from engine.texts.tokenloss import losses_of_texts, token_losses
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
 CRITERIA = {criterion.heads: criterion.label for name, criterion in TABLE.items() if name not in KINDS}  # of heads
+OF_KINDS = {TABLE[name].heads: name for name in ("function-vector", *KINDS)}
 # of the model and built-in texts alone
 LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts", "context")
 # last: they start by themselves only if the parts before leave time
@@ -101,13 +103,17 @@ def _masks(target: Target, asked: HeadRequest) -> tuple[Mask, Mask]:
 
 
 def _scores(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
-    """Measures Olsson's scores, and adds Bansal's if they are stored."""
+    """Measures Olsson's scores, and adds Bansal's and those of kinds of heads that are stored and differ."""
     olsson, bansal = VARIANTS
-    stored = None
+    known, kinds = dict[str, InductionScores](), dict[str, np.ndarray]()
     with suppress(HeadroomError):  # the window is too short for Bansal's
-        stored = induction(target, bansal).stored(session)
-    known = {} if stored is None else {bansal: stored}
-    return induction(target).map(lambda scores: {"scores": known | {olsson: scores}})
+        if stored := induction(target, bansal).stored(session):
+            known[bansal] = stored
+    for what in OF_KINDS:
+        with suppress(HeadroomError):  # the window or the vocabulary is too small
+            if found := of_prompts(target, what).stored(session):
+                kinds |= _as_kind(found)
+    return induction(target).map(lambda scores: {"scores": known | {olsson: scores}, "kinds": kinds})
 
 
 def _tokens(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
@@ -152,9 +158,16 @@ def _ideal(target: Target, asked: HeadRequest) -> Ideal:
 
 def _importance(what: str, target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def fields(found: Survey) -> Fields:
-        return {"importance": {(what, task): each for task, each in found.scores.items()}, **_why(what, found.failed)}
+        kinds = {name: scores for each in found.scores.values() for name, scores in _as_kind(each).items()}
+        scores = {(what, task): each for task, each in found.scores.items()}
+        return {"importance": scores, "kinds": kinds, **_why(what, found.failed)}
 
     return survey(target, asked.setting, asked.tasks, what).map(fields)
+
+
+def _as_kind(found: Scores) -> dict[str, np.ndarray]:
+    """Returns scores of a kind of heads by its criterion; {} if they are others, or if all heads score the same."""
+    return {OF_KINDS[found.what]: found.scores} if found.what in OF_KINDS and np.ptp(found.scores) else {}
 
 
 def _context(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:

@@ -43,6 +43,7 @@ class Portrait:
     shape: of the model
     head: (layer, head)
     scores: induction scores by variant
+    kinds: stored scores (L, H) of kinds of heads by criterion
     probe: its pattern on random tokens
     texts: its pattern and raised tokens by passage
     tokens, typed: tokens that it raises by its weights, of a passage and of a typed text
@@ -60,6 +61,7 @@ class Portrait:
     shape: ModelShape
     head: Head
     scores: Mapping[str, InductionScores] = field(default_factory=dict)
+    kinds: Mapping[str, np.ndarray] = field(default_factory=dict)
     probe: HeadOnProbe | None = None
     texts: Mapping[str, HeadInText] = field(default_factory=dict)
     tokens: OvTokens | None = None
@@ -98,6 +100,10 @@ class Portrait:
         """Returns the head's rank by that score, 1 = highest; 0 if unknown or undefined."""
         mine = self.score(name, variant)
         return 0 if np.isnan(mine) else 1 + int((self.scores[variant].mean[name] > mine).sum())
+
+    def rank_in_kind(self, name: str) -> int:
+        """Returns the head's rank by a score of `kinds`, 1 = highest."""
+        return 1 + int((self.kinds[name] > self.kinds[name][self.head]).sum())
 
     @property
     def effects(self) -> dict[TaskSpec, AccuracyWithout]:
@@ -164,7 +170,7 @@ def joined(portraits: Sequence[Portrait]) -> Portrait:
     first, *rest = portraits
     for more in rest:
         changes: dict[str, Any] = {}
-        for name in ("scores", "texts", "losses", "answers", "ideal_answers", "importance", "failed", "left"):
+        for name in ("scores", "kinds", "texts", "losses", "answers", "ideal_answers", "importance", "failed", "left"):
             changes[name] = {**getattr(first, name), **getattr(more, name)}
         for name in ("probe", "tokens", "typed", "feeding", "ideal_texts", "context"):
             changes[name] = getattr(more, name) or getattr(first, name)

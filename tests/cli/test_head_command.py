@@ -44,3 +44,12 @@ def test_bad_input_gets_one_line(cli, options):
     refused(cli("head", "nose", *options), 2, "'nose'", "L1H0")
     refused(cli("head", "L0H*", *options), 2, "names 4 heads", "give one")
     refused(cli("head", "L0H0,", *options, "--tasks", "no_such_task"), 2, "no_such_task")
+
+
+def test_a_head_is_ranked_by_kinds_whose_scores_are_stored(told, tiny, options, tmp_path):
+    assert told("head", "L1H2", *tiny, "--stored")["kinds"] == {}
+    scores = ("--score", "heads-copy-suppression", "--out", tmp_path / "scores.npz")
+    told("importance", *tiny, "--task", options[-1], *scores)
+    told("induction", *tiny, "--out", tmp_path / "induction.npz")
+    kinds = told("head", "L1H2", *tiny, "--stored")["kinds"]
+    assert [*kinds] == ["copy-suppression"] and kinds["copy-suppression"]["rank"] in range(1, 9)

@@ -20,7 +20,6 @@ ENTITIES = ("zebra", "quartz", "xylem", "jumbo", "vex", "kiwi")  # of several to
 @pytest.fixture
 def few(monkeypatch):
     """Fewer prompts: a plain loop takes a full pass per head and prompt."""
-    monkeypatch.setattr(module, "N_PROMPTS", 2)
     monkeypatch.setattr(module, "PART", 2)
 
 
@@ -59,7 +58,7 @@ def test_scores_equal_a_full_pass_per_head(family, tiny_opt, tmp_path, session, 
             rise[kind].append(float(after(corrupt, put).logits[0, -1].softmax(-1)[wanted] - before))
             weighted = found.attentions[layer][0, head, -back] * values[layer][head]
             shares[kind].append(float(weighted[source] / weighted.sum()))
-    measured = final(entity_induction(target, ENTITIES).run(session))
+    measured = final(entity_induction(target, ENTITIES, 2).run(session))
     for kind in KINDS:
         np.testing.assert_allclose(measured.rise[kind].ravel(), rise[kind], atol=2e-8, rtol=1e-3)
         np.testing.assert_allclose(measured.attention[kind].ravel(), shares[kind], atol=1e-5)
@@ -108,11 +107,20 @@ def induction_circuit(tiny_opt, folder):
 
 def test_an_induction_circuit_does_token_induction_and_no_concept_induction(tiny_opt, tmp_path, session):
     folder = induction_circuit(tiny_opt, tmp_path / "model")
-    found = final(entity_induction(target_in(session, folder, "fp32"), ENTITIES).run(session))
+    target = target_in(session, folder, "fp32")
+    found = final(entity_induction(target, ENTITIES).run(session))
     token, concept = (found.rise[kind].mean(0) for kind in KINDS)
     assert token[1, 5] > 0.9 and np.abs(np.delete(token.ravel(), 8 + 5)).max() < 0.01
     assert np.abs(concept).max() < 0.01
     assert found.attention["token"].mean(0)[1, 5] > 0.9 and found.attention["concept"].mean(0)[1, 5] < 0.1
+    fewer = entity_induction(target, ENTITIES, 12).stored(session)
+    assert fewer is not None, "prompts are those of any other number"
+    for kind in KINDS:
+        np.testing.assert_array_equal(fewer.rise[kind], found.rise[kind][:12])
+    [alone] = entity_induction(target, ENTITIES, kinds=("concept",)).stored(session).rise.values()
+    np.testing.assert_array_equal(alone, found.rise["concept"])
+    left = entity_induction(target, ENTITIES, 48).left(session), entity_induction(target, ENTITIES, 32).left(session)
+    assert left[0].characters and not left[1].characters
 
 
 def test_a_short_window_and_words_of_one_token_are_refused(tiny_opt, tmp_path, session):

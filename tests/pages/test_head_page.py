@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -63,7 +64,7 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     assert {"scores", "cells", "tasks", "places", "heads", "lines"} <= set(frames)
     mine = frames["scores"][frames["scores"]["mine"]].set_index("score")["words"]
     rank = found["scores"]["olsson"]["prefix_matching"]["rank"]
-    assert mine["Prefix matching"].endswith(f"· {rank} of 8") and len(mine) == 4
+    assert mine["Prefix matching"].endswith(f"· {rank} of 8") and [*mine.index[4:]] == ["Function vector"]
     [task] = found["tasks"]
     assert frames["tasks"]["points"].tolist() == pytest.approx([100 * task["change"]])
     ranks, scores = (
@@ -193,6 +194,9 @@ def test_tables_tell_the_largest_first():
     assert first["times_random"] == pytest.approx(fed.composition[layer, head] / fed.random.mean())
     rows = tables.score_rows(found)
     assert rows["at"].between(0, 1).all() and rows["mine"].sum() == 4
+    rows = tables.score_rows(replace(found, kinds={"retrieval": np.arange(12.0).reshape(3, 4) - 1}))
+    assert rows["at"].between(0, 1).all() and rows["score"].iloc[-1] == "Retrieval"
+    assert rows["words"].iloc[-12:].max() == "8 · 3 of 12"
     cells = tables.probe_cells(HeadOnProbe(np.array([[1, 0], [0.01, 0.99]]), ("a", "b")))
     assert cells[["destination", "source"]].to_numpy().tolist() == [[0, 0], [1, 1]]
     for picture in (charts.score_strip(rows), charts.feeders(frame, 0.1), charts.pattern_map(cells, 2, (1,))):

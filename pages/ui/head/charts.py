@@ -8,8 +8,7 @@ import pandas as pd
 
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
-from pages.ui.figures.induction_scores import TITLES
-from pages.ui.head.tables import ASKS, ON_STRIP, STANDS_OUT
+from pages.ui.head.tables import ASKS, STANDS_OUT
 
 ROOM = 1.6  # of the strip, for its text
 SIDE_PX, Y_AXIS_PX = 260, 60  # of a pattern; in a file it is square
@@ -19,13 +18,13 @@ ESTIMATES = "Estimates"  # heads the rows of criteria that do not measure what i
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
     """Returns `tables.score_rows`: all heads as ticks, one row per score on its own scale, with this one marked."""
-    return charts.picture(_score_strip(), scores=frame)
+    return charts.picture(_score_strip(tuple(frame["score"].unique())), scores=frame)
 
 
 @charts.kept
-def _score_strip() -> charts.Template:
+def _score_strip(titles: tuple[str, ...]) -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=200, ticks=False, domain=False, grid=False)
-    y = alt.Y("score:N", sort=[TITLES[score] for score in ON_STRIP], axis=axis)
+    y = alt.Y("score:N", sort=list(titles), axis=axis)
     x = alt.X("at:Q", axis=None, scale=alt.Scale(domain=[-0.02, ROOM], nice=False))
     tooltip = charts.tips(f"name:N|Head; score:N|Score; value:Q|Value|{charts.MAGNITUDE}")
     base = charts.named_chart("scores").encode(y=y, x=x, tooltip=tooltip)
@@ -34,7 +33,7 @@ def _score_strip() -> charts.Template:
     mine = mine.mark_point(filled=True, size=120, color=MARK, opacity=1)
     words = charts.written(base.transform_filter("datum.mine"), 12, align="right", baseline="middle")
     words = words.encode(x=alt.value(alt.ExprRef("width")), text="words:N")
-    return charts.template(4 * 44, ticks, mine, words)
+    return charts.template(max(4 * 44, len(titles) * 32), ticks, mine, words)
 
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:

@@ -3,7 +3,8 @@
 import streamlit as st
 
 from engine.heads.induction import VARIANTS
-from engine.studies.one_head import CRITERIA
+from engine.importance.rankings import CRITERIA
+from engine.studies.one_head import CRITERIA as OF_TASK
 from pages.ui.figures.induction_scores import ABOUT, TITLES
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
@@ -33,7 +34,8 @@ def section(known: Known, sheet: Sheet) -> None:
 
 def _draw_scores(known: Known, sheet: Sheet) -> None:
     found = known.found
-    st.markdown("**What it does**, among all heads", help=STRIP_HELP)
+    kinds = [f" *{CRITERIA[name].label}*: {CRITERIA[name].help.partition(';')[0]}." for name in found.kinds]
+    st.markdown("**What it does**, among all heads", help=STRIP_HELP + "".join(kinds))
     if VARIANTS[0] not in found.scores:  # the button is with the large figure
         st.caption("Its induction scores are not measured yet.")
         return
@@ -56,4 +58,4 @@ def _draw_importance(known: Known, sheet: Sheet) -> None:
         st.markdown(tables.ranks_in_short(shown))
         sheet.draw(PLACES, charts.places(shown), "head places", tables.places_in_words(shown))
         st.caption(" ".join(words for asks, words in WHY.items() if shown["criterion"].str.startswith(asks).any()))
-    draw_missing(known, *CRITERIA)
+    draw_missing(known, *OF_TASK)

@@ -10,6 +10,7 @@ import pandas as pd
 from engine.heads.circuits import OvTokens
 from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, best_heads
+from engine.importance.rankings import CRITERIA
 from engine.studies.one_head import READ
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import CLEARLY, Portrait
@@ -18,7 +19,7 @@ from engine.texts.incontext import MeanOverTexts
 from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.figures.induction_scores import ABOUT, TITLES
-from pages.ui.page.tables import better_or_worse, number, p_in_words, whole_percent
+from pages.ui.page.tables import better_or_worse, magnitude, number, p_in_words, whole_percent
 
 CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
@@ -42,9 +43,17 @@ class KeyFigure:
 
 
 def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
-    """Returns one row for each score of ON_STRIP and head that has it: title, name, value, `at` (0-1 on the
-    score's own scale), whether it is this head, and its `words`: value and rank."""
+    """Returns one row for each score of ON_STRIP or kind of heads, and head that has it: title, name, value, `at` (0-1
+    on the score's own scale), whether it is this head, and its `words`: value and rank."""
     rows, mine = [], f"L{found.head[0]}H{found.head[1]}"
+
+    def add(title: str, values: np.ndarray, low: float, high: float, words: str) -> None:
+        for name, value in zip(found.shape.head_names, values, strict=True):
+            if np.isfinite(value) or name == mine:
+                at = (value - low) / ((high - low) or 1.0)
+                each = {"score": title, "name": name, "value": value, "at": at, "mine": name == mine}
+                rows.append(each | {"words": words if name == mine else ""})
+
     for score in ON_STRIP:
         values = found.scores[variant].mean[score].ravel()
         share = score == "copying" and variant == OLSSON
@@ -53,11 +62,10 @@ def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
         known = values[np.isfinite(values)]
         low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
         low, high = (low, high) if score == "copying" else (min(0.0, low), max(1.0, high))
-        for name, value in zip(found.shape.head_names, values, strict=True):
-            if np.isfinite(value) or name == mine:
-                at = (value - low) / ((high - low) or 1.0)
-                each = {"score": TITLES[score], "name": name, "value": value, "at": at, "mine": name == mine}
-                rows.append(each | {"words": _with_rank(found, score, variant, written) if name == mine else ""})
+        add(TITLES[score], values, low, high, _with_rank(found, score, variant, written))
+    for name, scores in found.kinds.items():
+        words = f"{magnitude(float(scores[found.head]))} · {found.rank_in_kind(name)} of {found.n_heads:,}"
+        add(CRITERIA[name].label, scores.ravel(), float(scores.min()), float(scores.max()), words)
     return pd.DataFrame(rows)
 
 

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+from cache import Store
 from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
 from engine.importance.importance import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
+from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
+from engine.studies import mechanisms as module
+from engine.studies.mechanism_findings import finding
 from engine.studies.mechanisms import (
     FULL,
     RANDOM,
@@ -22,7 +26,6 @@ from engine.studies.mechanisms import (
     MechanismSettings,
     RemovedHeads,
     depths,
-    finding,
     mean_of_tasks,
     mechanisms,
     overlaps,
@@ -132,6 +135,25 @@ def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
             gains[each] = np.mean([right[task, 2] - right[task, 0] for task in tasks])
         assert found.lost(removed).points == pytest.approx(100 * (gains[Mask.full(target.shape)] - gains[mask]))
     assert found.gain == pytest.approx(100 * gains[Mask.full(target.shape)])
+
+
+def test_late_heads_share_the_layers_before_and_answer_as_set_by_set(tiny_opt, tmp_path, session, monkeypatch):
+    setting = StudySettings(LoadSpec(), n_questions=20, n_ranking=4)
+    settings = MechanismSettings((str(write_questions(tmp_path / "a.jsonl")),), 2, (100,), ("induction",), n_random=3)
+    drawn = [RemovedHeads(RANDOM, 100, draw=draw, heads=(head,)) for draw, head in enumerate((4, 5, 0))]
+    sets = [RemovedHeads(FULL), RemovedHeads("induction", 100, heads=(6,)), *drawn]
+    monkeypatch.setattr(module, "sets_of_heads", lambda *_: sets)
+    shared, plain = [], module.under_each
+    monkeypatch.setattr(module, "under_each", lambda *asked: shared.append(asked[2]) or plain(*asked))
+    together = final(mechanisms(target_in(session, tiny_opt, "fp32"), setting, settings).run(session))
+    assert [[mask.text() for mask in masks] for masks in shared] == [["", "L1H2", "L1H0", "L1H1"]] * 2
+    other = Session(Store(tmp_path / "other"))
+    monkeypatch.setattr(module, "MOST_S", 0.0)
+    single = final(mechanisms(target_in(other, tiny_opt, "fp32"), setting, settings).run(other))
+    assert len(shared) == 2 and [*single.answered] == sets
+    for removed in sets:
+        for task, right in single.answered[removed].items():
+            np.testing.assert_array_equal(together.answered[removed][task], right)
 
 
 def test_a_kind_of_which_all_heads_score_the_same_is_left_out(tiny_opt, tmp_path, session):

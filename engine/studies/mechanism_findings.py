@@ -1,0 +1,56 @@
+"""What a comparison of kinds of heads finds, in one or two sentences."""
+
+from collections.abc import Sequence
+
+from engine.shapes import ModelShape
+from engine.studies.mechanisms import KINDS, RANDOM, Mechanisms
+
+MOST_NAMED = 4  # heads in the finding
+
+
+def finding(found: Mechanisms, shape: ModelShape) -> str:
+    """Returns one or two sentences on the kinds that in-context learning needs here; "" before they are measured."""
+    share = max(found.settings.shares)
+    rows = [each for each in found.answered if each.kind in KINDS and each.share == share and not each.excludes]
+    drawn = [each for each in found.answered if each.kind == RANDOM and each.share == share]
+    if len(rows) < len(found.scores) or not rows or len(drawn) < found.settings.n_random:
+        return ""
+    if found.gain <= 0:
+        return "Examples add nothing here that could be lost."
+    gained = f"{found.gain:.0f} points that {found.settings.shots} example"
+    gained += " adds" if found.settings.shots == 1 else "s add"
+    clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
+    if not clear:
+        return f"No kind of heads is needed clearly more than random heads for the {gained}."
+    most, lost, n = clear[0], found.lost(clear[0]), len(clear[0].heads)
+    top = f"{n} top {most.kind} heads" if n > 1 else f"top {most.kind} head"
+    names = f" ({', '.join(shape.head_names[head] for head in sorted(most.heads))})" if n <= MOST_NAMED else ""
+    of_gain = f"all {gained}" if lost.points >= found.gain else f"{lost.points:.0f} of the {gained}"
+    at_random = max(0.0, found.at_random(share)[1])
+    words = f"Without the {top}{names}, {of_gain} are lost; without as many random heads, at most {at_random:.0f}"
+    words += f" ({found.settings.n_random} draws)."
+    if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
+        return f"{words} {alone}"
+    same = {n: "the same" if n == 1 else f"the same {n}", 0: "others"}
+    as_much = []
+    for each in clear[1:]:
+        if not found.lost(most, each).is_clear:
+            k = len({*each.heads} & {*most.heads})
+            as_much.append(f"{each.kind} heads ({same.get(k, f'{k} of these {n}')})")
+    return f"{words} {_listed(as_much).capitalize()} cost about as much." if as_much else words
+
+
+def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
+    """Returns one sentence on the heads of each kind that are of no other; "" before all of them are measured."""
+    rows = [each for each in found.answered if each.excludes and each.share == share]
+    if len(rows) < len(found.scores):
+        return ""
+    if alone := [each.kind for each in rows if found.beyond_random(each)]:
+        return f"Of heads of one kind alone, only {_listed(alone)} heads cost clearly more than random ones."
+    return "Heads of one kind alone cost no more than random ones: those that matter are of several kinds."
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"
