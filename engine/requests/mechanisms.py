@@ -103,8 +103,8 @@ class CompareMechanisms(WithData, OfModel):
         shared, depth = overlaps(shape, found.scores), depths(shape, found.scores)
         fields: dict[str, Any] = {
             "tasks": list(found.settings.tasks), "shots": self.shots, "labels": self.labels, "n": self.limit,
-            "gain_points": found.gain, "finding": finding(found, shape), "best": best, "depth": depth, "overlaps": shared,
-            "rows": rows, "not_measured": dict(found.failed), "out": self.out,
+            "gain_points": found.gain, "finding": finding(found, shape), "best": best, "depth": depth,
+            "overlaps": shared, "rows": rows, "not_measured": dict(found.failed), "out": self.out,
         }  # fmt: skip
         manner = found.settings.specs[0].manner
         lines = [finding(found, shape), f"gain from {self.shots} examples{manner}: {found.gain:+.1f} points"]
