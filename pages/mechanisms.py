@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine.requests import CompareMechanisms
 from engine.studies.mechanism_findings import finding
-from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, MechanismSettings, mechanisms
+from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, mechanisms
 from engine.studies.removal import HeadSet
 from pages.ui.controls.controls import one_of, settings_popover
 from pages.ui.controls.heads import open_prune
@@ -73,16 +73,16 @@ if not names:
     end_run()
 target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup, N_ASKED)
-settings = MechanismSettings(tuple(names), shots, (share, 2 * share), excludes=excludes, fill=fill)
+request = CompareMechanisms(
+    **of_model(target), tasks=",".join(names), shots=shots, exclusive=excludes, fill=fill,
+    shares=f"{share / 10:g},{2 * share / 10:g}", task_data=setup.data_dir, order_questions=RANKING_QUESTIONS,
+    out="mechanisms.csv",
+)  # fmt: skip
+settings = request.settings()
 wanted = mechanisms(target, setting, settings)
 work: Work[Mechanisms] = Work("mechanisms", "Kinds of heads", wanted, priority=2)
 found = max((Mechanisms(settings), *work.stored()), key=lambda each: len(each.scores) + len(each.answered))
 
-request = CompareMechanisms(
-    **of_model(target), tasks=",".join(names), shots=shots, exclusive=excludes, fill=fill,
-    shares=",".join(f"{share / 10:g}" for share in settings.shares), task_data=setup.data_dir,
-    order_questions=RANKING_QUESTIONS, out="mechanisms.csv",
-)  # fmt: skip
 of = about(target, f"{' and '.join(names)}, {shots} shots", f"{N_ASKED} questions each", "the full model")
 origin, sheet = Origin("Mechanisms", [request], {"Kinds of heads": wanted}, of), Sheet()
 

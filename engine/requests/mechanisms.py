@@ -18,6 +18,7 @@ from engine.studies.mechanism_findings import finding
 from engine.studies.mechanisms import (
     KINDS,
     N_ASKED,
+    N_OF_DEMO,
     N_RANDOM,
     OF_DEMO,
     OF_PAIRS,
@@ -54,7 +55,11 @@ class CompareMechanisms(WithData, OfModel):
         "comma-separated percentages of all heads that are removed, at least one head (default: 5,10)",
     )
     exclusive: bool = flag("also remove as many heads of each kind without those of the other kinds")
-    random_sets: int = number(N_RANDOM, (1, MOST_SETS), "number of random sets of heads per percentage (default: 8)")
+    random_sets: int | None = number(
+        None,
+        (1, MOST_SETS),
+        f"number of random sets of heads per percentage (default: {N_RANDOM}; for the included model {N_OF_DEMO})",
+    )
     fill: str = choice(
         "zero",
         FILLS,
@@ -72,12 +77,13 @@ class CompareMechanisms(WithData, OfModel):
 
     def settings(self) -> MechanismSettings:
         """The settings, as the engine names them."""
-        known = list(OF_DEMO if self.spec.is_demo and not self.series else OF_PAIRS)
+        is_demo = self.spec.is_demo and not self.series
+        known, n_random = list(OF_DEMO if is_demo else OF_PAIRS), N_OF_DEMO if is_demo else N_RANDOM
         shares = tuple(sorted({permille(share) for share in names_of(self.shares, ())}))
         kinds = tuple(names_of(self.kinds, tuple(KINDS)))
         return MechanismSettings(
-            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive, self.random_sets, self.fill,
-            self.labels,
+            tuple(names_of(self.tasks, known)), self.shots, shares, kinds, self.exclusive,
+            self.random_sets or n_random, self.fill, self.labels,
         )  # fmt: skip
 
     def measurement(self, session: Session) -> Measurement[Mechanisms]:

@@ -46,7 +46,7 @@ OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_plural", "pairs
 N_ASKED = 48  # questions per task by default
 FULL, RANDOM = "full model", "random"
 SHARES = (50, 100)  # permille of all heads
-N_RANDOM = 8
+N_RANDOM, N_OF_DEMO = 3, 8  # random sets for each share: three answer in minutes on a real model
 TOP_TEN = 100  # permille, for overlaps
 LATE, MOST_S = 0.25, 60.0  # share of the layers that late heads leave alone; seconds until something is stored
 
