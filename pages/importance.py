@@ -43,18 +43,19 @@ require_frame("pages/importance.py")
 SHORT = {ORACLE: "Measured (oracle)", **NAMES}
 WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned, which gradients approximate."
 WHAT = "importance_what"
+IS_READ = "importance is read"
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
 setup, finding_at = chosen(), reserve_finding()
 tasks = choose_tasks("importance", st.container(), setup)
+if setup.spec.is_demo and not st.session_state.get(IS_READ):  # of another model, more is said below
+    finding_at = finding_at.markdown("Reading the stored results.")  # replaced by the finding
 rename_choice(WHAT, {before: SHORT[score] for before, score in {**OLDER, "Oracle": ORACLE}.items()})
 first = sections.first_score(setup, tasks, WHAT)
 score_at, side_at = st.columns(2, vertical_alignment="bottom")
 what = one_of(score_at, "Head score", SHORT, WHAT, WHAT_HELP, default=first)
-trust_at = side_at.empty()
-trust_at.markdown(sections.WHAT_FOR)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
@@ -98,6 +99,7 @@ compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
 weights, joint = dict[str, Measurement[Any]](), dict[str, Measurement[Any]]()
+trust_at = ffns_at = None
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 if weights:
@@ -105,20 +107,23 @@ if weights:
     is_measured_now = "heads" in works and works["heads"].under_way
     of_heads = [f"{SHORT[what]} is {'being measured' if is_measured_now else 'not measured yet'}."]
 else:
-    together, selected_at = list[str](), None
+    together = list[str]()
     if loss := sections.joint_loss(shown, setup):
-        words, selected_at = sections.draw_joint(shown, loss, sheet)
+        words, ffns_at = sections.draw_joint(shown, loss, sheet)
         together, joint = [words], {"Without the induction heads": loss.measured}
-    of_heads = [*sections.draw_heads(shown, sheet), *together]
-    sections.draw_best(shown, selected_at)
-of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"))
-trust = sections.draw_oracle(shown, tasks, sheet, since_s)
+    words, trust_at = sections.draw_heads(shown, sheet)
+    of_heads = [words, *together]
+    sections.draw_best(shown)
+draw_ffns = partial(sections.draw_ffns, setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"))
+of_ffns = [] if is_empty else draw_ffns(ffns_at)
 n_known = len(shown.scores)
 partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
 says = [*partly, *of_heads, *of_ffns]
 finding_at.markdown(" ".join(says))
-if trust:
-    trust_at.markdown(f":small[{trust}]")
+st.session_state[IS_READ] = True
+trust = sections.draw_oracle(shown, tasks, sheet, since_s)
+if trust and trust_at is not None:
+    trust_at.caption(trust)
 sheet.says[:0] = [*says, *filter(None, [trust])]
 model, score = dict[str, Any](of_model(target), task_data=setup.data_dir), by_weights.SCORE if weights else what
 requests = [

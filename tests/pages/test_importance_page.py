@@ -213,7 +213,7 @@ def test_negative_head_scores_have_a_scale_around_zero():
     assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
     assert colour["title"].endswith("(square-root scale)")
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
-    assert tables.values_in_words(found, mean.iloc[0], True) == "Points lost on 64 train questions:  \ntask0 +50.0"
+    assert tables.values_in_words(found, mean.iloc[0], True) == ":small[task0 +50.0 points lost alone]"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     assert colour["legend"]["values"] == [0, 12.5, 50], "no side on which nothing is drawn in color"
     one = scores([[0.5, -0.125]])
@@ -250,6 +250,8 @@ def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
     two = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], [[0.25, 0.0, 0.0], [0.0, 0.0, 0.25]], what="heads-oracle")
     words = tables.heads_in_words(tables.aggregate_rows(two, mean_of(two)), 2, "scores")
     assert words.endswith("most **L0H0**: **38 points** in the mean over tasks.")
+    words = tables.heads_in_words(tables.aggregate_rows(two, mean_of(two)), 2, "scores", tables.head_rows(two))
+    assert words.endswith("most **L0H0**: **50 points** on task0, **25** on task1."), "the numbers in the maps"
     one = scores([[0.5, 0.03]], what="heads-oracle")
     words = tables.heads_in_words(tables.aggregate_rows(one, mean_of(one)), 1, "scores")
     assert words == "Of 2 heads, only **L0H0** clearly costs accuracy alone: **50 points**."
@@ -292,7 +294,7 @@ def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
     for other, words in ((heads, "largely rank heads as measured"), (-heads, "do not clearly rank heads as measured")):
         found = agreement({"heads": heads, "heads-oracle": other})
         assert words in tables.trust_in_words(found, "heads", 10, 40)
-    words = "39 of 40 heads cost nothing clear alone, so they have no order. Prune orders them by gradients instead."
+    words = "39 of 40 heads cost nothing clear alone, so they have no order: Prune uses gradients."
     assert tables.trust_in_words(found, "heads", 39, 40) == words
     one = next(iter(scores([[0.5, 0.03, -0.03]], what="heads-oracle").values()))
     assert tables.n_unclear(one) == 2

@@ -17,13 +17,13 @@ from pages.ui.page.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient of Bansal et al.", "heads-one-divisor": "Gradient",
           "heads-oracle": "Accuracy points lost without it"}  # fmt: skip
-ACROSS = 6  # maps side by side
+ACROSS, WITH_SHOTS = 6, 3  # maps side by side: the most, and with room for the shots in the same line
 WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths follow the window
 LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
 SET_PX, UNDER_PX = 18, 64  # of a set of heads that is removed, and of the axis under them
-ORACLE_PX = 18  # the highest row of an oracle's maps, which are mostly gray
+ORACLE_PX = 13  # the highest row of an oracle's maps, which are mostly gray
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
 NUMBER_PX = 22  # width of a cell that has room for a number
 BY_ROOT = "square-root scale"  # of colors, in the legend
@@ -87,11 +87,13 @@ def score_maps(rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
     above: dict[str, Any] = {"align": "left", "baseline": "bottom"}
-    names = words.transform_filter("datum.first").mark_text(**above, dy=-SHOTS_PX, fontSize=12, fontWeight=600)
-    names, counts = names.encode(text="task:N"), words.mark_text(**above, dy=-3, fontSize=11, opacity=0.8)
+    names = words.transform_filter("datum.first").mark_text(
+        **above, dy=-SHOTS_PX if maps["count"].any() else -5, fontSize=12, fontWeight=600
+    )
+    names, counts = names.encode(text="title:N"), words.mark_text(**above, dy=-3, fontSize=11, opacity=0.8)
     counts = counts.encode(text="count:N")
     chart = alt.layer(rect, *numbers, frame, names, counts)
-    chart = chart.properties(height=down + LEGEND_PX + charts.AXIS_PX)
+    chart = chart.properties(height=down + LEGEND_PX + (UNDER_PX if is_oracle and not is_slide else charts.AXIS_PX))
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
     numbered = numbered.assign(is_ringed=(n_heads * numbered["layer"] + numbered["head"]).isin(list(ringed)))
     columns = ["map", "layer", "head", "score", "rank", *(["is_clear", "is_ringed"] if is_oracle else [])]
@@ -102,8 +104,9 @@ def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, is_slid
     """Returns the rings of an oracle's maps, and the numbers of their heads and of clear ones in cells with room."""
     number = "abs(datum.shade) < 0.5 ? '0' : format(datum.shade, '+.0f')"
     middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number=number)
-    look: dict[str, Any] = {"size": (0.95 * min(row_px, px_per_head)) ** 2, "stroke": GREY, "strokeWidth": 1.5}
-    rings = middle.transform_filter("datum.is_ringed").mark_point(filled=False, opacity=1, cursor="pointer", **look)
+    look: dict[str, Any] = {"stroke": GREY, "strokeWidth": 1.5, "cornerRadius": row_px / 2, "cursor": "pointer"}
+    inner = base.transform_calculate(x="datum.x + 0.1", x2="datum.x2 - 0.1", y="datum.y + 1", y2="datum.y2 - 1")
+    rings = inner.transform_filter("datum.is_ringed").mark_rect(filled=False, **look).encode(x2="x2:Q", y2="y2:Q")
     if px_per_head < NUMBER_PX:
         return [rings]
     numbered = middle.transform_filter("datum.is_clear" if is_slide else "datum.is_clear || datum.is_ringed")
@@ -120,7 +123,7 @@ def joint_losses(rows: pd.DataFrame, n_alone: int, n_together: int) -> charts.Pi
             for low, high, of in zip(rows["low"], rows["high"], rows["of"], strict=True)
         ],
     )
-    title = f"Accuracy points lost (alone: {n_alone} train questions; together: {n_together} test questions)"
+    title = f"Points lost ({n_alone} train questions alone, {n_together} test together)"
     return charts.picture(_joint_losses(len(rows), title), sets=numbered)
 
 
@@ -159,17 +162,17 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
 
-def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
+def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.Picture:
     """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` on top, and the number in
     each cell, or in small cells a minus sign if removal helps. Cells that are not clear are gray. Colors are the same
-    on both sides of 0, by the square root: one FFN may cost far more than all others."""
+    on both sides of 0, by the square root: one FFN may cost far more than all others. `width`: share of the page's."""
     mean = mean.assign(task="mean", row="mean of all")
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
     cells = pd.concat([mean, named]) if named["row"].nunique() > 1 else named
     points = 100 * cells["score"]
     numbers = ["0" if abs(value) < 0.05 else number(value, 1, sign=True) for value in points]
     n_layers = int(rows["layer"].max()) + 1
-    if n_layers > ROOM_FOR_NUMBERS:
+    if n_layers > width * ROOM_FOR_NUMBERS:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
     cells = cells.assign(points=points, tint=points.where(cells["is_clear"]), number=numbers)
     reach = max(10.0, 10 * float(np.ceil(points.abs().max() / 10)))
@@ -177,17 +180,19 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     every_task = axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False)
     base = charts.named_chart("ffns").encode(
         x=alt.X("layer:O", title="FFN of layer", axis=axis(labelAngle=0, labelOverlap=True)),
-        y=alt.Y("row:N", title="Task", sort=None, axis=every_task),
+        y=alt.Y("row:N", title=None, sort=None, axis=every_task),
         tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{lost}|+.1f", RANK),
     )
     scale, legend = (
         charts.around_zero(reach, type="sqrt"),
         _legend("+.3~r", reach, True, bool((cells["tint"] < 0).any())),
     )
-    colour = alt.Color("tint:Q", title=f"{lost} ({BY_ROOT})", scale=scale, legend=legend)
+    colour = alt.Color(
+        "tint:Q", title=f"{lost} ({BY_ROOT})" if width == 1 else "Points lost", scale=scale, legend=legend
+    )
     rect = base.mark_rect(**charts.CELL, invalid="show").encode(color=_if_clear(colour))
     numbered = charts.on_cells(base, 10, "tint", "number:N")
-    height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
+    height = ROW_PX * cells["row"].nunique() + LEGEND_PX + UNDER_PX
     return charts.with_data(alt.layer(rect, *numbered).properties(height=height), ffns=cells)
 
 
@@ -213,9 +218,12 @@ def _places(rows: pd.DataFrame, most_px: int) -> tuple[pd.DataFrame, int, float]
     maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
     down, across = np.divmod(maps["task"].map(names.index), per_row)
     x = across * task_width + maps["shots"].map(shots.index) * (n_heads + gap)
-    y = down * (TASK_PX + SHOTS_PX + row_px * n_layers + GAP_PX) + TASK_PX + SHOTS_PX
-    count = [shots_in_words(shots) for shots in maps["shots"]]
-    maps = maps.assign(x=x, x2=x + n_heads, y=y, bottom=y + row_px * n_layers, count=count)
+    is_one_line = len(shots) == 1 and per_row <= WITH_SHOTS
+    above = TASK_PX + (0 if is_one_line else SHOTS_PX)
+    y = down * (above + row_px * n_layers + GAP_PX) + above
+    count = ["" if is_one_line else shots_in_words(shots) for shots in maps["shots"]]
+    title = [in_words(TaskSpec(*of)) if is_one_line else of[0] for of in zip(maps["task"], maps["shots"], strict=True)]
+    maps = maps.assign(x=x, x2=x + n_heads, y=y, bottom=y + row_px * n_layers, count=count, title=title)
     return maps.assign(first=~maps["task"].duplicated(), end=per_row * task_width - wide), row_px, px_per_head
 
 

@@ -20,8 +20,9 @@ from engine.studies.surveys import StudySettings, Survey, in_words, survey, toge
 from engine.timing.observed_timings import together_s
 from pages.ui.controls.first_views import JUDGES, first_task
 from pages.ui.controls.heads import open_heads, open_prune
-from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
+from pages.ui.controls.many_tasks import importance_work, reserve_finding, setting_of, so_far
 from pages.ui.controls.sidebar import Setup
+from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
@@ -37,7 +38,8 @@ from pages.ui.page.work import Work, cost_in_words, live
 
 TOO_MANY = f"{{:,}} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
 MAPS_HELP = (
-    "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row. Click a head."
+    "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row. Click a head. "
+    "Heads that can replace one another score low, as each is scored alone."
 )
 TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together by Holm's correction"
 ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). Click a head."
@@ -46,10 +48,8 @@ BOTH_HELP = (
     "Alone: each head removed by itself, as in the maps. Together: these heads removed at once, and as many "
     "random ones (mean and range of the draws). Lines: 95% intervals. Orange: a clear loss, by the exact McNemar test."
 )
-ALONE = "Heads that can replace one another score low, as each is scored alone."
 UNCLEAR = "Gray may be chance. Heads that can replace one another cost little one by one."
-RINGED = "Gray may be chance: heads that replace others cost little alone. Circled: induction heads."
-WHAT_FOR = ":small[Measured: accuracy without each head.]  \n:small[Gradients: a quick estimate.]"  # as high as trust
+OUTLINED = "Outlined: induction heads."
 UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
 TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers SRCC."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
@@ -111,20 +111,20 @@ def first_score(setup: Setup, tasks: Sequence[TaskSpec], key: str) -> str:
     return ORACLE if st.session_state[BY_ORACLE] else EVEN
 
 
-def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
-    """Draws a map of each task; returns the finding, [] without scores."""
-    if not of.scores:
-        return []
+def draw_heads(of: HeadMaps, sheet: Sheet) -> tuple[str, DeltaGenerator | None]:
+    """Draws a map of each task; returns the finding, and by gradients the place for how far these agree with the
+    oracle."""
     n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
     rows, mean = tables.head_rows(of.scores), of.mean
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
-    words = tables.heads_in_words(mean, n_maps, how)
+    words = tables.heads_in_words(mean, n_maps, how, rows)
     help = ORACLE_MAPS_HELP if of.what == ORACLE else MAPS_HELP
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        unclear = RINGED if of.induction_heads else UNCLEAR
-        st.caption(unclear if of.what == ORACLE else ALONE, width="content")
-        st.page_link("pages/induction.py", label=TOGETHER, icon=":material/link:")
+    trust_at = None if of.what == ORACLE else reserve_finding("finding-line")
+    if trust_at is None:
+        n_unclear = tables.n_unclear(together(of.setting, of.scores))
+        unclear = tables.tied_in_words(n_unclear, n_heads) or UNCLEAR
+        st.caption(f"{unclear} {OUTLINED}" if of.induction_heads else unclear)
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown = tables.shown_maps(list(of.scores), n_heads)
     if len(shown) < n_maps:
@@ -132,19 +132,21 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> list[str]:
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
     picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting())
-    reserved: Any = "content" if presenting() else round(picture.template["height"])  # before the charts' code is there
-    at = st.container(height=reserved, border=False)
-    sheet.draw("Heads by task", picture, MAPS, words, at, on_select="rerun", selection_mode="head")
-    return [words if of.what == ORACLE else f"Estimated by gradients: {words}"]
+    sheet.draw("Heads by task", picture, MAPS, words, _reserved(picture), on_select="rerun", selection_mode="head")
+    return words if of.what == ORACLE else f"Estimated by gradients: {words}", trust_at
 
 
-def draw_best(of: HeadMaps, selected_at: DeltaGenerator | None) -> None:
-    """Draws the head that is clicked in the maps, at `selected_at` if given, and by gradients the heads that are most
-    important in the mean, with their rank on each task."""
-    if not of.scores:
-        return
+def _reserved(picture: Picture) -> DeltaGenerator:
+    """Draws the place of a picture, as high before the charts' code is there; on a slide, as high as it becomes."""
+    height: Any = "content" if presenting() else round(picture.template["height"])
+    return st.container(height=height, border=False)
+
+
+def draw_best(of: HeadMaps) -> None:
+    """Draws the head that is clicked in the maps, and by gradients the heads that are most important in the mean, with
+    their rank on each task."""
     if of.what == ORACLE:
-        _draw_selected(of, selected_at or st.container())
+        _draw_selected(of, st.container())
         return
     best_at, side_at = st.columns([8, 4], gap="large")
     best = tables.best_rows(of.scores, of.mean)
@@ -169,10 +171,11 @@ def _draw_selected(of: HeadMaps, at: DeltaGenerator, listed: Collection[str] = (
     row = (of.mean.nsmallest(1, "rank") if found.empty else found).iloc[0]
     values = "" if row["name"] in listed else tables.values_in_words(of.scores, row, of.what == ORACLE)
     with at.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{row['name']}** :small[click another in a map]  \n{values}", width="content")
+        st.markdown(f"**{row['name']}** {values}", width="content")
         open_heads([row["name"]], st.container(width="content"))
         if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
             open_prune(row["name"])
+        st.page_link("pages/induction.py", label=TOGETHER, icon=":material/link:", width="content")
 
 
 def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
@@ -188,35 +191,45 @@ def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
     return JointLoss(task, found, measured)
 
 
-def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator]:
-    """Draws what heads cost alone and together; returns that in words, and the place next to it."""
-    chart_at, side_at = (st.container(), st.container()) if presenting() else st.columns([8, 4], gap="large")
+def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator | None]:
+    """Draws what heads cost alone and together; returns that in words, and the place next to it, if there is one."""
+    chart_at, side_at = (st.container(), None) if presenting() else st.columns(2, gap="medium")
     task, every = joint.task, tables.head_rows(of.scores)  # what is clear: of all cells together, as in the maps
     scores, rows = of.scores[task], every[every["task"].eq(task.name) & every["shots"].eq(task.shots)]
     sets, words = tables.joint_rows(scores, rows, joint.found), tables.joint_in_words(joint.found, task)
     sheet.tables["Alone and together"] = sets
     picture = charts.joint_losses(sets, scores.n, int(sets["n"].iloc[-1]))
     chart_at.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
-    reserved: Any = "content" if presenting() else round(picture.template["height"])
-    at = chart_at.container(height=reserved, border=False)
-    sheet.draw("Alone and together", picture, "importance_together", words, at)
+    with chart_at:
+        sheet.draw("Alone and together", picture, "importance_together", words, _reserved(picture))
     return words, side_at
 
 
 def draw_ffns(
-    setting: StudySettings, scores: Mapping[TaskSpec, Scores], sheet: Sheet, draw_work: Callable[[], None]
+    setting: StudySettings,
+    scores: Mapping[TaskSpec, Scores],
+    sheet: Sheet,
+    draw_work: Callable[[], None],
+    at: DeltaGenerator | None,
 ) -> list[str]:
-    """Draws the accuracy lost without each FFN, by task, and by `draw_work` what measures the missing; returns the
-    finding, [] without scores."""
-    st.subheader("FFNs by task :small[feed-forward networks, one a layer, " + IN_SHORT["ffns"] + "]", help=FFNS_HELP)
-    draw_work()
-    if not scores:
-        return []
-    rows, mean = tables.ffn_rows(scores), tables.ffn_mean(setting, scores)
-    sheet.tables["FFN importance"] = for_file(rows)
-    sheet.says.append(words := tables.ffns_in_words(rows))
-    st.caption(words)
-    sheet.draw("FFNs by task", charts.ffn_map(rows, mean), "importance_ffns", words)
+    """Draws the accuracy lost without each FFN, by task, in half the width if `at` a place, and by `draw_work` what
+    measures the missing; returns the finding, [] without scores."""
+    rows = tables.ffn_rows(scores)
+    words = tables.ffns_in_words(rows) if scores else ""
+    with at or st.container():
+        short = "one a layer" if at else f"feed-forward networks, one a layer, {IN_SHORT['ffns']}"
+        st.subheader(f"FFNs by task :small[{short}]", help=f"{FFNS_HELP} {words if at else ''}")
+        if not scores:
+            draw_work()
+            return []
+        if not at:
+            st.caption(words)
+        mean = tables.ffn_mean(setting, scores)
+        sheet.tables["FFN importance"] = for_file(rows)
+        sheet.says.append(words)
+        picture = charts.ffn_map(rows, mean, 0.5 if at else 1)
+        sheet.draw("FFNs by task", picture, "importance_ffns", words, _reserved(picture))
+        draw_work()
     return [tables.top_ffn_in_words(mean)]
 
 

@@ -20,6 +20,7 @@ from pages.ui.page.tables import number, p_in_words, percent, whole_percent
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MOST_RANKS = 6  # tasks with a column of ranks
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # SRCC from which two scores agree largely, or partly
+MOST_NAMED = 3  # tasks that the finding names
 MOST_ALONE = 6  # bars of heads removed alone
 SHOWN = 10  # rows of a table of the most important heads
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -70,10 +71,10 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
         value = number(100 * score, 1, sign=True) if is_oracle else percent(share)
         parts.append(f"{task.name if is_one_count else in_words(task)} {value}")
     of = " in the mean over tasks" if len(scores) > 1 else ""
-    n = max(found.n for found in scores.values())
-    rank = f"Rank {mean['rank']}{of}. Share of the total:"  # by an oracle most heads tie
-    about = f"Points lost on {n} train questions:" if is_oracle else rank
-    return "  \n".join([about, *parts])
+    rank = f" \nRank {mean['rank']}{of}. Share of the total:"  # by an oracle most heads tie
+    if is_oracle:
+        return f":small[{', '.join(parts)} points lost alone]"
+    return "  \n".join([rank, *parts])
 
 
 def weight_rows(found: Scores) -> pd.DataFrame:
@@ -103,10 +104,10 @@ def shown_maps(tasks: Sequence[TaskSpec], n_heads: int) -> list[TaskSpec]:
     return list(tasks[: most - most % n_shots if n_shots <= most < len(tasks) else most])
 
 
-def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
-    """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts."""
+def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str, each: pd.DataFrame | None = None) -> str:
+    """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts; `each`: their `head_rows`."""
     if "is_clear" in rows:
-        return _oracle_in_words(rows, n_maps)
+        return _oracle_in_words(rows, n_maps, rows[:0] if each is None else each)
     if rows["score"].nunique() == 1:
         return "All heads have the same score: none stands out."
     best = rows.nsmallest(1, "rank").iloc[0]
@@ -118,13 +119,21 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str) -> str:
     return words + "."
 
 
-def _oracle_in_words(rows: pd.DataFrame, n_maps: int) -> str:
-    """Returns which heads clearly cost accuracy when removed alone, of `aggregate_rows`."""
+def _oracle_in_words(rows: pd.DataFrame, n_maps: int, each: pd.DataFrame) -> str:
+    """Returns which heads clearly cost accuracy when removed alone, of `aggregate_rows`: on the tasks where that is
+    clear (`each`) if these are few, else in the mean."""
     clear = rows[_costs(rows)].sort_values("rank")
     if clear.empty:
         return "No head clearly costs accuracy when it is removed alone."
     best, over = clear.iloc[0], " in the mean over tasks" if n_maps > 1 else ""
-    lost = f"**{best['name']}**", f"**{100 * best['score']:.0f} points**{over}."
+    cost = f"**{100 * best['score']:.0f} points**{over}"
+    on = each[_costs(each) & each["name"].eq(best["name"])]
+    if n_maps > 1 and 0 < len(on) <= MOST_NAMED:
+        is_one_count, lost = each["shots"].nunique() == 1, [f"{100 * score:.0f}" for score in on["score"]]
+        tasks = on["task"] if is_one_count else map(in_words, map(TaskSpec, on["task"], on["shots"]))
+        lost[0] += " points"
+        cost = ", ".join(f"**{points}** on {task}" for points, task in zip(lost, tasks, strict=True))
+    lost = f"**{best['name']}**", f"{cost}."
     if len(clear) == 1:
         return f"Of {len(rows)} heads, only {lost[0]} clearly costs accuracy alone: {lost[1]}"
     return f"Of {len(rows)} heads, {len(clear)} clearly cost accuracy alone, most {lost[0]}: {lost[1]}"
@@ -229,14 +238,19 @@ def trust_in_words(found: Agreement, what: str, n_unclear: int = 0, n: int = 0) 
     i, j = found.labels.index(what), found.labels.index(ORACLE)
     if np.isnan(found.srcc[i, j]):
         return ""
-    if 2 * n_unclear > n:
-        tied = f"{n_unclear} of {n} heads cost nothing clear alone, so they have no order."
-        return f"{tied} Prune orders them by gradients instead."
+    if tied := tied_in_words(n_unclear, n):
+        return tied
     said = f"(rank correlation {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
     if found.p[i, j] >= ALPHA or found.srcc[i, j] <= 0:
         return f"Gradients, a quick estimate, do not clearly rank heads as measured {said}."
     likeness = "largely" if found.srcc[i, j] >= ALIKE else "partly" if found.srcc[i, j] >= PARTLY_ALIKE else "weakly"
     return f"Gradients, a quick estimate, {likeness} rank heads as measured {said}."
+
+
+def tied_in_words(n_unclear: int, n: int) -> str:
+    """Returns that most of an oracle's heads have no order; "" if that is not so."""
+    tied = f"{n_unclear} of {n} heads cost nothing clear alone, so they have no order: Prune uses gradients."
+    return tied if 2 * n_unclear > n else ""
 
 
 def _all_of(count: int, n: int) -> str:
