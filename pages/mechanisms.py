@@ -5,23 +5,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from engine.requests import CompareMechanisms
 from engine.studies.mechanism_findings import finding
 from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, mechanisms
-from engine.studies.removal import HeadSet
 from pages.ui.controls.controls import one_of, settings_popover
-from pages.ui.controls.heads import open_prune
 from pages.ui.controls.many_tasks import local_tasks, reserve_finding, setting_of, several
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
-from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.mechanisms import charts, tables
+from pages.ui.mechanisms import sections
 from pages.ui.page.address import flag, put_right
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.marks import mark
@@ -36,7 +32,6 @@ EXCLUDES, EXCLUDES_HELP = (
     "Heads of one kind alone",
     "Hollow dots: as many heads of each kind, skipping those that are also in the top of another kind.",
 )
-PRUNE_HELP = "On Prune: accuracy without the top heads of this kind."
 FEWER = {50: "10% and 5%", 10: "2% and 1%"}  # by the smaller share, in permille
 FEWER_HELP = "The share of all heads of the model that is removed; at least one head."
 FILLED = {"zero": "All output", "mean": "All but the mean", "knockout": "Induction attention"}
@@ -46,14 +41,7 @@ FILL_HELP = (
 )
 MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
-CAPTION = "Orange: clearly more than all random draws. Dashed: all of the gain; beyond it, examples hurt."
-HOLLOW = "Hollow: heads of one kind alone. Orange: clearly more than all random draws. Dashed: all."
-LOST_HELP = (
-    "The gain is accuracy with examples minus accuracy without. Dot and line: how much of it is lost without the top "
-    "heads of a kind, with its 95% interval. Gray dots: without as many random heads, one dot for each draw."
-)
-SHARED_HELP = "Heads in the top 10% of both kinds; Spearman's rank correlation of their scores under the pointer."
-BEST_HELP = "The ten best heads by the score of each kind. Layer: of the top 10%, on average."
+LAST = "mechanisms last"  # in the session: what was drawn last, stays while other results are read
 
 setup, finding_at = chosen(), reserve_finding()
 every = local_tasks(setup.data_dir)
@@ -99,6 +87,11 @@ def draw_progress() -> None:
 if work.is_first_read:
     finding_at.markdown("Reading the stored results of kinds of heads.")
     live(work.watched(), work.reading_line, since_s)
+    before, known = st.session_state.get(LAST, (None, found))
+    if before == target:
+        with st.container(key="outdated_kinds"):
+            sections.losses(known, target.shape, "", sheet)
+            sections.kinds(known, target.shape, sheet)
     end_run()
 if setup.spec.is_demo and not found.is_complete:
     replace(work, while_seen=True).start_ahead()
@@ -114,36 +107,13 @@ if not found.answered:
 live(work.watched(), draw_progress, since_s)
 for kind, reason in found.failed.items():
     st.warning(f"{kind}: {reason}", icon=":material/report:")
-rows = pd.DataFrame(found.rows(target.shape))
 if said:
     finding_at.markdown(said)
     sheet.says.append(said)
-if len(rows):
-    sheet.tables["Sets of heads"] = rows
-    shown, words = tables.chart_rows(rows), said or f"{len(rows)} sets of heads so far"
-    sides = st.container(key="wraps charts").columns([8, 5], gap="medium")
-    for at, (of_share, picture) in zip(sides, charts.lost(shown, found.gain).items(), strict=False):
-        with at:
-            st.subheader(of_share, help=LOST_HELP)
-            sheet.draw(of_share, picture, f"mechanisms_lost {of_share}", words)
-    st.caption(HOLLOW if excludes else CAPTION)
-    tops = {
-        each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
-    }
-    with st.container(horizontal=True, gap="xsmall"):
-        for kind in () if presenting() else sorted(tops, key=shown["kind"].tolist().index):
-            if st.button(f"Prune {kind} heads", help=PRUNE_HELP):
-                open_prune(tops[kind].mask(target.shape).text())
-kinds = sheet.tables["Heads of each kind"] = tables.kind_rows(found, target.shape)
-table_at, shared_at = st.container(key="wraps kinds").columns([8, 5], gap="medium")
-table_at.subheader("Heads of each kind", help=BEST_HELP)
-titles = {"kind": "Kind", "layer": "Mean layer", "heads": "Best heads"}
-draw_table(kinds, titles, "The ten best heads of each kind", table_at)
-shared = tables.overlap_rows(found, target.shape)
-if len(shared):
-    sheet.tables["Overlap of kinds"] = shared
-    shared_at.subheader(f"Shared, of the top {shared['n'].iloc[0]}", help=SHARED_HELP)
-    sheet.draw(
-        "Overlap of kinds", charts.shared(shared), "mechanisms_shared", "How many heads two kinds share", shared_at
-    )
+with st.container(key="kinds"):
+    if len(found.answered) > 1:
+        sections.losses(found, target.shape, said, sheet)
+    if not presenting():  # a slide is one screen, and these are below it
+        sections.kinds(found, target.shape, sheet)
+st.session_state[LAST] = target, found
 closing(origin, sheet)

@@ -47,7 +47,7 @@ def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
         return ""
     if alone := [each.kind for each in rows if found.beyond_random(each)]:
         return f"Of heads of one kind alone, only {_listed(alone)} heads cost clearly more than random ones."
-    return "Heads of one kind alone cost no more than random ones: those that matter are of several kinds."
+    return "No kind alone costs clearly more than random heads: those that matter are of several kinds."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 many random ones; and how much the kinds overlap.
 
 After Yin and Steinhardt (2502.14010): ablating one kind of heads also with the heads of the other kinds left out tells
-what it does by itself. Departure: heads output 0 by default, not their mean.
+what it does by itself. Departure: heads output 0 by default, not their mean. A loss is beyond random if it is clear,
+and its paired difference to that of every random set, too.
 """
 
 from __future__ import annotations
@@ -160,11 +161,12 @@ class Mechanisms:
         return (min(points), max(points)) if points else (math.nan, math.nan)
 
     def beyond_random(self, removed: RemovedHeads) -> bool:
-        """Whether the loss is clear and larger than that of every random set, all of which are measured."""
+        """Whether the loss is clear, and clearly larger, on the same questions, than that of every random set, all of
+        which are measured."""
         drawn = [each for each in self.answered if each.kind == RANDOM and each.share == removed.share]
-        if len(drawn) < self.settings.n_random or self.lost(removed).low <= 0:
+        if len(drawn) < self.settings.n_random:
             return False
-        return self.lost(removed).points > self.at_random(removed.share)[1]
+        return all(self.lost(removed, instead).low > 0 for instead in (None, *drawn))
 
     @property
     def is_complete(self) -> bool:

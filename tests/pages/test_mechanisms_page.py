@@ -47,11 +47,12 @@ def test_without_a_task_the_screen_says_so(open_screen):
 
 
 def test_rows_are_sorted_by_what_is_lost_with_random_sets_last():
-    row = {"share": 0.1, "n_heads": 2, "low": 0.0, "high": 2.0, "exclusive": False}
+    row = {"share": 0.1, "n_heads": 2, "low": 1.0, "high": 2.0, "exclusive": False, "heads": "L0H1 L2H3"}
     rows = pd.DataFrame([row | {"kind": kind, "points_lost": lost}
                          for kind, lost in (("random", 9.0), ("concept", 1.0), ("induction", 8.0))])  # fmt: skip
-    less = rows.assign(share=0.02, n_heads=1, points_lost=0.0)
-    found = tables.chart_rows(pd.concat([less, rows]))
+    less = rows.assign(share=0.02, n_heads=1, points_lost=0.0, low=-1.0)
+    found = tables.chart_rows(pd.concat([less, rows], ignore_index=True))
+    assert found[found["named"] != ""][["kind", "share", "named"]].values.tolist() == [["random", 0.1, "L0H1, L2H3"]]
     assert found["kind"].unique().tolist() == ["induction", "concept", "random"]
     assert [tables.title(each) for each in (rows, less)] == [
         "Without the top 2 heads (10%)",

@@ -14,7 +14,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import written
 
 LARGER, TALLEST_PX = 1.4, 340  # on a slide: the page's type size, and the most a picture is stretched to
-SMALLEST_PX, NOTE_PX = 18, 12  # notes on an axis stay as they are
+SMALLEST_PX, NOTE_PX = 18, 12  # notes on an axis, and sizes that are expressions, stay as they are
 LABELS = {"labelFontSize": SMALLEST_PX, "titleFontSize": 20}
 TYPE = {"text": {"fontSize": SMALLEST_PX}, "axis": LABELS, "legend": LABELS, "header": LABELS}  # if no other is set
 
@@ -59,9 +59,12 @@ def larger(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def _larger(value: Any) -> Any:
     if isinstance(value, Mapping):
-        sizes = [name for name in value if name == "fontSize" or (name == "labelFontSize" and value[name] > NOTE_PX)]
-        return {name: _type(each) if name in sizes else _larger(each) for name, each in value.items()}
+        return {name: _type(each) if _is_size(name, each) else _larger(each) for name, each in value.items()}
     return [_larger(each) for each in value] if isinstance(value, list) else value
+
+
+def _is_size(name: str, value: Any) -> bool:
+    return name == "fontSize" or (name == "labelFontSize" and not isinstance(value, Mapping) and value > NOTE_PX)
 
 
 def _type(size_px: float) -> float:

@@ -3,6 +3,7 @@
 
 import json
 import math
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -13,35 +14,42 @@ from pages.ui.figures.colours import GREY, MARK
 from pages.ui.mechanisms.tables import DO, title
 
 ROW_PX, AROUND_PX = 50, 70
+NAMES_PX, DOES_PX = (102, 135), (11, 14)  # of the names of kinds, and the type of what they do; each also on a slide
+MORE_PX = 120  # room for what they do, by which the first chart is wider (screens.css)
 STEP, ROOM = 10, 4  # points: the scale ends at multiples of it, with room for a dot
 TOOLTIP = charts.tips("kind:N|Heads; does:N|What they do; which:N|Left out; lost:Q|Points lost|.1f",
                       "interval:N|95% interval; heads:N|Which")  # fmt: skip
 WORDS = "split(datum.label, ' ')"  # one per line
 PLAIN = {"title": None, "ticks": False, "domain": False, "grid": False, "labelLimit": 260, "labelFlush": False}
+HALO = {"stroke": alt.expr("background"), "strokeWidth": 5, "strokeJoin": "round"}  # of numbers on lines
 
 
-def lost(rows: pd.DataFrame, gain: float) -> dict[str, charts.Picture]:
+def lost(rows: pd.DataFrame, gain: float, on_slide: bool = False) -> dict[str, charts.Picture]:
     """Returns charts of `tables.chart_rows` by title, one per share of heads, the largest first, on one scale: the gain
-    lost without each kind, with its interval, and without each random set; orange where it is clear and more than
-    without every random set, hollow without the heads of other kinds. A dashed line is at the whole `gain`. The first
-    says what the heads of each kind do."""
+    lost without each kind, with its interval, and without each random set; orange where it is beyond random, hollow
+    without the heads of other kinds. A dashed line is at the whole `gain`. The first says what the heads of each kind
+    do."""
     low = STEP * math.floor((min(0.0, *rows["low"].where(rows["kind"] != RANDOM, rows["lost"])) - ROOM) / STEP)
     high = STEP * math.ceil((max(gain, *rows["high"].where(rows["kind"] != RANDOM, rows["lost"])) + ROOM) / STEP)
     excludes, kinds = bool(rows["exclusive"].any()), rows["kind"].unique()
     found, frame = dict[str, charts.Picture](), pd.DataFrame([{"at": gain}])
     for share in sorted(rows["share"].unique(), reverse=True):
         mine = rows[rows["share"] == share]
-        drawn = _lost(len(kinds), (low, high), f"{gain:.0f}", excludes, not found)
+        drawn = _lost(len(kinds), (low, high), f"{gain:.0f}", excludes, not found, on_slide)
         found[title(mine)] = charts.picture(drawn, cells=mine, whole=frame)
     return found
 
 
 @charts.kept
-def _lost(n_kinds: int, ends: tuple[int, int], gain: str, excludes: bool, defines: bool) -> charts.Template:
+def _lost(
+    n_kinds: int, ends: tuple[int, int], gain: str, excludes: bool, defines: bool, on_slide: bool
+) -> charts.Template:
     scale = alt.Scale(domain=list(ends), nice=False)
     x = alt.X("lost:Q", title=f"Points lost, of {gain}", scale=scale, axis=alt.Axis(tickCount=6))
-    names = alt.Axis(**PLAIN, orient="left", labelFontSize=13, labelFontWeight=600, labelOffset=-8 * defines)
-    does = alt.Axis(**PLAIN, orient="left", labelFontSize=11, labelOffset=9, labelExpr=f"{json.dumps(DO)}[datum.label]")
+    left: dict[str, Any] = {**PLAIN, "orient": "left", "minExtent": NAMES_PX[on_slide] + MORE_PX * defines}
+    names = alt.Axis(**left, labelFontSize=13, labelFontWeight=600, labelOffset=-8 * defines)
+    small = alt.expr(str(DOES_PX[on_slide]))
+    does = alt.Axis(**left, labelFontSize=small, labelOffset=9, labelExpr=f"{json.dumps(DO)}[datum.label]")
     y = alt.Y("kind:N", sort=None, axis=None)
     base = charts.named_chart("cells").encode(y=y, tooltip=TOOLTIP)
     if excludes:
@@ -53,13 +61,18 @@ def _lost(n_kinds: int, ends: tuple[int, int], gain: str, excludes: bool, define
     hollow = tops.transform_filter("datum.exclusive").mark_point(size=160, filled=False, strokeWidth=2.5, opacity=1)
     random = draws.mark_point(size=70, filled=True, opacity=0.6, color=GREY).encode(x=x, y=y.axis(names))
     dots = full.encode(x=x, color=color, y=y.axis(does if defines else None)), hollow.encode(x=x, color=color)
-    sides = ("!datum.exclusive", -16), ("datum.exclusive", 18)
-    numbers = [charts.written(tops.transform_filter(which), 13, dy=dy, fontWeight="bold").encode(x=x, text="points:N")
-               for which, dy in sides]  # fmt: skip
     whole = charts.named_chart("whole").mark_rule(strokeDash=[5, 4], color=GREY).encode(x=alt.X("at:Q", scale=scale))
+    numbers = _haloed(tops.transform_filter("!datum.exclusive").encode(x=x, text="points:N"), 13, fontWeight="bold")
+    inward = alt.expr(f"datum.lost > {sum(ends) / 2:g} ? 'right' : 'left'")
+    named = _haloed(draws.encode(x=x, text="named:N"), 11, align=inward)
     height = ROW_PX * n_kinds * (1 + 0.6 * excludes) + AROUND_PX
     axes = alt.LayerChart(layer=[]).resolve_axis(y="independent").resolve
-    return charts.template(height, whole, rule, random, *dots, *numbers, resolve=axes)
+    return charts.template(height, whole, rule, *numbers, *named, random, *dots, resolve=axes)
+
+
+def _haloed(base: alt.Chart, size_px: int, **mark: Any) -> list[alt.Chart]:
+    """Returns text above dots, which lines do not cross."""
+    return [base.mark_text(fontSize=size_px, dy=-16, **HALO, **mark), charts.written(base, size_px, dy=-16, **mark)]
 
 
 def shared(rows: pd.DataFrame) -> charts.Picture:

@@ -7,7 +7,7 @@ from engine.shapes import ModelShape
 from engine.studies.mechanisms import RANDOM, Mechanisms, depths, overlaps
 from pages.ui.page.tables import number
 
-N_BEST = 10
+N_BEST, MOST_NAMED = 10, 4  # heads in a table, and of a random set in a chart
 DO = {  # what the heads of each kind do
     "induction": "look at what followed this token before",
     "concept": "look at the end of the word that followed",
@@ -20,11 +20,15 @@ DO = {  # what the heads of each kind do
 
 def chart_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns `Mechanisms.rows` with what the charts write: kinds by what is lost at the largest share, then random
-    sets."""
+    sets, of which the one that costs most at each share is `named` by its heads if they are few and its loss is
+    clear."""
+    drawn = rows[(rows["kind"] == RANDOM) & (rows["low"] > 0) & (rows["n_heads"] <= MOST_NAMED)]
+    named = drawn.loc[drawn.groupby("share")["points_lost"].idxmax(), "heads"].str.replace(" ", ", ")
     largest = rows[(rows["share"] == rows["share"].max()) & ~rows["exclusive"]]
     by_loss = largest[largest["kind"] != RANDOM].sort_values("points_lost", ascending=False, kind="stable")["kind"]
     found = rows.rename(columns={"points_lost": "lost"}).assign(
         does=rows["kind"].map(DO),
+        named=named.reindex(rows.index).fillna(""),
         points=[number(lost, 0) for lost in rows["points_lost"]],
         interval=[
             f"{number(low, 1)} to {number(high, 1)}" for low, high in zip(rows["low"], rows["high"], strict=True)

@@ -95,6 +95,12 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     for changed, words in zip(of_rights, says, strict=True):
         every = {each: answered(*(rights | changed)[each.kind]) for each in sets}
         assert words in finding(Mechanisms(settings, SCORES, every), SHAPE)
+    close = {each: answered(*((43, 30) if each.draw == 1 else rights[each.kind])) for each in sets}
+    assert Mechanisms(settings, SCORES, close).lost(sets[1]).low > 39, (
+        "a clear loss, of 3 points more than a random set"
+    )
+    assert not Mechanisms(settings, SCORES, close).beyond_random(sets[1])
+    assert finding(Mechanisms(settings, SCORES, close), SHAPE).startswith("No kind of heads is needed clearly more")
     early = replace(found, answered={each: found.answered[each] for each in sets[:-1]})
     assert found.beyond_random(sets[1]) and not early.beyond_random(sets[1]), "before all random sets are measured"
     assert finding(early, SHAPE) == ""

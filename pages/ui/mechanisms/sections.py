@@ -1,0 +1,60 @@
+"""The parts of the Mechanisms screen that show what is measured."""
+
+import pandas as pd
+import streamlit as st
+
+from engine.shapes import ModelShape
+from engine.studies.mechanisms import Mechanisms
+from engine.studies.removal import HeadSet
+from pages.ui.controls.heads import open_prune
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
+from pages.ui.mechanisms import charts, tables
+from pages.ui.page.presentation import presenting
+
+PRUNE_HELP = "On Prune: accuracy without the top heads of this kind."
+ORANGE, HOLLOW = "Orange: clearly more than every random draw.", "Hollow: heads of one kind alone."
+LOST_HELP = (
+    "The gain is accuracy with examples minus accuracy without. Dot and line: how much of it is lost without the top "
+    "heads of a kind, with its 95% interval. Gray dots: without as many random heads, one dot for each draw; heads are "
+    "named where they cost clearly. More heads can cost less: intervals overlap, and heads can undo others' work."
+)
+SHARED_HELP = "Heads in the top 10% of both kinds; Spearman's rank correlation of their scores under the pointer."
+BEST_HELP = "The ten best heads by the score of each kind. Layer: of the top 10%, on average."
+TITLES = {"kind": "Kind", "layer": "Mean layer", "heads": "Best heads"}
+
+
+def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> None:
+    """Draws what is lost without each kind of heads, and buttons that open Prune without them."""
+    rows = sheet.tables["Sets of heads"] = pd.DataFrame(found.rows(shape))
+    shown, words = tables.chart_rows(rows), said or f"{len(rows)} sets of heads so far"
+    st.caption(f"{HOLLOW} {ORANGE}" if found.settings.excludes else ORANGE)
+    sides = st.container(key="wraps lost").columns(2, gap="medium")
+    for at, (of_share, picture) in zip(sides, charts.lost(shown, found.gain, presenting()).items(), strict=False):
+        with at:
+            st.subheader(of_share, help=LOST_HELP)
+            sheet.draw(of_share, picture, f"mechanisms_lost {of_share}", words)
+    if found.gain > 0:
+        st.caption(f"Dashed: all {found.gain:.0f} points. Beyond it, answers are worse with examples than without.")
+    tops = {
+        each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
+    }
+    with st.container(horizontal=True, gap="xsmall"):
+        for kind in () if presenting() else sorted(tops, key=shown["kind"].tolist().index):
+            if st.button(f"Prune {kind} heads", help=PRUNE_HELP):
+                open_prune(tops[kind].mask(shape).text())
+
+
+def kinds(found: Mechanisms, shape: ModelShape, sheet: Sheet) -> None:
+    """Draws the best heads of each kind, and how many two kinds share."""
+    best = sheet.tables["Heads of each kind"] = tables.kind_rows(found, shape)
+    table_at, shared_at = st.container(key="wraps kinds").columns([8, 5], gap="medium")
+    table_at.subheader("Heads of each kind", help=BEST_HELP)
+    draw_table(best, TITLES, "The ten best heads of each kind", table_at)
+    shared = tables.overlap_rows(found, shape)
+    if len(shared):
+        sheet.tables["Overlap of kinds"] = shared
+        shared_at.subheader(f"Shared, of the top {shared['n'].iloc[0]}", help=SHARED_HELP)
+        sheet.draw(
+            "Overlap of kinds", charts.shared(shared), "mechanisms_shared", "How many heads two kinds share", shared_at
+        )
