@@ -116,6 +116,8 @@ def test_type_that_a_chart_sets_itself_is_larger_on_a_slide():
         "height": 400, "layer": [{"mark": {"type": "text", "fontSize": 21}}, {"mark": "rect"}],
         "config": TYPE,
     }  # fmt: skip
+    set_by_itself = {"labelFontSize": {"expr": "14"}}
+    assert larger({"axis": set_by_itself})["axis"] == set_by_itself
 
 
 @pytest.fixture
