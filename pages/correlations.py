@@ -36,20 +36,19 @@ from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
-TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by Bansal et al.",
-          "heads-oracle": "Heads by removal (oracle)", "ffns": "FFNs"}  # fmt: skip
+TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by gradient (Bansal et al.)",
+          "heads-oracle": "Heads by removal", "ffns": "FFNs"}  # fmt: skip
 METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "of llm-interpret"}
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
-REMOVAL = "removing each one"
-SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": REMOVAL, "ffns": REMOVAL}
+SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": "removal", "ffns": "removal"}
 BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
 WHAT_HELP = f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned."
 METHOD_HELP = (
     "Spearman: rank correlation of the scores. Top-30% overlap: of the most important 30% of one ranking, the share "
     "that is among those of the other. Of llm-interpret: what the paper's code prints, for comparison only."
 )
-ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − SRCC)."
+ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − correlation)."
 SETTINGS_HELP = "Coefficient and order of the tasks."
 SHOWS = "You will see how far these tasks rank heads alike, and any two rankings head by head."
 ONE_TASK = "The rankings of two tasks at {} are compared: choose another task, or measure it."
@@ -65,7 +64,8 @@ setup, finding_at = chosen(), reserve_finding("finding")
 tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
-older = {"Heads by one divisor": EVEN, "Heads as published": PAPERS, "Heads by oracle": "heads-oracle"}
+older = {"Heads by one divisor": EVEN, "Heads as published": PAPERS, "Heads by Bansal et al.": PAPERS}
+older |= {"Heads by oracle": "heads-oracle", "Heads by removal (oracle)": "heads-oracle"}
 rename_choice(sections.WHAT, {before: TITLES[score] for before, score in older.items()})
 what = one_of(row, "Importance", TITLES, sections.WHAT, WHAT_HELP, on_change=sections.chosen_outside)
 shown = sections.choose_count(row, counts)

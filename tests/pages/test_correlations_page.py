@@ -138,7 +138,7 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     for side, name in (("rank_a", "demo_lookup"), ("rank_b", "demo_copy")):
         assert shown[side].tolist() == pd.Series(scores[name]).rank(ascending=False).tolist()
     rho = spearmanr(scores["demo_lookup"], scores["demo_copy"]).statistic
-    assert f"SRCC **{number(rho)}**" in said(at)
+    assert f"Rank correlation **{number(rho)}**" in said(at)
     assert matrix_of(at)["demo_copy", "demo_lookup"]["selected"]
 
 
@@ -159,7 +159,7 @@ def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
     at.selectbox(key="correlations_b").set_value("demo_lookup, 5 shots")  # in none of the matrices
     settled(at)
     rho = spearmanr(scores["demo_copy", 0].ravel(), scores["demo_lookup", 5].ravel()).statistic
-    assert f"SRCC **{number(rho)}**" in said(at)
+    assert f"Rank correlation **{number(rho)}**" in said(at)
 
 
 def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, monkeypatch):
@@ -256,9 +256,9 @@ def test_constant_scores_are_undefined_everywhere():
     (cell,) = tables.cells(pairs, "srcc", ["flat", "rising"]).to_dict("records")
     assert np.isnan(cell["value"]) and cell["number"] == "–" and cell["srcc"] == tables.UNDEFINED
     assert tables.cells(pairs, "overlap", ["flat", "rising"])["number"].tolist() == ["–"]
-    assert "no Spearman rank correlation (SRCC) of two tasks" in tables.takeaway(pairs, "srcc", 8)
+    assert "no rank correlation of two tasks" in tables.takeaway(pairs, "srcc", 8)
     said = tables.pair_in_words(pairs, tables.rankings(CONSTANT), "flat, 0 shots", "rising, 0 shots")
-    assert said == f"SRCC {tables.UNDEFINED}."
+    assert said == f"Rank correlation {tables.UNDEFINED}."
 
 
 def test_the_order_by_similarity_puts_those_that_agree_side_by_side():
@@ -277,12 +277,10 @@ def test_sentences_say_the_numbers():
     up = np.arange(8.0)
     pairs = of_tasks(survey({TaskSpec("a"): two_by_four(up), TaskSpec("b"): two_by_four(up[::-1])}))
     said = tables.takeaway(pairs, "srcc", 8, "Head", "gradient")
-    assert said == (
-        "By gradient, the two tasks have Spearman rank correlation (SRCC) **−1.00**. By chance: within ±0.74 (95%)."
-    )
+    assert said == "By gradient, the two tasks have rank correlation **−1.00**. By chance: within ±0.74 (95%)."
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
-    assert said.startswith("SRCC **1.00**, no interval, as the orders are equal or opposite, p ")
+    assert said.startswith("Rank correlation **1.00**, no interval, as the orders are equal or opposite, p ")
     assert said.endswith("of the 2 in each top 30% they share **2** (100%; chance 25%).")
     pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]
@@ -292,7 +290,7 @@ def test_sentences_say_the_numbers():
     )
     assert "agree no more than" in tables.few_in_words(swapped.assign(srcc=1 - swapped["srcc"]), "srcc")
     only = cross[cross["b"] == "1 shots"]
-    assert "mean Spearman rank correlation (SRCC)" in tables.few_in_words(only, "srcc")
+    assert "mean rank correlation" in tables.few_in_words(only, "srcc")
 
 
 def test_ties_share_their_mean_rank():
@@ -378,14 +376,16 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     drawn = charts.intervals(cells, pair, charts.MEASURES["srcc"])
     rows = drawn.datasets["cells"]
     assert [row["value"] for row in rows] == [0.9] * 3 + [0.1] * 3
-    assert [row["text"] for row in drawn.datasets["titles"]] == ["Score a: mean 0.90", "Score b: mean 0.10"]
+    assert [row["text"] for row in drawn.datasets["titles"]] == ["Score a", "Score b"]
+    assert [row["mean"] for row in drawn.datasets["titles"]] == ["mean 0.90", "mean 0.10"]
     ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
     assert ringed == [("b", {*pair})], "of the chosen score alone"
-    assert all(row["chance"] == -row["start"] == pytest.approx(tables.chance(32)) for row in drawn.datasets["band"])
-    whole = charts.intervals(cells.assign(low=-0.24), (), replace(charts.MEASURES["srcc"], signed=False))
-    assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.3, 1], "holds the intervals"
+    edges, by_chance = [row["edge"] for row in drawn.datasets["chance"]], pytest.approx(tables.chance(32))
+    assert edges[::2] == [by_chance] * 2 and edges[1::2] == [-each for each in edges[::2]]
+    whole = charts.intervals(cells.assign(low=-0.44), (), replace(charts.MEASURES["srcc"], signed=False))
+    assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.5, 1], "holds the intervals"
     overlap = charts.intervals(cells, (), charts.MEASURES["overlap"])
-    assert overlap.datasets["band"] == [] and "x2" not in json.dumps(overlap.spec["layer"][2:])
+    assert overlap.datasets["chance"] == [] and "x2" not in json.dumps(overlap.spec["layer"][2:])
 
 
 def test_the_finding_sets_the_scores_against_one_another():
@@ -398,9 +398,10 @@ def test_the_finding_sets_the_scores_against_one_another():
     assert tables.across_in_words(by_score(a=0.9, ffns=0.5), "ffns").startswith("Tasks rank FFNs **partly alike** by")
     assert not tables.across_in_words(by_score(a=np.nan, b=0.9), "a"), "the chosen one is undefined"
     tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
-    assert "**0.50**; by chance within ±0.74; 8 of 8 heads tie, so their order means little)" in tables.across_in_words(
-        tied, "b"
-    )
+    said = tables.across_in_words(tied, "b")
+    assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie, so their order means little.")
+    both = by_score(**{tables.GRADIENT: 0.9}) | {tables.ORACLE: tied["b"]}
+    assert "8 of 8 heads tie: choose heads to prune by gradient" in tables.across_in_words(both, tables.GRADIENT)
 
 
 def test_charts_leave_their_frames_alone():
@@ -448,5 +449,22 @@ def test_an_empty_screen_leads_to_the_demo_model(open_screen, monkeypatch):
 def test_ties_are_counted_and_sized():
     assert tables.tied(np.array([0.0, 0.0, 0.0, 1.0])) == 3 and tables.tied(np.array([0.0, 1.0])) == 0
     ranks = tables.rank_rows(np.array([[0.0, 0.0, 2.0]]), np.array([[1.0, 1.0, 3.0]]))
-    sizes = [each["size"] for each in charts.rank_scatter(ranks, "a", "b", "Head").datasets["ranks"]]
-    assert sorted(sizes) == [70, 140, 140]
+    drawn = charts.rank_scatter(ranks, "a", "b", "Head").datasets
+    assert [(each["name"], each["n"], each["size"]) for each in drawn["ranks"]] == [
+        ("L0H0, L0H1", 2, 210),
+        ("L0H2", 1, 70),
+    ]
+    assert [each["line"] for each in drawn["lines"]].count("top 30%") == 2
+
+
+def test_ties_across_the_top_30_percent_leave_it_out():
+    scores = {"a": two_by_four([3, 2, 2, 1, 0, 0, 0, 0]), "b": two_by_four(range(8))}
+    assert tables.ties_at_cut(scores["a"]) and not tables.ties_at_cut(scores["b"])
+    pairs = of_tasks(survey({TaskSpec(name): each for name, each in scores.items()}))
+    assert pairs["overlap"].isna().all()
+    said = tables.pair_in_words(
+        pairs, {f"{name}, 0 shots": each for name, each in scores.items()}, *pairs.iloc[0][["first", "second"]]
+    )
+    assert "Ties reach across the top 30%, so it is not counted." in said and "they share" not in said
+    lines = charts.rank_scatter(tables.rank_rows(*scores.values()), "a", "b", "Head").datasets["lines"]
+    assert [each["line"] for each in lines] == ["agreement"]

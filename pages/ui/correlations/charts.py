@@ -4,9 +4,11 @@ scales.
 A clicked cell is the selection `pair`.
 """
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -14,7 +16,7 @@ import pandas as pd
 
 from engine.importance.rankings import n_top
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, UNDEFINED
+from pages.ui.figures.colours import DARK, GREY, MARK, UNDEFINED
 from pages.ui.page.tables import RANK_TITLE, number
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
@@ -26,12 +28,14 @@ ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
 PAIR_PX = 30, 64, 500  # of a dot with its interval at least, at most, and of all of them
-TITLE_LEFT_PX = 100  # of the names of two tasks, above which their score's title starts
+TITLE_LEFT_PX = 110  # of the names of two tasks, above which their score's title starts
+NUMBERS_PX = 48  # at the right of the dots
 SCATTER_PX = 380  # so that it ends above the fold of a small window
+NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
 COUNTED = "n:Q|Tasks; lowest:N|Lowest; highest:N|Highest"
-TOOLTIP = "srcc:N|SRCC; interval:N|95% interval; p:N|p (random relabelling); shared:N|Top 30% shared"
+TOOLTIP = "srcc:N|Rank correlation; interval:N|95% interval; p:N|p (random relabelling); shared:N|Top 30% shared"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Measure:
 
 
 MEASURES = {
-    "srcc": Measure("srcc", "Rank correlation (SRCC)"),
+    "srcc": Measure("srcc", "Rank correlation"),
     "as_published": Measure("as_published", "Coefficient of llm-interpret"),
     "overlap": Measure("overlap", "Share of the top 30% in both", signed=False),
 }
@@ -64,48 +68,56 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
 
 
 def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Returns a dot for every two rankings of `tables.cells_by_score`, with its interval if it has one, on the range of
-    unrelated rankings, under the title of its score: for so few that a matrix of them is nearly empty."""
+    """Returns a dot for every two rankings of `tables.cells_by_score`, with its interval if it has one and its number,
+    between lines around unrelated rankings, under the title of its score: for so few that a matrix of them is nearly
+    empty."""
     shown = _ringed(cells, selected).assign(row=cells["group"] + "\n" + cells["b"] + "\n" + cells["a"])
     shown = shown.assign(selected=shown["selected"] & shown["chosen"])
-    rows, titles = list[str](), list[dict[str, str]]()
+    rows, titles, edges = list[str](), list[dict[str, str]](), list[dict[str, Any]]()
     for group, each in shown.groupby("group", sort=False):
-        mean = f": mean {number(each['value'].mean())}" if len(each) > 1 else ""
-        titles.append({"row": str(group), "text": f"{group}{mean}"})
+        mean = f"mean {number(each['value'].mean())}" if len(each) > 1 else ""
+        titles.append({"row": str(group), "text": str(group), "mean": mean})
         rows += [str(group), *each["row"]]
+        first, *_, last = [*each["row"], each["row"].iloc[-1]]
+        edges += [{"row": first, "last": last, "edge": sign * each["chance"].iloc[0]} for sign in (1, -1)]
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
-        lowest = min([0.0, *np.floor(10 * shown["low"].dropna()) / 10])
-    band = shown.assign(start=(-shown["chance"]).clip(lower=lowest))[["row", "start", "chance"]]
+        lowest = max(-1.0, float(np.floor(10 * min(-shown["chance"].max(), shown["low"].min())) / 10))
+    chance = pd.DataFrame([each for each in edges if is_srcc and each["edge"] > lowest])
     drawn = _intervals(measure, tuple(rows), lowest)
-    return charts.picture(drawn, cells=shown, titles=pd.DataFrame(titles), band=band if is_srcc else band[:0])
+    return charts.picture(drawn, cells=shown, titles=pd.DataFrame(titles), chance=chance)
 
 
 @charts.kept
 def _intervals(measure: Measure, rows: tuple[str, ...], lowest: float) -> charts.Template:
     low_px, high_px, all_px = PAIR_PX
     row_px = max(low_px, min(high_px, all_px // len(rows)))
-    scale = alt.Scale(domain=[lowest, 1])
+    scale = alt.Scale(domain=[lowest, 1], range=[0, alt.ExprRef(f"width - {NUMBERS_PX}")])
     words = "split(datum.label, '\\n')"
-    names = PLAIN(title=None, labelExpr=f"length({words}) > 1 ? slice({words}, 1) : ''", labelLineHeight=12)
-    names.labelFontSize, names.minExtent = 10, TITLE_LEFT_PX
+    names = PLAIN(title=None, labelExpr=f"length({words}) > 1 ? slice({words}, 1) : ''", labelLineHeight=13)
+    names.labelFontSize, names.labelOverlap, names.minExtent = 12, False, TITLE_LEFT_PX
     x = alt.X("value:Q", title=measure.title, scale=scale, axis=alt.Axis(tickCount=5))
-    y = alt.Y("row:N", scale=alt.Scale(type="band", padding=0, domain=list(rows)), axis=names)
+    of_rows = partial(alt.Y, scale=alt.Scale(type="band", padding=0, domain=list(rows)), axis=names)
+    y = of_rows("row:N")
     base = charts.named_chart("cells").encode(x=x, y=y, tooltip=_tooltip(measure))
-    by_chance = charts.named_chart("band").encode(x=alt.X("start:Q", scale=scale), y=y)
-    band = by_chance.mark_rect(color=GREY, opacity=0.25).encode(x2="chance:Q", tooltip=alt.value(None))
-    first = by_chance.transform_filter(alt.datum.row == rows[1])
-    named = charts.written(first, 11, align="left", dx=4).transform_calculate(text="'by chance'").encode(text="text:N")
-    titles = charts.written(charts.named_chart("titles"), 12, align="left", fontWeight=600, dy=row_px / 2 - 12)
-    drawn = [band, named, titles.encode(x=alt.value(-TITLE_LEFT_PX), y=y, text="text:N")]
+    edges = charts.named_chart("chance").encode(x=alt.X("edge:Q", scale=scale))
+    by_chance = edges.mark_rule(color=GREY, strokeDash=[3, 3])
+    by_chance = by_chance.encode(y=of_rows("row:N", bandPosition=0), y2=alt.Y2("last:N", bandPosition=1))
+    above = {"fontWeight": 600, "dy": row_px / 2 - 12}
+    titles = charts.named_chart("titles").encode(y=y)
+    named = charts.written(titles, 12, align="left", **above).encode(x=alt.value(-TITLE_LEFT_PX), text="text:N")
+    means = charts.written(titles, 12, align="right", **above).encode(x=alt.value("width"), text="mean:N")
+    drawn = [by_chance, named, means]
     faint = alt.condition("datum.chosen", alt.value(1), alt.value(0.55))
     if measure.column == "srcc":
         rule = base.mark_rule(color=GREY, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
-        drawn.append(rule.encode(opacity=faint))
+        first = titles.transform_filter(f"datum.row == {json.dumps(rows[0])}").transform_calculate(text="'by chance'")
+        first = charts.written(first, 11, dy=above["dy"]).encode(x=alt.datum(0, scale=scale), text="text:N")
+        drawn += [first, rule.encode(opacity=faint)]
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
     dots = base.mark_point(filled=True, size=110, cursor="pointer").encode(opacity=faint)
-    numbers = charts.written(base, 12, dy=-16).encode(text="number:N")
+    numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="number:N")
     clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
     return charts.template(row_px * len(rows) + LEGEND_PX, *drawn, dots.add_params(clicked), ring, numbers)
 
@@ -175,22 +187,35 @@ def small_matrices(
 
 
 def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Picture:
-    """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal and both top 30%."""
+    """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal, and both top 30% if no ties
+    reach across their ends. Several components with both ranks are one gray dot with their number."""
     n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     step = next(each for each in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if n <= 6 * each)
     axis = alt.Axis(values=[1, *range(max(2, step), n + 1, step)], format="d", grid=False)
     x = alt.X("rank_a:Q", title=f"{RANK_TITLE}, {a}", scale=scale, axis=axis)
     y = alt.Y("rank_b:Q", title=f"Rank in {b}", scale=scale, axis=axis)
-    size = 70 if n <= 500 else 12
-    ranks = ranks.assign(size=size * ranks.groupby(["rank_a", "rank_b"])["name"].transform("size"))
-    points = charts.named_chart("ranks").mark_point(filled=True, opacity=1, stroke=GREY, strokeWidth=0.7)
-    n_layers = int(ranks["layer"].max()) + 1
-    colour = charts.by_layer(n_layers, orient="top", direction="horizontal", titleOrient="left", symbolStrokeWidth=0)
+    edge, n_layers = n_top(n) + 0.5, int(ranks["layer"].max()) + 1
+    has_edges = all((ranks[side] < edge).sum() == n_top(n) for side in ("rank_a", "rank_b"))
+    ranks = ranks.groupby(["rank_a", "rank_b"], as_index=False, sort=False).agg(
+        {"layer": "first", "name": _listed, "n": "first"}
+    )
+    ranks = ranks.assign(size=(70 if n <= 500 else 12) * (ranks["n"] + (ranks["n"] > 1)))
+    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "symbolStrokeWidth": 0}
+    colour = charts.by_layer(n_layers, ranks.loc[ranks["n"] == 1, "layer"], **look)
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
-    points = points.encode(x=x, y=y, color=colour, tooltip=tooltip, size=alt.Size("size:Q", scale=None))
-    edge = n_top(n) + 0.5
-    ends = [(0, 0, n + 1, n + 1, "agreement"), (edge, 0, edge, n + 1, "top 30%"), (0, edge, n + 1, edge, "top 30%")]
+    base = charts.named_chart("ranks").encode(x=x, y=y, tooltip=tooltip)
+    dots = base.mark_point(filled=True, opacity=1, stroke=GREY, strokeWidth=0.7)
+    dots = dots.encode(size=alt.Size("size:Q", scale=None))
+    points = dots.transform_filter("datum.n == 1").encode(color=colour)
+    several = dots.transform_filter("datum.n > 1").encode(color=alt.value(GREY))
+    numbers = (
+        base.transform_filter(f"datum.n > 1 && datum.size >= {NUMBERED}")
+        .mark_text(fontSize=11, fill=DARK)
+        .encode(text="n:Q")
+    )
+    ends = [(edge, 0, edge, n + 1, "top 30%"), (0, edge, n + 1, edge, "top 30%")] if has_edges else []
+    ends.append((0, 0, n + 1, n + 1, "agreement"))
     lines = pd.DataFrame(ends, columns=["x", "y", "x2", "y2", "line"])
     dashes = alt.Scale(domain=["agreement", "top 30%"], range=[[1, 0], [3, 3]])
     rules = charts.named_chart("lines").mark_rule(color=GREY)
@@ -199,7 +224,12 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     rules = rules.encode(x=alt.X("x:Q", scale=scale), y=alt.Y("y:Q", scale=scale))
     top = charts.written(charts.named_chart("lines"), 11, align="left", baseline="top", dx=4)
     top = top.transform_filter("datum.line == 'top 30%' && datum.y == 0").encode(x="x:Q", y="y2:Q", text="line:N")
-    return charts.picture(charts.template(SCATTER_PX, rules, top, points), lines=lines, ranks=ranks)
+    return charts.picture(charts.template(SCATTER_PX, rules, top, several, numbers, points), lines=lines, ranks=ranks)
+
+
+def _listed(names: pd.Series) -> str:
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f"{', '.join(names[:MOST_LISTED])}{more}"
 
 
 def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:

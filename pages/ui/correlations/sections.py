@@ -23,7 +23,7 @@ SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices o
 FEW = 3  # tasks: a matrix of no more has three cells
 TASKS_HELP = (
     "Every two tasks once. Up to three tasks: by every score that is stored, with 95% intervals, the others paler than "
-    "the chosen one; gray holds 95% of unrelated rankings. A dash: undefined.{}"
+    "the chosen one; 95% of unrelated rankings are between the dashed lines. A dash: undefined.{}"
 )
 WITHIN_HELP = " Within a layer, heads of the chosen score agree by {:.2f} on average."
 PAIR_HELP = (

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,8 @@ PUBLISHED = (
     "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
-NAMES = {"srcc": "Spearman rank correlation (SRCC)", "as_published": "coefficient", "overlap": "top-30% overlap"}
+NAMES = {"srcc": "rank correlation", "as_published": "coefficient", "overlap": "top-30% overlap"}
+GRADIENT, ORACLE = "heads-one-divisor", "heads-oracle"
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
@@ -78,12 +79,15 @@ def labels(names: Sequence[str], counts: Sequence[int]) -> list[str]:
 
 def pair_rows(found: Survey, how: str) -> pd.DataFrame:
     """Returns every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`."""
-    return labelled(agreement_rows(found, how))
+    tied_at_cut = {in_words(task) for task, each in found.scores.items() if ties_at_cut(each.scores)}
+    return labelled(agreement_rows(found, how), tied_at_cut)
 
 
 def between_tasks(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the pairs without the aggregate, which each task is part of, and without the random ranking."""
-    return pairs[~pairs["a"].isin(CONTROLS) & ~pairs["b"].isin(CONTROLS)]
+    """Returns the pairs without the aggregate, which each task is part of, and without the random ranking; without an
+    overlap where ties leave open which components are in it."""
+    pairs = pairs[~pairs["a"].isin(CONTROLS) & ~pairs["b"].isin(CONTROLS)]
+    return pairs.assign(overlap=pairs["overlap"].mask(pairs["cut_ties"] | pairs["srcc"].isna()))
 
 
 def of_tasks(pairs: pd.DataFrame, shots: int) -> pd.DataFrame:
@@ -92,21 +96,21 @@ def of_tasks(pairs: pd.DataFrame, shots: int) -> pd.DataFrame:
     return pairs[pairs["kind"].eq("tasks") & pairs["shots_a"].eq(shots)]
 
 
-def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
-    """Returns the rows in their file format, with the labels of both rankings, `first` and `second`, and their shot
-    counts, `shots_a` and `shots_b`."""
+def labelled(found: Sequence[Mapping], tied_at_cut: Collection[str] = ()) -> pd.DataFrame:
+    """Returns the rows in their file format, with the labels of both rankings, `first` and `second`, their shot counts,
+    `shots_a` and `shots_b`, and whether one is in `tied_at_cut` as `cut_ties`."""
     rows = []
     for row in found:
         a, b = row["a"], row["b"]
         more = {"first": label(a.name, a.shots), "second": label(b.name, b.shots)}
-        rows.append({**written_row(row), **more, "shots_a": a.shots, "shots_b": b.shots})
+        cut_ties = any(each in tied_at_cut for each in more.values())
+        rows.append({**written_row(row), **more, "cut_ties": cut_ties, "shots_a": a.shots, "shots_b": b.shots})
     return pd.DataFrame(rows)
 
 
 def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFrame:
     """Returns one row per cell of a matrix, every two rankings once, that later in `order` first: at, a, b, first,
     second, `value` (that of `column`) and the tooltip's columns. Equal scores are not a ranking and agree with none."""
-    pairs = pairs.assign(overlap=pairs["overlap"].where(pairs["srcc"].notna()))  # else those with the lowest numbers
     swapped = pairs["a"].map([*order].index) < pairs["b"].map([*order].index)
     back = pairs[swapped].rename(columns={**SWAPPED, **{back: there for there, back in SWAPPED.items()}})
     both = pd.concat([pairs[~swapped], back], ignore_index=True)
@@ -170,12 +174,13 @@ def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
 
 
 def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-    """Returns layer, name, rank_a and rank_b of every component; 1 is the most important, and equal scores share their
-    mean, as in SRCC."""
+    """Returns layer, name, rank_a and rank_b of every component, and the number `n` that have both ranks; 1 is the
+    most important, and equal scores share their mean, as in SRCC."""
     layer, head = np.divmod(np.arange(a.size), a.size // len(a))
     names = [f"L{of}H{at}" if a.ndim == 2 else f"F{of}" for of, at in zip(layer, head, strict=True)]
     frame = pd.DataFrame({"layer": layer, "name": names, "rank_a": a.ravel(), "rank_b": b.ravel()})
-    return frame.assign(rank_a=frame["rank_a"].rank(ascending=False), rank_b=frame["rank_b"].rank(ascending=False))
+    frame = frame.assign(rank_a=frame["rank_a"].rank(ascending=False), rank_b=frame["rank_b"].rank(ascending=False))
+    return frame.assign(n=frame.groupby(["rank_a", "rank_b"])["name"].transform("size"))
 
 
 def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score: str = "this score") -> str:
@@ -185,7 +190,7 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
         return "No task is measured at this shot count yet."
     tasks, name = pairs.dropna(subset=[column]), NAMES[column]
     if tasks.empty:
-        return f"There is no {name} of two tasks yet: it takes two that are measured and not constant."
+        return f"There is no {name} of two tasks yet: it takes two that are measured, without ties."
     by_chance = _chance_in_words(column, n)
     low, high = tasks[column].min(), tasks[column].max()
     if len(tasks) == 1:
@@ -201,8 +206,8 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
 
 
 def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
-    """Returns how far tasks rank heads alike by each score, or FFNs if they are chosen: the mean SRCC, and whether most
-    tie, so that their order means little. "" if that of the chosen score is undefined."""
+    """Returns how far tasks rank heads alike by each score, or FFNs if they are chosen: the mean SRCC, and what to do
+    if most tie. "" if that of the chosen score is undefined."""
     said, noun = dict[str, list[str]](), "FFN" if what == "ffns" else "head"
     known = {score: of for score, of in by_score.items() if (score == "ffns") == (what == "ffns")}
     for of in known.values():
@@ -211,13 +216,24 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
             continue
         name = "" if said else "mean rank correlation " if n_pairs > 1 else "rank correlation "
         by_chance = f"; by chance within ±{chance(of.n):.2f}" if len(known) == 1 else ""
-        ties = f"; {of.ties} of {of.n} {noun}s tie, so their order means little" if of.ties > of.n / 2 else ""
         alike = "not detectably alike" if abs(srcc) < chance(of.n) else _likeness(srcc)
-        said.setdefault(alike, []).append(f"by {of.by} ({name}**{number(srcc)}**{by_chance}{ties})")
+        said.setdefault(alike, []).append(f"by {of.by} ({name}**{number(srcc)}**{by_chance})")
     parts = [f"**{alike}** {' and '.join(each)}" for alike, each in said.items()]
     if not parts or by_score[what].pairs["srcc"].isna().all():
         return ""
-    return f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}."
+    words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}."
+    return words + "".join(_ties_in_words(known, score, noun) for score in known)
+
+
+def _ties_in_words(known: Mapping[str, ScoreAgreement], score: str, noun: str) -> str:
+    """Describes what to do with a score by which most components tie; "" if few do."""
+    of = known[score]
+    if of.ties <= of.n / 2:
+        return ""
+    if score == ORACLE and GRADIENT in known and not _ties_in_words(known, GRADIENT, noun):
+        words = f"Removal measures directly, but {of.ties} of {of.n} {noun}s tie: choose {noun}s to prune by gradient"
+        return f" {words}, an estimate that orders all."
+    return f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so their order means little."
 
 
 def chance(n: int) -> float:
@@ -229,6 +245,12 @@ def tied(scores: np.ndarray) -> int:
     """Returns how many components share their score with another."""
     counts = np.unique(scores, return_counts=True)[1]
     return int(counts[counts > 1].sum())
+
+
+def ties_at_cut(scores: np.ndarray) -> bool:
+    """Returns whether components that tie are on both sides of the end of the top 30%."""
+    falling, n = np.sort(scores, axis=None)[::-1], n_top(scores.size)
+    return n < falling.size and bool(falling[n - 1] == falling[n])
 
 
 def _likeness(srcc: float) -> str:
@@ -263,26 +285,30 @@ def _coefficients(cross: pd.DataFrame, column: str) -> Iterable[tuple[int, int, 
 
 
 def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: str, second: str) -> str:
-    """Describes SRCC of two rankings with its interval, p and the overlap of their top 30%: from their row of `pairs`,
-    or computed here if they differ in both task and shots."""
+    """Describes SRCC of two rankings with its interval, p and the overlap of their top 30%, unless ties reach across
+    its end: from their row of `pairs`, or computed here if they differ in both task and shots."""
     known = pairs[[{first, second} == {*both} for both in zip(pairs["first"], pairs["second"], strict=True)]]
     row = known.iloc[0].to_dict() if len(known) else {}
     if not row:
         found = agreement({side: scores[side] for side in (first, second)})
         row = {name: float(getattr(found, name)[0, 1]) for name in ("srcc", "low", "high", "p", "overlap")}
     if math.isnan(row["srcc"]):
-        return f"SRCC {UNDEFINED}."
+        return f"Rank correlation {UNDEFINED}."
     n, count = scores[first].size, n_top(scores[first].size)
-    words = f"SRCC **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
-    words += f"; of the {count:,} in each top 30% they share **{round(row['overlap'] * count):,}**"
-    words = f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
-    ties = max(tied(scores[side]) for side in (first, second))
-    return f"{words} {ties} of {n} tie with another, and share a rank: larger dots are several." if ties else words
+    words = f"Rank correlation **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
+    if ties_at_cut(scores[first]) or ties_at_cut(scores[second]):
+        words = f"{words}. Ties reach across the top 30%, so it is not counted."
+    else:
+        words += f"; of the {count:,} in each top 30% they share **{round(row['overlap'] * count):,}**"
+        words = f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
+    if (rank_rows(scores[first], scores[second])["n"] > 1).any():
+        words += " Gray dots stand for several that tie, their number inside."
+    return words
 
 
 def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows that `headroom correlate` writes."""
-    return pairs.drop(columns=["first", "second", "shots_a", "shots_b"])
+    return pairs.drop(columns=["first", "second", "shots_a", "shots_b", "cut_ties"])
 
 
 def _tooltip(row: dict) -> dict[str, str]:
