@@ -137,7 +137,7 @@ if not presenting():  # a slide shows one screen, and these sections are below i
             stored = heads.stored()
             live(heads.watched(), draw_heads, since_s)
     with together_at:
-        together.draw(x, controls.around, sheet)
+        together.draw(x, controls.around, sheet, st.session_state.get("incontext_part") == PARTS[1])
     with slope_at:
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)

@@ -111,7 +111,9 @@ NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])
 LINES = pd.DataFrame({"kind": ["mean", "random", "chance", "task 1", "front"], "line": "a", "acc": 0.5, "level": 0.5})
 CURVES = pd.DataFrame({"line": ["Importance", "random", "chance"], "kind": "criterion"})
 BARS = pd.DataFrame({"token": ["a"], "rank": [1], "place": [0], "model": [continuation.FULL]})
-INDEXED = pd.DataFrame({"series": [in_context.FULL], "mean": 3.0, "first": 1, "last": 9})
+INDEXED = pd.DataFrame(
+    {"series": [in_context.FULL], "mean": 3.0, "low": 2.0, "high": 4.0, "n": 3, "first": 1, "last": 9}
+)
 RETAINED = pd.DataFrame({"kind": ["chosen", "random"], "line": "a", "level": 0.5, "left": 0.5})
 SETS = pd.DataFrame({"size": [0, 1], "kind": [head_sets.RANDOM, head_sets.STRONGEST]})
 RANKINGS = pd.DataFrame({"ranking": ["own ranking", "random rankings (mean)"]})

@@ -15,12 +15,13 @@ from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final
 from engine.shapes import ModelShape
+from engine.studies.removal import n_sets
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import token_losses
-from pages.ui.in_context import charts, setting, tables
+from pages.ui.in_context import charts, setting, tables, together
 from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.page import runtime
@@ -85,14 +86,15 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     settled(at)
     found, _ = found_by_the_command(at)
     assert found["mask"].endswith("F1")
-    full, masked, change = (found["icl_score"][name]["nats"] for name in ("full", "masked", "change"))
-    assert values(at) == [tables.number(abs(change))] and f"**Gain {'lost' if change > 0 else 'won'}" in said(at)
-    for who, value in (("Full", full), ("Pruned", masked)):
-        assert f"{who} model: **{tables.number(-value, sign=True)}**" in said(at), "smaller, on the same texts"
+    full, masked = (found["icl_score"][name]["nats"] for name in ("full", "masked"))
+    assert values(at) == [tables.number(-masked, sign=True)] and "**In-context gain with pruning**" in said(at)
+    assert f"The full model's is **{tables.number(-full, sign=True)}**" in said(at), "smaller, on the same texts"
+    ends = (tables.number(-end, sign=True) for end in reversed(found["icl_score"]["change"]["ci95"]))
+    assert f"95% interval of the change {' to '.join(ends)}, 3 texts" in said(at)
     assert "4 of 8 heads, 1 of 2 FFNs" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
     masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
-    assert f"Pruned model: **{tables.number(-masked, sign=True)}**" in said(at)
+    assert values(at) == [tables.number(-masked, sign=True)]
     again = open_screen(incontext_heads="50", incontext_mask="F1")  # a new session finds what is stored
     assert values(again) == values(at)
 
@@ -143,20 +145,24 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     both = [[token_losses(target, text, mask).stored(session).loss_nats for text in texts] for mask in (full, pruned)]
     before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
     assert before.high < -0.5 and after.low > 0
-    for who, each in (("Full", before), ("Pruned", after)):
-        assert f"{who} model: **{tables.number(-each.value, sign=True)}**" in said(at)
-    better, worse = (tables.number(abs(each.value)) for each in (before, after))
-    moves = f"late tokens are predicted {better} nats better than early ones; without them, {worse} nats worse (**"
-    assert "**The 4 induction heads carry in-context learning here**" in said(at) and moves in said(at)
+    assert values(at) == [tables.number(-after.value, sign=True)]
+    assert f"The full model's is **{tables.number(-before.value, sign=True)}**" in said(at)
+    moves = f"falls from {tables.number(-before.value)} to {tables.number(-after.value)} nats**: later tokens become"
+    assert f"**Without these 4 induction heads, the in-context gain {moves} harder, not easier" in said(at)
+    large = frames_of(at)[0]["points"].query("is_end").set_index(["series", "index"])["mean"]
+    drop = large["pruned model", 50] - large["pruned model", 500]
+    assert drop == pytest.approx(-after.value), "the large points are those that the gain subtracts"
     first = {name: str(value) for name, value in first_choices([], [], is_demo=True).items()}
     assert {name: at.query_params[name] for name in first} == first, "a reload must not prune nothing"
     assert "prune_mask" not in at.session_state, "a mask that nobody has set is not shared with other screens"
     settled(slide(at, "incontext_heads", 0))
-    assert at.number_input(key="incontext_heads").value == 0 and "without them" not in said(at)
+    assert at.number_input(key="incontext_heads").value == 0 and "Without these" not in said(at)
 
 
 def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, found_by_the_command):
-    at = press(open_screen(incontext_mask="L1H2", incontext_texts="2"), "Ablate 8 heads, one at a time")
+    at = open_screen(incontext_mask="L1H2", incontext_texts="2", incontext_part="Which heads cause it")
+    assert runtime.jobs().snapshot("incontext together") is None, "its tab is closed"
+    at = press(at, "Ablate 8 heads, one at a time")
     maps = [tables["heads"] for tables in frames_of(at) if "heads" in tables]
     assert len(maps) == 3, "both kinds of ablation, and the before-and-after vector"
     found, table = found_by_the_command(at, 1)
@@ -171,6 +177,17 @@ def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, fo
     assert list(shown.columns)[1] == "pattern-preserving" and len(shown) == 8
     spread = shown["pattern-preserving"].abs()
     assert spread.is_monotonic_decreasing
+
+
+def test_sets_of_heads_are_measured_when_their_tab_is_open_if_that_is_short(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_screen(incontext_texts="1", incontext_part="Top heads together")
+    offered = "Ablate the strongest together, and random others"
+    assert together.SHOWS in said(at) and any(label.startswith(offered) for label in labels(at))
+    monkeypatch.delenv("HEADROOM_IDLE_SECONDS")
+    at = settled(at)
+    assert together.SHOWS not in said(at) and not any(label.startswith(offered) for label in labels(at))
+    assert len(runtime.jobs().snapshot("incontext together").value) == n_sets(SHAPE)
 
 
 def test_a_long_text_is_cut_into_pieces_and_one_that_is_too_short_is_one_plain_line(open_screen):
@@ -270,8 +287,8 @@ def test_words_say_which_way():
     found = tables.gain(MeanOverTexts(-2.0, -3.0, -1.0, 24))
     assert tables.interval_in_words(found) == "95% interval +1.00 to +3.00, 24 texts"
     assert tables.interval_in_words(found, 48) == "95% interval +1.00 to +3.00, 24 of 48 texts"
-    assert tables.change_title(MeanOverTexts(-2.0, -3.0, -1.0, 24)) == "Gain won by pruning"
-    assert tables.change_title(MeanOverTexts(0.5, 0, 1, 24)) == "Gain lost by pruning (may be chance)"
+    assert tables.change_in_words(found) == "95% interval of the change +1.00 to +3.00, 24 texts"
+    assert tables.change_in_words(MeanOverTexts(0.5, 0, 1, 24)).endswith("24 texts; may be chance")
 
 
 def test_both_models_are_compared_on_the_same_texts():
@@ -352,35 +369,34 @@ def test_the_pruned_heads_that_are_induction_heads_are_counted():
     matching[1, :2] = 0.9
     known = InductionScores({"prefix_matching": matching, "copying": np.ones((2, 4))}, {}, {})
     mask = parse_mask("L0H* L1H0 F1", SHAPE)
-    assert tables.pruned_in_words(mask, known) == "1 induction head, 4 others and 1 FFN"
-    assert tables.pruned_in_words(mask, None) == "5 pruned heads and 1 FFN"
-    assert tables.pruned_in_words(parse_mask("L1H0 L1H1", SHAPE), known) == "2 induction heads"
+    assert tables.pruned_in_words(mask, known) == "these 5 heads (1 is an induction head) and this FFN"
+    assert tables.pruned_in_words(mask, None) == "these 5 heads and this FFN"
+    assert tables.pruned_in_words(parse_mask("L1H0 L1H1", SHAPE), known) == "these 2 induction heads"
+    assert tables.pruned_in_words(parse_mask("F*", SHAPE), known) == "these 2 FFNs"
 
 
 def test_the_finding_says_what_the_intervals_allow():
     def mean(value, reach, n=8):
         return MeanOverTexts(value, value - reach, value + reach, n)
 
-    def found(pruned, change, n=4, full=1.5):
-        what = "the 4 heads" if n > 1 else "the 1 head"
-        return tables.finding(mean(full, 0.5), mean(pruned, 0.2), mean(change, 0.3), what, n)
+    def found(pruned, change, full=1.5):
+        return tables.finding(mean(full, 0.5), mean(pruned, 0.2), mean(change, 0.3), "these 4 heads")
 
-    assert found(-0.6, 2.1) == (
-        "**The 4 heads carry in-context learning here**: with them, late tokens are predicted 1.50 nats better than "
-        "early ones; without them, 0.60 nats worse (**2.10 nats lost**, 95% interval +1.80 to +2.40, 8 texts)."
+    assert found(-0.6, -2.1) == (
+        "**Without these 4 heads, the in-context gain falls from 1.50 to −0.60 nats**: later tokens become harder, not "
+        "easier (95% interval of the change −2.40 to −1.80, 8 texts)."
     )
-    assert found(1.2, 0.4).startswith("**The 4 heads carry part of in-context learning here**")
-    assert found(-0.6, 2.1, n=1).startswith("**The 1 head carries in-context learning here**: with it")
-    assert found(1.4, 0.1).startswith("**It is not clear that the 4 heads carry in-context learning here**")
-    more = found(2.5, -1.0)
-    assert more.startswith("**The model learns more in context without the 4 heads**")
-    assert "**1.00 nats gained**, 95% interval +0.70 to +1.30" in more
-    nothing = found(-0.6, 0.4, full=-0.2)
-    assert nothing.startswith("**There is no clear in-context gain to lose here**: with the 4 heads, late tokens")
-    assert nothing.endswith("0.20 nats worse than early ones; without, 0.60 nats worse.")
-    full = tables.finding(mean(1.5, 0.5), None, None, "", 0)
+    assert "falls from 1.50 to 0.60 nats** (95%" in found(0.6, -0.9)
+    assert found(1.4, -0.1).startswith("**Without these 4 heads, the in-context gain does not clearly change**: from")
+    assert "gain rises from 1.50 to 2.50 nats** (95% interval of the change +0.70 to +1.30" in found(2.5, 1.0)
+    assert found(-0.6, -0.4, full=-0.2) == (
+        "**The full model has no in-context gain here**: late tokens are not clearly easier than early ones (−0.20 "
+        "nats; −0.60 without these 4 heads)."
+    )
+    assert "late tokens are harder than early ones" in found(-0.6, 0.4, full=-1.0)
+    full = tables.finding(mean(1.5, 0.5), None, None, "")
     assert full.startswith("Late tokens are predicted **1.50 nats better** than early ones (95% interval +1.00 to")
-    assert tables.finding(mean(0.3, 0.5), None, None, "", 0).endswith("8 texts): no clear difference.")
+    assert tables.finding(mean(0.3, 0.5), None, None, "").endswith("8 texts): no clear difference.")
 
 
 def test_one_sentence_concludes_from_both_ablations():
@@ -389,8 +405,7 @@ def test_one_sentence_concludes_from_both_ablations():
     frame = pd.DataFrame(columns | {"pattern-preserving low": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
     assert tables.heads_in_words(frame) == (
         "**Removing any one of 2 heads clearly lowers the gain**: by 1.20 (L0H0), 0.80 (L1H2) nats. L0H0 is not an "
-        "induction head: **it acts through later heads**. If later heads keep looking where they looked, removing it "
-        "costs no clear gain."
+        "induction head: **it steers where later heads look**."
     )
     assert tables.heads_in_words(frame.assign(**{"pattern-preserving low": 0.1})).endswith("not an induction head.")
     assert tables.heads_in_words(frame.assign(prefix_matching=0.9)).endswith(

@@ -238,6 +238,8 @@ def test_sets_in_words_and_as_a_chart():
     )
     assert head_sets.in_words(shown[shown["size"] == 0], whole_percent) == "Not measured yet."
     assert b"<svg" in to_svg(head_sets.chart(shown, "Questions right", "%", (0, 1)), "sets")
+    of_one_head = {HeadSet(): {"acc": 0.9}, HeadSet((0,)): {"acc": 0.5}, HeadSet((), 1): {"acc": 0.9}}
+    assert len(head_sets.by_size(head_sets.rows(SHAPE, of_one_head), "acc")) == 3, "without others, none are drawn"
 
 
 def test_frames_hold_scores_ranks_and_the_corner():

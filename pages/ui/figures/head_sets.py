@@ -50,6 +50,8 @@ def rows(shape: ModelShape, values: Mapping[HeadSet, Mapping[str, Any]]) -> pd.D
     Both kinds begin at the full model."""
     found = []
     for each, value in values.items():
+        if each.draw and not each.heads:  # a model of one head has no others
+            continue
         kinds = (STRONGEST, RANDOM) if not each.heads else (RANDOM if each.draw else STRONGEST,)
         about = {"size": len(each.heads), "draw": each.draw, "heads": each.names(shape)}
         found += [{**about, "kind": kind, **value} for kind in kinds]

@@ -16,7 +16,7 @@ from pages.ui.in_context.tables import FULL, PRUNED
 TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation"}
 TITLES |= {"before_and_after": "Before-and-after vector"}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
-STEP_NATS = 4  # steps of the loss axis, so that it rarely changes while a slider moves
+STEP_NATS, SLOPE_STEP = 4, 2  # of the ends of an axis, so that it rarely changes while a slider moves
 HEIGHT_PX, ROW_PX = 280, 22
 FIRST = 10  # token of the curve: those before it are single tokens of a few texts, all noise
 N_NAMED = 6
@@ -26,37 +26,34 @@ ZERO = pd.DataFrame({"at": [0.0]})
 
 
 def loss_curve(frame: pd.DataFrame) -> charts.Picture:
-    """Returns loss against token index from `FIRST`, with 95% bands; `frame` of `tables.curves`."""
+    """Returns loss against token index from `FIRST`, with 95% bands; `frame` of `tables.with_ends`."""
     frame = frame[frame["first"] >= FIRST]
-    ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
-    highest = _step_up(max([2 * STEP_NATS, *frame["mean"]]))
-    return charts.picture(
-        _loss_curve(highest, float(frame["last"].max()), _drawn_series(frame)), points=_with_names(frame), ends=ends
-    )
+    _, highest = _reach(frame, STEP_NATS)
+    drawn = _loss_curve(max(2 * STEP_NATS, highest), float(frame["last"].max()), _drawn_series(frame))
+    ends = pd.DataFrame({"at": [EARLY, LATE]})
+    return charts.picture(drawn, points=_with_names(frame), ends=ends)
 
 
 @charts.kept
 def _loss_curve(highest: int, last: float, drawn: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("ends").encode(x=alt.X("at:Q"), tooltip=alt.value(None))
-    rules = base.mark_rule(strokeDash=[2, 3], stroke=GREY, strokeWidth=1.5)
-    names = charts.written(base, 12, align="right", baseline="top", dx=-4, dy=4).encode(text="name:N", y=alt.value(0))
+    rules = base.mark_rule(strokeDash=[2, 3], stroke=GREY, strokeWidth=1.5)  # the axis names them
     y = alt.Scale(domain=[0, highest], nice=False)
-    return charts.template(HEIGHT_PX, rules, names, *_lines("Loss (nats)", y, (FIRST, last), drawn))
+    *lines, points = _lines("Loss (nats)", y, (FIRST, last), drawn)
+    large = points.transform_filter("datum.is_end").mark_point(filled=True, size=110, opacity=1)
+    return charts.template(HEIGHT_PX, rules, *lines, points, large)
 
 
 def slope_chart(frame: pd.DataFrame) -> charts.Picture:
     """Returns d loss / d ln(index) against token index, with 95% bands; `frame` of `tables.slopes`."""
-    lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
-    return charts.picture(
-        _slope_chart(lowest, highest, float(frame["last"].max()), _drawn_series(frame)),
-        points=_with_names(frame),
-        zero=ZERO,
-    )
+    lowest, highest = _reach(frame, SLOPE_STEP)
+    drawn = _slope_chart(min(-2, lowest), max(2, highest), float(frame["last"].max()), _drawn_series(frame))
+    return charts.picture(drawn, points=_with_names(frame), zero=ZERO)
 
 
 @charts.kept
 def _slope_chart(lowest: int, highest: int, last: float, drawn: tuple[str, ...]) -> charts.Template:
-    y = alt.Scale(domain=[-lowest, highest], nice=False)
+    y = alt.Scale(domain=[lowest, highest], nice=False)
     return charts.template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, (1, last), drawn))
 
 
@@ -120,7 +117,7 @@ def _lines(title: str, scale: alt.Scale, ends: tuple[int, float], drawn: tuple[s
     """Returns band and line of each series of the data `points`, over ln(index); the legend names those `drawn`."""
     axis = alt.Axis(values=TICKS, format="d", grid=False)
     first, last = ends
-    span = alt.Scale(type="log", domain=[first, 1.2 * max(last, MIN_TOKENS)], nice=False)  # room for the last label
+    span = alt.Scale(type="log", domain=[first, 1.1 * max(last, MIN_TOKENS)], nice=False)  # room for the last tick
     x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
     series = alt.Scale(domain=palette(full=FULL, pruned=PRUNED))
     symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 300, "symbolOpacity": 1}
@@ -141,9 +138,11 @@ def _lines(title: str, scale: alt.Scale, ends: tuple[int, float], drawn: tuple[s
     ]
 
 
-def _step_up(nats: float) -> int:
-    """Returns the end of an axis. Bands are ignored and cut: over few texts they would leave no room for the curve."""
-    return STEP_NATS * math.ceil(nats / STEP_NATS)
+def _reach(frame: pd.DataFrame, step: int) -> tuple[int, int]:
+    """Returns the lowest and the highest value drawn, on whole steps."""
+    bands = frame[frame["n"] >= BAND_TEXTS]
+    low, high = min([0.0, *frame["mean"], *bands["low"]]), max([0.0, *frame["mean"], *bands["high"]])
+    return step * math.floor(low / step), step * math.ceil(high / step)
 
 
 def _with_names(frame: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from engine.heads.ablation import FILLS, KINDS
 from engine.heads.induction import InductionScores
 from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
-from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
 from pages.ui.controls.controls import Levels, choose_ranking, one_of, settings_menu, type_mask, with_own
 from pages.ui.controls.drag_slider import draw_field, draw_slider
@@ -44,12 +44,12 @@ SHORT_WINDOW = (
 GAIN_HELP = (
     f"Loss at the {EARLY}th token minus loss at the {LATE}th (from 1, the beginning token not counted), averaged over "
     "the texts. Above 0: later tokens are predicted better. The in-context score of Olsson et al., of commands and of "
-    "files is the same with its sign reversed. The interval is Student's over texts, 95%; what is lost is paired, on "
-    "the same texts."
+    "files is the same with its sign reversed. The interval is Student's over texts, 95%; that of the change is "
+    "paired, on the same texts."
 )
 CURVE_HELP = (
     f"Mean over texts, in bins that are even in ln(index); from {charts.BAND_TEXTS} texts on the band is its 95% "
-    "interval, cut off at the end of the axis. The gain is the drop of the curve between the two dotted lines."
+    "interval. The gain is the drop between the two large points, which average the tokens that it counts."
 )
 SLOPE_HELP = (
     "d loss / d ln(index): differences between neighboring bins that are even in ln(index), with 95% intervals over "
@@ -82,9 +82,9 @@ OTHERS = "Other measures of these heads"
 WHICH_HELP = (
     "Each head of the full model is ablated alone, and the gain measured again on the same texts: gain with the head "
     "minus gain without it, in nats. Clearly: the 95% interval is above 0, and the loss at least a tenth of the "
-    "largest. Full: all that follows is computed again. Pattern-preserving: later heads look "
-    "where they looked. Before-and-after vector: how much leaving out the head alone changes losses as this pruning "
-    "does (orange), or the opposite (blue)."
+    "largest. Full: all that follows is computed again. Pattern-preserving: later heads look where they looked; a head "
+    "*steers* them if without it nothing is then clearly lost. Before-and-after vector: how much leaving out the head "
+    "alone changes losses as this pruning does (orange), or the opposite (blue)."
 )
 
 
@@ -166,24 +166,28 @@ def _read_older_address() -> None:
 
 
 def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
-    """Draws the gain that pruning loses as a large figure (that of the full model if nothing is pruned), and below it
-    those of both models, on the same texts."""
+    """Draws the gain with what is pruned as a large figure, and below it that of the full model on the same texts with
+    the interval of the change; that of the full model alone if nothing is pruned."""
     full, pruned = (tables.gain(icl_score(each, around)) if each else None for each in (found.full, found.pruned))
-    title, shown, signed = "In-context gain", full, True
-    lines = [f"{who}: **{number(each.value, sign=True) if each else '–'}**" for who, each in
-             (("Full model", full), ("Pruned model", pruned))]  # fmt: skip
-    if found.mask is not None and found.mask.is_full:
-        lines = []
+    is_full = found.mask is not None and found.mask.is_full
+    title, shown = ("In-context gain", full) if is_full else ("In-context gain with pruning", pruned)
+    st.markdown(f"**{title}**, nats", help=GAIN_HELP)
+    st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed")
+    if not is_full and full:
+        st.markdown(f"The full model's is **{number(full.value, sign=True)}**.")
+    if shown is None:
+        st.caption("Not measured yet.")
+    elif is_full:
+        st.caption(tables.interval_in_words(shown, n_texts))
     else:
-        change = icl_change(found.full, found.pruned, around) if pruned else None
-        title, shown, signed = tables.change_title(change), tables.lost(change) if change else None, False
-    of = "" if signed or full is None else f" of {number(full.value)}"
-    st.markdown(f"**{title}**,{of} nats", help=GAIN_HELP)
-    st.metric(title, number(shown.value, sign=signed) if shown else "–", label_visibility="collapsed")
-    st.caption(tables.interval_in_words(shown, n_texts) if shown else "Not measured yet.")
-    st.markdown("  \n".join(lines))
+        st.caption(tables.change_in_words(_change(found, around), n_texts))
     if not around and full and full.high - full.low > NOISY_NATS:
         st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
+
+
+def _change(found: LossesSoFar, around: int) -> MeanOverTexts:
+    """Returns the change of the gain by pruning, paired, of the texts that both have read."""
+    return tables.gain(icl_change(*found.in_both, around))
 
 
 def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
@@ -193,10 +197,9 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
         if losses:
             gain = tables.gain(icl_score(losses, around))
             says.append(f"{who}: **{number(gain.value, sign=True)}** nats, {tables.interval_in_words(gain)}")
-    before, after = found.in_both
-    if before and found.mask is not None and not found.mask.is_full:
-        change = icl_change(before, after, around)
-        says.append(f"{tables.change_in_words(change)}, {tables.interval_in_words(change)}")
+    if found.in_both[0] and found.mask is not None and not found.mask.is_full:
+        change = _change(found, around)
+        says.append(f"Change: **{number(change.value, sign=True)}** nats, {tables.change_in_words(change)}")
     return says
 
 
@@ -207,12 +210,11 @@ def finding(found: LossesSoFar, around: int, n_texts: int, known: InductionScore
         return ""
     full = tables.gain(icl_score(found.full, around))
     if found.mask.is_full:
-        return tables.finding(full, None, None, "", 0)
+        return tables.finding(full, None, None, "")
     if not found.pruned:
         return ""
-    pruned, change = tables.gain(icl_score(found.pruned, around)), icl_change(found.full, found.pruned, around)
-    n = found.mask.n_heads_pruned + found.mask.n_ffns_pruned
-    return tables.finding(full, pruned, change, f"the {tables.pruned_in_words(found.mask, known)}", n)
+    pruned, what = tables.gain(icl_score(found.pruned, around)), tables.pruned_in_words(found.mask, known)
+    return tables.finding(full, pruned, _change(found, around), what)
 
 
 def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
@@ -233,7 +235,8 @@ def loss_curve(found: LossesSoFar, around: int, sheet: Sheet) -> None:
     curve = tables.curves(_by_series(found))
     ends = f"{LATE}th token (± {around})" if around else f"{LATE}th token"
     st.markdown(f"**Loss by token index**: the gain is its drop from the {EARLY}th to the {ends}", help=CURVE_HELP)
-    sheet.draw("Loss by index", charts.loss_curve(curve), "incontext_curve", tables.curve_in_words(curve))
+    drawn = charts.loss_curve(tables.with_ends(curve, _by_series(found), around))
+    sheet.draw("Loss by index", drawn, "incontext_curve", tables.curve_in_words(curve))
     sheet.tables["Loss by index"] = tables.curves(_by_series(found), None).drop(columns=["first", "last"])
 
 

@@ -11,7 +11,17 @@ from engine.importance.rankings import agreement
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.statistics import over_texts
-from engine.texts.incontext import CURVE_BINS, ByIndex, MeanOverTexts, loss_by_index, scores, slope
+from engine.texts.incontext import (
+    CURVE_BINS,
+    EARLY,
+    LATE,
+    ByIndex,
+    MeanOverTexts,
+    loss_by_index,
+    mean_of,
+    scores,
+    slope,
+)
 from pages.ui.in_context.setting import LossesSoFar
 from pages.ui.page.tables import number, p_in_words, to_csv
 
@@ -24,6 +34,19 @@ COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
 def curves(losses: Mapping[str, Sequence[np.ndarray]], bins: int | None = CURVE_BINS) -> pd.DataFrame:
     """Returns loss by index: COLUMNS, one row for each series and point."""
     return _stacked({name: loss_by_index(texts, bins) for name, texts in losses.items() if texts})
+
+
+def with_ends(frame: pd.DataFrame, losses: Mapping[str, Sequence[np.ndarray]], around: int) -> pd.DataFrame:
+    """Returns the `curves`, and on them (`is_end`) the two points whose difference is the gain."""
+    found = [frame.assign(is_end=False)]
+    for name, texts in losses.items():
+        for index in (EARLY, LATE):
+            first, last = index - around, index + around
+            of = mean_of(np.array([np.mean(text[first - 1 : last], dtype=float) for text in texts])) if texts else None
+            if of is not None:
+                row = {"series": name, "index": index, "first": first, "last": last, "mean": of.value}
+                found.append(pd.DataFrame([row | {"low": of.low, "high": of.high, "n": of.n, "is_end": True}]))
+    return pd.concat(found, ignore_index=True).sort_values("index", kind="stable")
 
 
 def slopes(losses: Mapping[str, Sequence[np.ndarray]]) -> pd.DataFrame:
@@ -74,75 +97,60 @@ def gain(score: MeanOverTexts) -> MeanOverTexts:
     return MeanOverTexts(-score.value, -score.high, -score.low, score.n)
 
 
-def lost(change: MeanOverTexts) -> MeanOverTexts:
-    """Returns the size of a change of the score, above 0 whichever way it goes (`change_title`)."""
-    return change if change.value >= 0 else gain(change)
-
-
-def change_title(change: MeanOverTexts | None) -> str:
-    """Returns which way a change of the score goes, in which + is worse, and whether it may be chance."""
-    chance = " (may be chance)" if change and change.low <= 0 <= change.high else ""
-    return f"Gain {'won' if change and change.value < 0 else 'lost'} by pruning{chance}"
-
-
-def interval_in_words(found: MeanOverTexts, n_texts: int = 0) -> str:
-    """Returns text such as "95% interval +0.63 to +4.08, 24 texts", or "2 of 24 texts" if there are `n_texts`."""
+def interval_in_words(found: MeanOverTexts, n_texts: int = 0, of: str = "") -> str:
+    """Returns text such as "95% interval +0.63 to +4.08, 24 texts", or "2 of 24 texts" if there are `n_texts`; `of`
+    what the interval is."""
     count = f"{found.n} of {n_texts} texts" if found.n < n_texts else f"{found.n} text{'s' * (found.n > 1)}"
     if np.isnan(found.low):
         return f"{count}, so no interval"
-    return f"95% interval {_signed(found.low)} to {_signed(found.high)}, {count}"
+    return f"95% interval{of} {_signed(found.low)} to {_signed(found.high)}, {count}"
 
 
-def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str, n: int) -> str:
-    """Returns the finding from in-context gains: whether later tokens are predicted better, and whether the pruned
-    parts, `what`, `n` in number, carry that; `change` is that of the score. None: nothing is pruned."""
+def change_in_words(change: MeanOverTexts, n_texts: int = 0) -> str:
+    """Returns the interval of a change of the gain, and whether the change may be chance."""
+    chance = "; may be chance" if change.low <= 0 <= change.high else ""
+    return interval_in_words(change, n_texts, " of the change") + chance
+
+
+def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str) -> str:
+    """Returns the finding from in-context gains: whether later tokens are predicted better, and what is left of that
+    without the pruned parts, `what`; `change` is that of the gain. None: nothing is pruned."""
     if pruned is None or change is None:
+        value = f"{number(abs(full.value))} nats {'better' if full.value >= 0 else 'worse'}"
         is_clear = full.low > 0 or full.high < 0
-        said = f"late tokens are predicted **{_gain_in_words(full.value)}** than early ones ({interval_in_words(full)})"
-        return f"{said[0].upper()}{said[1:]}{'' if is_clear else ': no clear difference'}."
-    it, verb = ("it", "carries") if n == 1 else ("them", "carry")
+        said = f"Late tokens are predicted **{value}** than early ones ({interval_in_words(full)})"
+        return f"{said}{'' if is_clear else ': no clear difference'}."
+    before, after = number(full.value), number(pruned.value)
     if not full.low > 0:
-        leads, it = "**There is no clear in-context gain to lose here**", what
-    elif change.low > 0:
-        part = "" if pruned.value <= full.value / 2 else "part of "
-        leads = f"**{what[0].upper()}{what[1:]} {verb} {part}in-context learning here**"
-    elif change.high < 0:
-        leads = f"**The model learns more in context without {what}**"
+        late = "harder" if full.high < 0 else "not clearly easier"
+        leads = f"**The full model has no in-context gain here**: late tokens are {late} than early ones"
+        return f"{leads} ({before} nats; {after} without {what})."
+    if change.low <= 0 <= change.high or np.isnan(change.low):
+        moves = f"**Without {what}, the in-context gain does not clearly change**: from {before} to {after} nats"
     else:
-        leads = f"**It is not clear that {what} {verb} in-context learning here**"
-    moves = f"with {it}, late tokens are predicted {_gain_in_words(full.value)} than early ones; without"
-    moves += f"{'' if it == what else f' {it}'}, {_gain_in_words(pruned.value)}"
-    if it == what:  # a gain lost or made of what is no gain says nothing
-        return f"{leads}: {moves}."
-    return f"{leads}: {moves} (**{lost_in_words(change.value)}**, {interval_in_words(lost(change))})."
+        verb = "falls" if change.value < 0 else "rises"
+        moves = f"**Without {what}, the in-context gain {verb} from {before} to {after} nats**"
+        moves += ": later tokens become harder, not easier" if pruned.high < 0 else ""
+    return f"{moves} ({interval_in_words(change, of=' of the change')})."
 
 
 def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
-    """Returns what is pruned, such as "4 induction heads and 15 others"; all are "pruned heads" without the scores."""
-    pruned = ~np.array(mask.heads)
+    """Returns what is pruned, such as "these 19 heads (4 are induction heads) and this FFN"; without the scores, no
+    head is known as an induction head."""
+    pruned, n, n_ffns = ~np.array(mask.heads), mask.n_heads_pruned, mask.n_ffns_pruned
     n_induction = int((pruned & known.is_induction_head).sum()) if known is not None else 0
-    others = mask.n_heads_pruned - n_induction
-    parts = [(n_induction, "induction head"), (others, "other" if n_induction else "pruned head")]
-    named = [f"{n} {name}{'s' * (n > 1)}" for n, name in [*parts, (mask.n_ffns_pruned, "FFN")] if n]
-    return _listed(named)
-
-
-def change_in_words(change: MeanOverTexts) -> str:
-    """Returns a change of the score as gain, such as "2.90 nats lost", and whether it may be chance."""
-    return lost_in_words(change.value) + (", may be chance" if change.low <= 0 <= change.high else "")
-
-
-def lost_in_words(change: float) -> str:
-    """Returns a change of the score, in which + is worse, such as "2.90 nats lost"."""
-    return f"{number(abs(change))} nats {'lost' if change >= 0 else 'gained'}"
-
-
-def _gain_in_words(value: float) -> str:
-    return f"{number(abs(value))} nats {'better' if value >= 0 else 'worse'}"
+    name = "induction head" if n_induction == n else "head"
+    parts = [f"this {name}" if n == 1 else f"these {n} {name}s"] if n else []
+    if 0 < n_induction < n:
+        parts[0] += f" ({n_induction} {'is an induction head' if n_induction == 1 else 'are induction heads'})"
+    if n_ffns:
+        parts.append("this FFN" if n_ffns == 1 else f"these {n_ffns} FFNs")
+    return _listed(parts)
 
 
 def heads_in_words(frame: pd.DataFrame) -> str:
-    """Concludes from both ablations which heads the gain needs, and which of them act through later patterns."""
+    """Concludes from both ablations which heads the gain needs, and which of them act through later patterns: without
+    those, nothing is clearly lost while the patterns stay as they were."""
     full, kept = KINDS
     clear = frame[frame[f"{full} clear"] & (frame[full] > 0)].sort_values(full, ascending=False)
     if clear.empty:
@@ -159,9 +167,7 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     is_one, names = len(others) == 1, _listed(others["name"])
     words += f" {names} {'is not an induction head' if is_one else 'are not induction heads'}"
     if (others[f"{kept} low"] <= 0).all():
-        they, one = ("it acts", "it") if is_one else ("they act", "either" if len(others) == 2 else "any of them")
-        words += f": **{they} through later heads**. If later heads keep looking where they looked, "
-        words += f"removing {one} costs no clear gain"
+        words += f": **{'it steers' if is_one else 'they steer'} where later heads look**"
     return f"{words}."
 
 

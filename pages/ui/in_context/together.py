@@ -2,6 +2,7 @@
 sets."""
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,9 +16,10 @@ from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context.setting import InContextControls
 from pages.ui.page.tables import number
-from pages.ui.page.work import Work
+from pages.ui.page.work import Work, cost_in_words
 
 ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. Finished work is kept."
+SHOWS = "The in-context gain without the 1, 2, 4, … best induction heads, next to random heads"
 COLUMNS = {"gain": "In-context gain (nats)", "loss": "Mean loss (nats)"}
 TITLES = {"gain": "In-context gain without them", "loss": "Loss without them"}
 
@@ -36,13 +38,18 @@ def _in_nats(value: float, signed: bool) -> str:
     return f"{number(value, sign=signed)} nats"
 
 
-def draw(x: InContextControls, around: int, sheet: Sheet) -> None:
-    """Draws the section."""
+def draw(x: InContextControls, around: int, sheet: Sheet, is_open: bool) -> None:
+    """Draws the section; measures what is missing at once if it `is_open` and this is short."""
     since_s = time.monotonic()
     if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
         return
     work = Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
+    is_known = any(each.draw for found in work.stored() for each in found)
+    is_started = work.under_way or (is_open and replace(work, while_seen=True).start_ahead(by_size=True))
+    if not is_known:
+        cost = "" if is_started else cost_in_words(work.takes_s(by_size=True), 0)
+        st.caption(f"{SHOWS}{cost}.")
 
     def draw_known(losses: dict[HeadSet, Losses]) -> None:
         if not any(each.draw for each in losses):  # other sections may have stored a set: nothing to compare it with

@@ -79,8 +79,15 @@ class Work(Generic[T]):
     def key(self) -> str:
         return self.of.key
 
-    def takes_s(self) -> float | None:
-        """Returns the forecast seconds of the missing part, or None if unknown."""
+    def takes_s(self, by_size: bool = False) -> float | None:
+        """Returns the forecast seconds of the missing part, or None if unknown; `by_size`: a model that was not timed
+        is judged by its size."""
+        takes_s = self._forecast_s()
+        if takes_s is None and by_size and isinstance(self.of, Measurement):
+            takes_s = self._seconds_by_size(self.of.target)
+        return takes_s
+
+    def _forecast_s(self) -> float | None:
         if self.takes is not None or isinstance(self.of, Action):
             return self.takes() if self.takes is not None else None
         read = self._last_read()
@@ -92,8 +99,8 @@ class Work(Generic[T]):
         return forecasts[self.slot][1]
 
     def _seconds_by_size(self, target: Target) -> float | None:
-        """Returns the forecast seconds of the missing part, by the model's size if it was not timed; None before the
-        stored results have been read."""
+        """Returns the forecast seconds of the missing part by the model's size; None before the stored results have
+        been read."""
         read = self._last_read()
         if read is None or read.value is None:
             return None
@@ -103,9 +110,9 @@ class Work(Generic[T]):
         """Starts it, unless it is under way or finished; `again`: once more after it ended."""
         return jobs().put(self.slot, self._job(self.priority, self.while_seen), again)
 
-    def start_ahead(self) -> bool:
+    def start_ahead(self, by_size: bool = False) -> bool:
         """Starts it as background work, if its forecast is within the budget for that; returns whether it is."""
-        takes_s = self.takes_s()
+        takes_s = self.takes_s(by_size)
         if takes_s is None or takes_s > budget_s():
             return False
         self.start()
@@ -128,15 +135,13 @@ class Work(Generic[T]):
     def offer(
         self, label: str, icon: str, help: str, least_s: float = LONG_S, by_size: bool = False, **more: Any
     ) -> None:
-        """Draws the button that starts it, with its cost if that is `least_s` or more; then the whole page runs, as
-        only that starts the repeated redrawing. `by_size`: a model that was not timed is judged by its size.
+        """Draws the button that starts it, with its cost (`takes_s`) if that is `least_s` or more; then the whole page
+        runs, as only that starts the repeated redrawing.
 
         It is started by a callback, which runs before anything is drawn: a run that is abandoned for another before it
         has reached the button would lose the click.
         """
-        takes_s, more = self.takes_s(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
-        if takes_s is None and by_size and isinstance(self.of, Measurement):
-            takes_s = self._seconds_by_size(self.of.target)
+        takes_s, more = self.takes_s(by_size), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
         if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
             st.rerun()
 
