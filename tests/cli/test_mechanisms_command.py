@@ -1,6 +1,7 @@
 """`headroom mechanisms` prints what each kind of heads costs, and writes a row per set of heads."""
 
 import pandas as pd
+import pytest
 
 from tests.engine.fixtures import write_questions
 
@@ -25,6 +26,7 @@ def test_the_command_prints_the_kinds_and_writes_the_rows(tiny_opt, tmp_path, cl
     assert code == 2 and "kind 'magic' is unknown" in lines[0]
 
 
+@pytest.mark.slow("loads two snapshots of the included run and scores the heads of both")
 def test_a_series_tells_at_which_step_each_kind_comes(tmp_path, told, cli):
     task = write_questions(tmp_path / "own.jsonl")
     series = ("--series", "runs/curriculum@step{2930,9765}", "--tasks", task, "--shots", "1", "--limit", "4")
