@@ -41,6 +41,8 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.keyboard.press("Escape")
     expect(name).not_to_be_visible()  # a click while it closes would be for that alone
 
+    icon = page.get_by_test_id("stSidebar").locator("[data-testid=stTooltipIcon] svg").first
+    size = icon.bounding_box()["width"]
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
     page.get_by_role("button", name="Copy link").click()
     page.get_by_text("Copied").wait_for()
@@ -78,6 +80,8 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     assert "present" not in page.url and "prune_heads=50" in page.url and not page.evaluate("window.unloaded")
+    icon.evaluate("icon => icon.setAttribute('width', 21)")  # as if drawn in the type of the slide
+    assert icon.bounding_box()["width"] == size
 
 
 def test_a_slide_opened_by_its_address_cuts_no_chart(page, address):

@@ -95,7 +95,7 @@ def _draw_views() -> None:
     with at:
         if fault := st.session_state.pop(FAULT, None):
             show_error(fault)
-        with st.form("name a view", clear_on_submit=True, border=False):
+        with st.form("name a view", border=False):
             example, (name_at, save_at) = "such as All heads", st.columns([2, 1], vertical_alignment="bottom")
             name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
             if mask := _mask_of_another_screen():
@@ -157,6 +157,7 @@ def _save() -> None:
     link = _link_of(browser_address(), not st.session_state.get(WITHOUT_MASK))
     if _keep(lambda known: (*known, views.checked(SavedView(name, link)))):
         st.session_state[SAVED] = name
+        st.session_state["view_name"] = ""  # not before: a browser that clears it at once may then send Save without it
 
 
 def _change(number: int, view: SavedView, by: int) -> None:
