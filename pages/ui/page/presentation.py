@@ -16,7 +16,7 @@ from pages.ui.page.streamlit_internals import PAGE_SCRIPT, browser_address
 from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
-PRESENT_HELP = "Shows the saved views as slides, or else this screen. Arrow keys step, 1 to 9 open; Escape ends."
+PRESENT_HELP = "Shows the saved views, from this screen if it is one. Arrow keys step, 1 to 9 open; Escape ends."
 COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
 HTML = f"""
 <div class="stage">
@@ -110,6 +110,7 @@ def _draw_views() -> None:
             "*Present* shows these screens as slides." if known else "Saved screens are the slides of *Present*."
         )
         if known:
+            st.button("Present this screen", key="present_this", help="Shows it without saving it.")  # presentation.js
             file, about = views.written(known), "All views in one file, for another computer."
             st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
         more: dict[str, Any] = {"help": "Adds the views in the file after these.", "max_upload_size": 1}
