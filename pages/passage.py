@@ -56,11 +56,15 @@ def draw_text() -> None:
     with errors_shown():
         shown = tables.extended(b, a) if b is not None else a if side == x.a else tables.unread(a)
     mask = side.mask if side is not None and side != x.a else None
+    names = {"A": x.a.name} if side is None else {"A": x.a.name, "B": side.name}
     words, help = tables.summary(a, a, None) if b is None else tables.summary(a, b, mask)
+    st.markdown(" · ".join(f"**{which}: {plain(name)}**" for which, name in names.items()))
     st.markdown(words, help=help)
     marks = tables.landmarks_of(a, shown, x.landmarks)
     data = component_data(a, shown, tables.part_range(part, a.n_total), marks)
-    token_text(data, view if mask is not None else "A", full_nats, x.name, a.n_total, note, lock="passage_token")
+    token_text(
+        data, view if mask is not None else "A", full_nats, x.name, a.n_total, note, lock="passage_token", names=names
+    )
     measured = b is not None and side == b_side and min(len(a), len(b)) == a.n_total
     mark("losses", "measured" if measured else "measuring", tokens=len(a), **counts(side.mask if side else None))
 

@@ -41,12 +41,16 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.keyboard.press("Escape")
     expect(name).not_to_be_visible()  # a click while it closes would be for that alone
 
+    icon = page.get_by_test_id("stSidebar").locator("[data-testid=stTooltipIcon] svg").first
+    size = icon.bounding_box()["width"]
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
     page.get_by_role("button", name="Copy link").click()
     page.get_by_text("Copied").wait_for()
     assert "prune_heads=50" in page.evaluate("navigator.clipboard.readText()")
-    page.get_by_role("button", name="Present").click()
+    page.get_by_role("button", name="Present", exact=True).click()
     bar = page.locator(".stage.bar")
+    bar.get_by_text("2 / 3").wait_for()  # this screen is a saved view
+    page.keyboard.press("1")
     bar.get_by_text("1 / 3").wait_for()
     expect(page.get_by_test_id("stSidebar")).not_to_be_visible()
     expect(page.locator(".st-key-closing")).not_to_be_visible()
@@ -55,6 +59,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.keyboard.press("ArrowRight")
     before = page.locator(".headroom-before")
     assert before.count() == 1, "the slide before, until this one is complete"
+    assert bar.locator(".place").inner_text() == "1 / 3", "and its number"
     bar.get_by_text("2 / 3").wait_for()
     expect(before).to_have_count(0)
     assert settled_figure(page, questions=16, heads=n_at(50), ffns=0) == half
@@ -78,6 +83,8 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     assert "present" not in page.url and "prune_heads=50" in page.url and not page.evaluate("window.unloaded")
+    icon.evaluate("icon => icon.setAttribute('width', 21)")  # as if drawn in the type of the slide
+    assert icon.bounding_box()["width"] == size
 
 
 def test_a_slide_opened_by_its_address_cuts_no_chart(page, address):

@@ -26,7 +26,7 @@ from tests.conftest import HANG_S, REPOSITORY
 
 AGAIN = f"it was read in Streamlit {internals.READ_IN}, and this is {st.__version__}: read streamlit_internals again"
 CSS = Path(internals.__file__).with_suffix(".css").read_text(encoding="utf-8")
-SELECTORS = CSS + internals.PAGE_SCRIPT
+SELECTORS = CSS + internals.PAGE_SCRIPT + internals.HIDE_FILES
 SELECTED = sorted({"data-heading-text", "data-tag", *re.findall(r'data-testid="(\w+)"', SELECTORS),
                    *re.findall(r"\.(st[A-Z]\w+)", CSS)})  # fmt: skip
 OF_A_RUN = (
@@ -115,7 +115,8 @@ def test_a_run_has_a_session_and_a_page():
 def test_a_script_runs_before_streamlits_own():
     page = internals.page_with_script("mine()")
     assert page.index("<script>mine()</script>") < page.index('<script type="module"')
-    assert page.replace("<script>mine()</script>", "") == (Path(get_static_dir()) / "index.html").read_text("utf-8")
+    mine = f"<style>{internals.HIDE_FILES}</style><script>mine()</script>"
+    assert page.replace(mine, "") == (Path(get_static_dir()) / "index.html").read_text("utf-8")
 
 
 def test_elements_are_drawn_into_a_delta_generator():

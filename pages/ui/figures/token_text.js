@@ -182,7 +182,7 @@ function likely(data, i) {
   const grid = make("div", "", "two")
   for (const side of ["a", "b"]) {
     const column = make("div", "")
-    column.append(make("div", `Likeliest, ${data.words[side]}`, "quiet"))
+    column.append(make("div", `Likeliest, ${data.names[side] ?? data.words[side]}`, "quiet"))
     data.likely[side][i].forEach((token, k) => {
       const p = data.p[side][i][k], piece = make("span", visible(data.strings[token] ?? ""), "piece")
       const line = row(p, piece, make("span", percent(p)))

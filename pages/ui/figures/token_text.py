@@ -41,16 +41,17 @@ def token_text(
     note: str,
     words: Mapping[str, str] = WORDS,
     lock: str = "",
+    names: Mapping[str, str] | None = None,
 ) -> None:
     """Draws the text of `component_data`, tinted by `view` ("B − A", "A" or "B"); `words` name the two sides.
 
     `full_nats` is the difference that gets full colour. The text is rebuilt only when other tokens are shown.
-    `lock`: query parameter of the locked token, if it is kept in the address.
+    `lock`: query parameter of the locked token, if it is kept in the address. `names`: of the models A and B.
     """
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
     key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == "B − A" else LOSS_NATS
     shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
-    shown["words"] = dict(words)
+    shown |= {"words": dict(words), "names": {side.lower(): f"{side}: {name}" for side, name in (names or {}).items()}}
     if lock:
         shown["locked"] = {"token": token_field(lock, name), "number": _last_report().get("number", 0)}
     _COMPONENT(key=TOKENS, data={**data, **shown}, on_locked_change=partial(_on_locked, lock))

@@ -16,12 +16,13 @@ export default function ({ data, parentElement }) {
     const name = new URLSearchParams(page.location.search).get("present"), last = Number(page.sessionStorage.getItem(AT))
     return data.views[last]?.name === name ? last : data.views.findIndex(view => view.name === name)
   }
-  const show = () => {
+  const show = page.headroomShow = () => {
     for (const part of [parts.start, parts.copy]) part.hidden = data.presenting
     for (const part of [parts.back, parts.next, parts.place]) part.hidden = !data.presenting || !data.views.length
     parts.leave.hidden = !data.presenting
     parts.more.hidden = !data.presenting || data.views.length > 0
-    parts.place.textContent = `${at() < 0 ? "–" : at() + 1} / ${data.views.length}`
+    const before = page.headroomCover?.isConnected && page.headroomPlace // changes with the slide, not before it
+    parts.place.textContent = before || `${at() < 0 ? "–" : at() + 1} / ${data.views.length}`
     parts.back.disabled = at() === 0
     parts.next.disabled = at() === data.views.length - 1
     parts.look.textContent = isDark() ? "Light" : "Dark"
@@ -30,6 +31,7 @@ export default function ({ data, parentElement }) {
     if (!data.views.length) return
     const found = Math.max(0, Math.min(data.views.length - 1, to))
     page.sessionStorage.setItem(AT, found)
+    page.headroomPlace = data.presenting && parts.place.textContent
     keepBefore(data.views[found].name, data.presenting)
     visit(present(data.views[found]))
     show()
@@ -38,7 +40,9 @@ export default function ({ data, parentElement }) {
   const bare = () => page.location.pathname + without(page.location.search)
   const leave = () => { uncover(); visit(bare()) }
   const parts = Object.fromEntries([...root.children].map(each => [each.className, each]))
-  parts.start.onclick = () => data.views.length ? go(0) : visit(present({ link: bare(), name: UNNAMED }))
+  const here = () => data.views.findIndex(view => controls(view.link) === controls(bare()))
+  page.headroomThis = () => visit(present({ link: bare(), name: UNNAMED }))
+  parts.start.onclick = () => data.views.length ? go(here()) : page.headroomThis() // the first if this screen is not saved
   parts.copy.onclick = () => copy(parts.copied, page.location.origin + bare())
   parts.back.onclick = () => step(-1)
   parts.next.onclick = () => step(1)
@@ -85,8 +89,12 @@ function reloadIfBlank() {
   }).observe(root, { childList: true })
 }
 
-// As the browser's own back and forward: Streamlit then takes every control from the address, without a reload.
+// As the browser's own back and forward: Streamlit then takes every control from the address, without a reload. What was
+// clicked last would have a frame after a key.
 function visit(link) {
+  let focused = document.activeElement
+  while (focused?.shadowRoot?.activeElement) focused = focused.shadowRoot.activeElement
+  focused?.blur()
   history.pushState({}, "", link)
   window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
 }
@@ -120,6 +128,7 @@ function keepBefore(next, presenting) {
 function uncover() {
   clearInterval(window.headroomCovers)
   window.headroomCover?.remove()
+  window.headroomShow?.()
 }
 
 // With what is within components and on canvases, which cloneNode leaves out.
@@ -135,13 +144,20 @@ function copyOf(node) {
   return copy
 }
 
-// A saved view opens in this tab, where Streamlit's links open another.
+// A saved view opens in this tab, where Streamlit's links open another; and this screen is presented without being saved.
 function openView(event) {
-  const link = event.target.closest?.(".st-key-views_list a")
-  if (!link || event.ctrlKey || event.metaKey) return
+  const link = event.target.closest?.(".st-key-views_list a"), here = event.target.closest?.(".st-key-present_this button")
+  if (!here && (!link || event.ctrlKey || event.metaKey)) return
   event.preventDefault()
   event.stopPropagation()
-  visit(link.getAttribute("href"))
+  here ? window.headroomThis() : visit(link.getAttribute("href"))
+}
+
+// A link with its controls in one order.
+function controls(link) {
+  const { pathname, searchParams } = new URL(link, location)
+  searchParams.sort()
+  return `${pathname}?${searchParams}`
 }
 
 // The clipboard is closed to pages without HTTPS, except those of this computer.

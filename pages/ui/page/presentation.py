@@ -16,7 +16,7 @@ from pages.ui.page.streamlit_internals import PAGE_SCRIPT, browser_address
 from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
-PRESENT_HELP = "Shows the saved views as slides, or else this screen. Arrow keys step, 1 to 9 open; Escape ends."
+PRESENT_HELP = "Shows the saved views, from this screen if it is one. Arrow keys step, 1 to 9 open; Escape ends."
 COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
 HTML = f"""
 <div class="stage">
@@ -95,7 +95,7 @@ def _draw_views() -> None:
     with at:
         if fault := st.session_state.pop(FAULT, None):
             show_error(fault)
-        with st.form("name a view", clear_on_submit=True, border=False):
+        with st.form("name a view", border=False):
             example, (name_at, save_at) = "such as All heads", st.columns([2, 1], vertical_alignment="bottom")
             name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
             if mask := _mask_of_another_screen():
@@ -110,6 +110,7 @@ def _draw_views() -> None:
             "*Present* shows these screens as slides." if known else "Saved screens are the slides of *Present*."
         )
         if known:
+            st.button("Present this screen", key="present_this", help="Shows it without saving it.")  # presentation.js
             file, about = views.written(known), "All views in one file, for another computer."
             st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
         more: dict[str, Any] = {"help": "Adds the views in the file after these.", "max_upload_size": 1}
@@ -157,6 +158,7 @@ def _save() -> None:
     link = _link_of(browser_address(), not st.session_state.get(WITHOUT_MASK))
     if _keep(lambda known: (*known, views.checked(SavedView(name, link)))):
         st.session_state[SAVED] = name
+        st.session_state["view_name"] = ""  # not before: a browser that clears it at once may then send Save without it
 
 
 def _change(number: int, view: SavedView, by: int) -> None:

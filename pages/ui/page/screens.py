@@ -71,7 +71,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "passage",
             "Passage",
             "format_ink_highlighter",
-            "A text, token by token: which words the pruned model B predicts worse than the full model A.",
+            "A text, token by token: which words model B, which you prune, predicts worse than model A.",
             "set “B: heads pruned” to 0 and back to 10: without them, repetitions are no longer predicted.",
             compares=True,
         ),

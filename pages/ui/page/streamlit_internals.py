@@ -21,6 +21,8 @@ READ_IN = "1.67.0"
 SLIDE = "/* Presentation mode */"  # the line of the stylesheet below which rules apply to slides only
 _CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 PAGE_STYLE, SLIDE_STYLE = (f"<style>{rules}</style>" for rules in _CSS.split(SLIDE))
+# The files of pages/, which Streamlit lists until the app has drawn its own navigation, which has sections.
+HIDE_FILES = '[data-testid="stSidebarNav"]:not(:has([data-testid="stNavSectionHeader"])) { visibility: hidden; }'
 PAGE_SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 Values = str | list[str]
 
@@ -99,7 +101,7 @@ def page_with_script(script: str) -> str:
     before, found, after = page.partition("<script>")
     if not found:
         raise LookupError("Streamlit's index.html has no <script> any more: read it again")
-    return f"{before}<script>{script}</script>{found}{after}"
+    return f"{before}<style>{HIDE_FILES}</style><script>{script}</script>{found}{after}"
 
 
 def page_hash() -> str | None:

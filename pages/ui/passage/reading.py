@@ -30,6 +30,13 @@ class PassageModel:
     target: Target
     mask: Mask
 
+    @property
+    def name(self) -> str:
+        """Returns text such as "demo in int8 without 4 heads"."""
+        counts = {"head": self.mask.n_heads_pruned, "FFN": self.mask.n_ffns_pruned}
+        lacks = " and ".join(f"{n} {noun}{'s' * (n > 1)}" for noun, n in counts.items() if n)
+        return self.target.spec.in_words + (f" without {lacks}" if lacks else "")
+
 
 @dataclass(frozen=True)
 class PassageControls:

@@ -56,6 +56,7 @@ function paint(view) {
   const { data, cells, grid, part } = view, pruned = prunedNow(view)
   const ramp = colorsOf(grid, "--st-chart-sequential-colors")
   grid.ariaLabel = `${data.words} Arrow keys move, Enter prunes or restores, with Shift the whole layer.`
+  grid.style.setProperty("--zero", data.zero ?? 0)
   view.labels.forEach((label, r) => label.classList.toggle("gone", data.gone.includes(data.layers[r * data.columns])))
   cells.forEach((cell, at) => {
     const score = data.score[at] === null ? "" : `, ${data.title.toLowerCase()} ${data.score[at]}`
@@ -66,6 +67,7 @@ function paint(view) {
     if (data.bars) {
       const [from, share] = data.bars[at] ?? [0, 1]
       cell.classList.toggle("unknown", !data.bars[at])
+      cell.classList.toggle("gain", from < data.zero) // no loss
       cell.firstChild.style.cssText = `--from: ${from}; --share: ${share}`
       cell.lastChild.textContent = data.said[at]
     } else cell.style.background = data.shade[at] === null ? "" : mixed(ramp, data.shade[at])

@@ -65,7 +65,7 @@ def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:
     bars = [None if score is None else [(min(score, 0.0) - low) / reach, abs(score) / reach] for score in known]
     form = magnitude if title != ACCURACY_LOST else percent
     said = ["" if score is None else form(score) for score in known]
-    _draw("ffns", frame, words, {"columns": 1, "bars": bars, "said": said, "title": title})
+    _draw("ffns", frame, words, {"columns": 1, "bars": bars, "said": said, "zero": -low / reach, "title": title})
 
 
 def apply_edits() -> None:
