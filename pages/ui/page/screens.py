@@ -112,7 +112,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Mechanisms",
             "compare_arrows",
             "Which kind of heads in-context learning needs: induction, function vector, retrieval, and others.",
-            "switch on “Heads of one kind alone”: do they cost anything without the shared ones?",
+            "switch on “Heads of one kind alone”, to see what a kind costs without the shared heads.",
         ),
         Screen(
             "correlations",
