@@ -21,9 +21,9 @@ from typing import Any
 
 # Kernels that processors name themselves: with bf16 and int8 instructions, with int8 ones, with AVX2 alone.
 KERNELS = (
-    "bf16=own,int8=integer,gradient=own,attention=fp32",
-    "bf16=fp32,int8=integer,gradient=fp32,attention=fp32",
-    "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32",
+    "bf16=own,int8=integer,gradient=own,attention=fp32,fp32=own",
+    "bf16=fp32,int8=integer,gradient=fp32,attention=fp32,fp32=own",
+    "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32,fp32=own",
 )
 STORY = {"prune_story": "Remove induction heads"}
 # what the opening story shows of a text, by the heads that STORY removes
