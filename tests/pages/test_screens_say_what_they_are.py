@@ -34,7 +34,7 @@ def test_each_is_on_its_screen_and_in_the_browser_s_title(open_app, monkeypatch)
         at = open_app(screen.file, run=False).run()
         assert not at.exception, at.exception
         [heading] = [each.proto.body for each in at.get("html") if "<h1>" in each.proto.body]
-        words = re.sub("<[^>]+>", "", heading)
+        words = re.sub("<style>.*?</style>|<[^>]+>", "", heading, flags=re.DOTALL)
         assert words == f"{screen.title} {screen.purpose} Try: {screen.action}".replace("'", "&#x27;")
         assert titles[-1] == {"page_title": f"{screen.title} · Headroom"}
 

@@ -5,7 +5,7 @@ import pandas as pd
 from engine.heads.induction import best_heads
 from engine.shapes import ModelShape
 from engine.studies.mechanisms import RANDOM, Mechanisms, depths, overlaps
-from pages.ui.page.tables import number
+from pages.ui.page.tables import level_percent, number
 
 N_BEST, MOST_NAMED = 10, 4  # heads in a table, and of a random set in a chart
 DO = {  # what the heads of each kind do
@@ -41,7 +41,7 @@ def chart_rows(rows: pd.DataFrame) -> pd.DataFrame:
 def title(rows: pd.DataFrame) -> str:
     """Returns the title of the chart of these rows, which are of one share."""
     n, share = rows["n_heads"].iloc[0], rows["share"].iloc[0]
-    return f"Without the top {f'{n} heads' if n > 1 else 'head'} ({100 * share:g}%)"
+    return f"Without the top {f'{n} heads' if n > 1 else 'head'} ({level_percent(1000 * share)})"
 
 
 def kind_rows(found: Mechanisms, shape: ModelShape) -> pd.DataFrame:

@@ -40,9 +40,8 @@ export default function ({ data, parentElement }) {
   const bare = () => page.location.pathname + without(page.location.search)
   const leave = () => { uncover(); visit(bare()) }
   const parts = Object.fromEntries([...root.children].map(each => [each.className, each]))
-  const here = () => data.views.findIndex(view => controls(view.link) === controls(bare()))
   page.headroomThis = () => visit(present({ link: bare(), name: UNNAMED }))
-  parts.start.onclick = () => data.views.length ? go(here()) : page.headroomThis() // the first if this screen is not saved
+  parts.start.onclick = () => data.views.length ? go(0) : page.headroomThis()
   parts.copy.onclick = () => copy(parts.copied, page.location.origin + bare())
   parts.back.onclick = () => step(-1)
   parts.next.onclick = () => step(1)
@@ -151,13 +150,6 @@ function openView(event) {
   event.preventDefault()
   event.stopPropagation()
   here ? window.headroomThis() : visit(link.getAttribute("href"))
-}
-
-// A link with its controls in one order.
-function controls(link) {
-  const { pathname, searchParams } = new URL(link, location)
-  searchParams.sort()
-  return `${pathname}?${searchParams}`
 }
 
 // The clipboard is closed to pages without HTTPS, except those of this computer.
