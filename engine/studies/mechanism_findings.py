@@ -31,7 +31,7 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     words += f" ({found.settings.n_random} draws)."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
         return f"{words} {alone}"
-    same = {n: "the same" if n == 1 else f"the same {n}", 0: "others"}
+    same = {n: "the same" if n == 1 else f"the same {n}", 0: "none of these"}
     as_much = []
     for each in clear[1:]:
         if not found.lost(most, each).is_clear:
