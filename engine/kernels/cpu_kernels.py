@@ -14,7 +14,7 @@ MKL's: the same numbers up to the rounding of fp32 sums.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache as once
 from typing import TYPE_CHECKING, Any
@@ -80,9 +80,9 @@ def install_kernels(model: Any, products: Kernels) -> None:
     shared = SharedInput(products.int8, products.gradient)
     for module in model.modules():
         if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16 and products.bf16 == FP32:
-            replace_class(module, _bf16_linear())
+            replace_class(module, _linear(bf16_product, input_gradient))
         elif type(module) is torch.nn.Linear and module.weight.dtype == torch.float32 and products.fp32 == ONEDNN:
-            replace_class(module, _fp32_linear())
+            replace_class(module, _linear(onednn_product, onednn_gradient))
         elif is_plain_layer(module) and (products.int8, products.gradient) != (OWN, OWN):
             replace_class(module, _int8_linear())
             module.shared = shared  # type: ignore[assignment]
@@ -216,6 +216,11 @@ def input_gradient(gradient: Tensor, weight: Tensor, scales: Tensor | None = Non
     return found.to(gradient.dtype).view(*gradient.shape[:-1], found.shape[1])
 
 
+def onednn_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
+    """As `input_gradient`, of fp32 weights by oneDNN."""
+    return onednn_product(gradient, weight.t())
+
+
 def _blocks(weight: Tensor) -> list[slice]:
     return _slices(len(weight), max(1, BLOCK // weight.shape[1]))
 
@@ -245,41 +250,24 @@ def _through() -> Any:
 
 
 @once
-def _bf16_linear() -> Any:
+def _linear(product: Callable[..., Tensor], gradient_of: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """The class of linear layers that multiply by `product` (x, weight, bias), and pass gradients back by
+    `gradient_of` (gradient, weight)."""
     import torch
 
-    class Bf16Linear(torch.nn.Linear):
+    class KernelLinear(torch.nn.Linear):
         def forward(self, input: Tensor) -> Tensor:
             if input.dtype != self.weight.dtype:
                 return super().forward(input)
             return _through().apply(input, self) if torch.is_grad_enabled() else self.product(input)
 
         def product(self, x: Tensor) -> Tensor:
-            return bf16_product(x, self.weight, self.bias)
+            return product(x, self.weight, self.bias)
 
         def input_gradient(self, gradient: Tensor) -> Tensor:
-            return input_gradient(gradient, self.weight)
+            return gradient_of(gradient, self.weight)
 
-    return Bf16Linear
-
-
-@once
-def _fp32_linear() -> Any:
-    import torch
-
-    class Fp32Linear(torch.nn.Linear):
-        def forward(self, input: Tensor) -> Tensor:
-            if input.dtype != torch.float32 or self.weight.requires_grad:
-                return super().forward(input)
-            return _through().apply(input, self) if torch.is_grad_enabled() else self.product(input)
-
-        def product(self, x: Tensor) -> Tensor:
-            return onednn_product(x, self.weight, self.bias)
-
-        def input_gradient(self, gradient: Tensor) -> Tensor:
-            return onednn_product(gradient, self.weight.t())
-
-    return Fp32Linear
+    return KernelLinear
 
 
 @once
