@@ -40,8 +40,8 @@ from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
 require_frame("pages/importance.py")
-SHORT = {ORACLE: "Measured (oracle)", **NAMES}
-WHAT_HELP = f"{GRADIENTS_HELP} Oracle: accuracy lost when just that head is pruned, which gradients approximate."
+SHORT = {ORACLE: "Measured", **NAMES}
+WHAT_HELP = f"{GRADIENTS_HELP} Measured: accuracy lost when just that head is pruned, which gradients estimate."
 WHAT = "importance_what"
 IS_READ = "importance is read"
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
@@ -52,7 +52,8 @@ setup, finding_at = chosen(), reserve_finding()
 tasks = choose_tasks("importance", st.container(), setup)
 if setup.spec.is_demo and not st.session_state.get(IS_READ):  # of another model, more is said below
     finding_at = finding_at.markdown("Reading the stored results.")  # replaced by the finding
-rename_choice(WHAT, {before: SHORT[score] for before, score in {**OLDER, "Oracle": ORACLE}.items()})
+older = {**OLDER, "Oracle": ORACLE, "Measured (oracle)": ORACLE}
+rename_choice(WHAT, {before: SHORT[score] for before, score in older.items()})
 first = sections.first_score(setup, tasks, WHAT)
 score_at, side_at = st.columns(2, vertical_alignment="bottom")
 what = one_of(score_at, "Head score", SHORT, WHAT, WHAT_HELP, default=first)
@@ -99,7 +100,7 @@ compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
 weights, joint = dict[str, Measurement[Any]](), dict[str, Measurement[Any]]()
-trust_at = ffns_at = None
+trust_at = map_at = None
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 if weights:
@@ -109,13 +110,13 @@ if weights:
 else:
     together = list[str]()
     if loss := sections.joint_loss(shown, setup):
-        words, ffns_at = sections.draw_joint(shown, loss, sheet)
+        words, map_at = sections.draw_joint(shown, loss, sheet)
         together, joint = [words], {"Without the induction heads": loss.measured}
-    words, trust_at = sections.draw_heads(shown, sheet)
+    words, trust_at = sections.draw_heads(shown, sheet, map_at)
     of_heads = [words, *together]
     sections.draw_best(shown)
-draw_ffns = partial(sections.draw_ffns, setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"))
-of_ffns = [] if is_empty else draw_ffns(ffns_at)
+draw_ffns_work = partial(draw_work, "ffns")
+of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, draw_ffns_work)
 n_known = len(shown.scores)
 partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
 says = [*partly, *of_heads, *of_ffns]

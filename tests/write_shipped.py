@@ -33,7 +33,7 @@ VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, a
     "story": ("prune", STORY),
     "passage": ("passage", PASSAGE),
     "importance": ("importance", {"importance_what": "Gradient"}),
-    "oracle": ("importance", {"importance_what": "Measured (oracle)"}),  # which it opens with once that is stored
+    "oracle": ("importance", {"importance_what": "Measured"}),  # which it opens with once that is stored
     "exclusive": ("mechanisms", {"mechanisms_exclusive": "true"}),  # what the screen says to try
     "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }

@@ -103,7 +103,7 @@ def test_what_is_missing_is_measured_drawn_kept_and_found_by_the_command_and_the
 def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, store):
     one = {"importance_tasks": "demo_copy"}
     at = measure(open_screen(**one), "heads")
-    press(at, "Compare with the oracle")
+    press(at, "Measure each head")
     three = {what: by_engine(tiny_opt, store, "demo_copy", what).scores for what in drawn.TITLES}
     rho = spearmanr(three["heads-one-divisor"].ravel(), three["heads-oracle"].ravel()).statistic
     assert f"SRCC **{number(rho, sign=True)}**" in said(at)
@@ -111,7 +111,7 @@ def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, st
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
     assert spearmanr(points["rank"], points["oracle_rank"]).statistic == pytest.approx(rho)
     assert "8 of 8 heads cost nothing clear alone" in said(at)
-    assert "Compare with the oracle" not in labels(open_screen(**one))
+    assert "Measure each head" not in labels(open_screen(**one))
 
 
 def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp_path):
@@ -133,9 +133,9 @@ def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp
 def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path):
     folder = tmp_path / "many"
     folder.mkdir()
-    at = open_screen(model=str(make_tiny_opt(folder, 9, 24, 48)), importance_what="Measured (oracle)")
+    at = open_screen(model=str(make_tiny_opt(folder, 9, 24, 48)), importance_what="Measured")
     assert any("216 heads" in info.value and "up to 200" in info.value for info in at.info)
-    assert not {"Compare with the oracle", "Measure heads"} & {*labels(at)}
+    assert not {"Measure each head", "Measure heads"} & {*labels(at)}
 
 
 def test_a_model_with_one_layer(open_screen, tmp_path):
@@ -211,7 +211,6 @@ def test_negative_head_scores_have_a_scale_around_zero():
     chart = drawn.score_maps(rows, "Oracle")
     colour, *_ = encodings(chart, "color")
     assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
-    assert colour["title"].endswith("(square-root scale)")
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
     assert tables.values_in_words(found, mean.iloc[0], True) == ":small[task0 +50.0 points lost alone]"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
@@ -276,10 +275,19 @@ def test_what_heads_cost_alone_and_together_is_one_picture():
     assert sets["is_clear"].tolist() == [True, True, False, False, True, False]
     low, high = (100 * end for end in Paired(64, 0, 32, 0.0).interval)
     assert sets.loc[0, ["low", "high"]].tolist() == pytest.approx([-high, -low])
-    picture = drawn.joint_losses(sets, 64, 100)
+    picture = drawn.joint_losses(sets, 64)
     assert [bar["points"] for bar in picture.datasets["sets"]] == ["+50", "+25", "+3", "0", "+60", "+2"]
     svg = charts.to_svg(picture, "title").decode()
     assert "64 train questions" in svg and svg.count("#d9480f") >= 3, "what is clear"
+
+
+def test_the_mean_over_tasks_is_one_map_that_says_each_heads_loss_by_task():
+    found = scores([[0.5, 0.03], [0.0, 0.25]], [[0.25, -0.015625], [0.0, 0.25]], what="heads-oracle")
+    chart = drawn.score_maps(tables.mean_rows(found, tables.aggregate_rows(found, mean_of(found))), "Lost", (3,))
+    assert [one["title"] for one in chart.datasets["maps"]] == ["Mean of 2 tasks, 0 shots"]
+    cells = pd.DataFrame(chart.datasets["heads"])
+    assert cells["score"].tolist() == pytest.approx([0.375, 0.0071875], abs=1e-9) + [0, 0.25]
+    assert cells["each"].tolist()[:2] == ["task0 +50.0, task1 +25.0", "task0 +3.0, task1 −1.6"]
 
 
 def test_induction_heads_have_a_ring_in_an_oracles_maps():
@@ -370,6 +378,7 @@ def test_the_papers_score_is_one_click_away_and_says_how_it_weights_the_last_lay
         "As published": "heads",
         "Bansal et al.": "heads",
         "Oracle": "heads-oracle",
+        "Measured (oracle)": "heads-oracle",
     }
     for before, what in older.items():
         older = open_screen(importance_what=before)

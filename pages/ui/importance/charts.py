@@ -26,18 +26,19 @@ SET_PX, UNDER_PX = 18, 64  # of a set of heads that is removed, and of the axis 
 ORACLE_PX = 13  # the highest row of an oracle's maps, which are mostly gray
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
 NUMBER_PX = 22  # width of a cell that has room for a number
-BY_ROOT = "square-root scale"  # of colors, in the legend
 SHARE = ".2~p"  # such as "5.1%" or "0.012%"
 RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Shots"
 
 
-def score_maps(rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_slide: bool = False) -> charts.Picture:
+def score_maps(
+    rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_slide: bool = False, width: float = 1
+) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
     task's total; by an oracle in points around 0, gray if not clear, with a ring on the heads `ringed` (flat indices),
-    and the number of these, for which a slide's type is too large, and of clear ones."""
+    and the number of these, for which a slide's type is too large, and of clear ones. `width`: share of the page's."""
     is_oracle = "is_clear" in rows
-    maps, row_px, px_per_head = _places(rows, ORACLE_PX if is_oracle else 26)
+    maps, row_px, px_per_head = _places(rows, ORACLE_PX if is_oracle else 26, width)
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
@@ -56,6 +57,7 @@ def score_maps(rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_
     y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
     told = f"shade:Q|{title}|+.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
     tooltip = charts.tips(WHERE, f"name:N|Head; {told}")  # by an oracle most heads tie
+    tooltip += charts.tips("each:N|By task") if "each" in rows else ()
     ranked = RANK.replace("|Rank", "|Task rank")
     tooltip += () if is_oracle else charts.tips(ranked, f"score:Q|{title}|{charts.MAGNITUDE}")
     # values shared by a map's cells are in the expressions, not in each row: that would double the drawing time
@@ -97,6 +99,7 @@ def score_maps(rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
     numbered = numbered.assign(is_ringed=(n_heads * numbered["layer"] + numbered["head"]).isin(list(ringed)))
     columns = ["map", "layer", "head", "score", "rank", *(["is_clear", "is_ringed"] if is_oracle else [])]
+    columns += ["each"] if "each" in rows else []
     return charts.with_data(chart, heads=numbered[columns], maps=maps)
 
 
@@ -113,8 +116,8 @@ def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, is_slid
     return [rings, *charts.on_cells(numbered, 10, "tint", "number:N")]
 
 
-def joint_losses(rows: pd.DataFrame, n_alone: int, n_together: int) -> charts.Picture:
-    """Returns `joint_rows`, asked of so many train and test questions, as bars with their intervals; orange where the
+def joint_losses(rows: pd.DataFrame, n: int) -> charts.Picture:
+    """Returns `joint_rows`, asked of so many train questions, as bars with their intervals; orange where the
     loss is clear."""
     numbered = rows.assign(
         points=[number(lost, 0, sign=abs(lost) >= 0.5) for lost in rows["lost"]],
@@ -123,7 +126,7 @@ def joint_losses(rows: pd.DataFrame, n_alone: int, n_together: int) -> charts.Pi
             for low, high, of in zip(rows["low"], rows["high"], rows["of"], strict=True)
         ],
     )
-    title = f"Points lost ({n_alone} train questions alone, {n_together} test together)"
+    title = f"Points lost ({n} train questions)"
     return charts.picture(_joint_losses(len(rows), title), sets=numbered)
 
 
@@ -162,17 +165,17 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
 
-def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.Picture:
+def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` on top, and the number in
     each cell, or in small cells a minus sign if removal helps. Cells that are not clear are gray. Colors are the same
-    on both sides of 0, by the square root: one FFN may cost far more than all others. `width`: share of the page's."""
+    on both sides of 0, by the square root: one FFN may cost far more than all others."""
     mean = mean.assign(task="mean", row="mean of all")
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
     cells = pd.concat([mean, named]) if named["row"].nunique() > 1 else named
     points = 100 * cells["score"]
     numbers = ["0" if abs(value) < 0.05 else number(value, 1, sign=True) for value in points]
     n_layers = int(rows["layer"].max()) + 1
-    if n_layers > width * ROOM_FOR_NUMBERS:
+    if n_layers > ROOM_FOR_NUMBERS:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
     cells = cells.assign(points=points, tint=points.where(cells["is_clear"]), number=numbers)
     reach = max(10.0, 10 * float(np.ceil(points.abs().max() / 10)))
@@ -187,9 +190,7 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.
         charts.around_zero(reach, type="sqrt"),
         _legend("+.3~r", reach, True, bool((cells["tint"] < 0).any())),
     )
-    colour = alt.Color(
-        "tint:Q", title=f"{lost} ({BY_ROOT})" if width == 1 else "Points lost", scale=scale, legend=legend
-    )
+    colour = alt.Color("tint:Q", title=lost, scale=scale, legend=legend)
     rect = base.mark_rect(**charts.CELL, invalid="show").encode(color=_if_clear(colour))
     numbered = charts.on_cells(base, 10, "tint", "number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + UNDER_PX
@@ -201,9 +202,9 @@ def _if_clear(colour: alt.Color) -> Any:
     return alt.condition("!isValid(datum.tint)", alt.value(UNKNOWN), colour)
 
 
-def _places(rows: pd.DataFrame, most_px: int) -> tuple[pd.DataFrame, int, float]:
+def _places(rows: pd.DataFrame, most_px: int, width: float) -> tuple[pd.DataFrame, int, float]:
     """Returns (one row per map: its corners, x in heads and y in pixels, titles, highest score and sum; pixels of a
-    layer's row, at most `most_px`; about those of a head's column).
+    layer's row, at most `most_px`; about those of a head's column), in a `width` that is a share of the page's.
 
     One chart that places its maps, not a facet: a facet's width cannot follow the window.
     """
@@ -212,7 +213,7 @@ def _places(rows: pd.DataFrame, most_px: int) -> tuple[pd.DataFrame, int, float]
     per_row = max(1, min(len(names), ACROSS // len(shots)))  # tasks in a row of maps
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
-    px_per_head = WIDTH_PX / (per_row * task_width)
+    px_per_head = width * WIDTH_PX / (per_row * task_width)
     row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(most_px, 420 // n_layers))))
     maps = rows.assign(score=rows["score"].abs()).groupby(["task", "shots"], sort=False)["score"]
     maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
@@ -248,7 +249,7 @@ def _colour(
     is_signed = bool((scores < 0).any())
     scale = charts.around_zero(largest, type="sqrt") if is_signed else alt.Scale(type="sqrt", domain=[0, largest])
     legend = _legend(form, largest, is_signed, has_negative)
-    return alt.Color(f"{field}:Q", title=f"{title} ({BY_ROOT})", scale=scale, legend=legend)
+    return alt.Color(f"{field}:Q", title=title, scale=scale, legend=legend)
 
 
 def _legend(format: str, largest: float, is_signed: bool, has_negative: bool) -> alt.Legend:

@@ -86,7 +86,7 @@ def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[
         with at:
             if of.by(kind) == ORACLE and max(n_heads, of.target.shape.n_heads_total) > ORACLE_HEADS:
                 found[kind] = Survey()
-                st.caption(f"{n_heads:,} heads: the oracle is offered up to {ORACLE_HEADS}.")
+                st.caption(f"{n_heads:,} heads: removing each is offered up to {ORACLE_HEADS}.")
                 continue
             title = f"{KINDS[kind]} of {second.spec.in_words}"
             work = importance_work(setting, second, of.tasks, of.by(kind), f"second {kind}", title)

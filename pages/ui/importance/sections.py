@@ -1,4 +1,5 @@
-"""The sections of the Importance screen: heads by task, the most important, FFNs by task, gradients and the oracle."""
+"""The sections of the Importance screen: heads by task, the most important, FFNs by task, gradients against
+measured losses."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.removal import Removal, without_heads
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
-from pages.ui.controls.first_views import JUDGES, first_task
+from pages.ui.controls.first_views import first_task
 from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, reserve_finding, setting_of, so_far
 from pages.ui.controls.sidebar import Setup
@@ -36,28 +37,31 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import for_file, share
 from pages.ui.page.work import Work, cost_in_words, live
 
-TOO_MANY = f"{{:,}} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
+TOO_MANY = f"{{:,}} heads: removing each takes {N} questions, and is offered up to {ORACLE_HEADS} heads."
 MAPS_HELP = (
     "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row. Click a head. "
-    "Heads that can replace one another score low, as each is scored alone."
+    "Heads that can replace one another score low, as each is scored alone. Colors follow the square root."
 )
 TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together by Holm's correction"
-ORACLE_MAPS_HELP = f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). Click a head."
-FFNS_HELP = f"Accuracy lost without each. Gray: no clear change ({TESTED})."
+BY_ROOT = "Colors follow the square root."
+ORACLE_MAPS_HELP = (
+    f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). {BY_ROOT} Click a head."
+)
+FFNS_HELP = f"Accuracy lost without each. Gray: no clear change ({TESTED}). {BY_ROOT}"
 BOTH_HELP = (
     "Alone: each head removed by itself, as in the maps. Together: these heads removed at once, and as many "
-    "random ones (mean and range of the draws). Lines: 95% intervals. Orange: a clear loss, by the exact McNemar test."
+    "random ones (mean and range of the draws), on the same train questions. Lines: 95% intervals. Orange: a clear "
+    "loss, by the exact McNemar test."
 )
 UNCLEAR = "Gray may be chance. Heads that can replace one another cost little one by one."
 OUTLINED = "Outlined: induction heads."
-UNCHECKED = f"No oracle checks these estimates: it is offered up to {ORACLE_HEADS} heads."
-TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers SRCC."
+UNCHECKED = f"Not checked by removing each head: that is offered up to {ORACLE_HEADS} heads."
+TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers it."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 TOGETHER = "Remove heads together"
 ORACLE_HELP = (
-    "Of the mean over tasks; the ranks are in the downloads. Oracle: accuracy lost when just that head is pruned, the "
-    "direct measurement that gradients approximate. SRCC: Spearman's rank correlation over the heads; those that cost "
-    "the same share a rank."
+    "Of the mean over tasks; the ranks are in the downloads. Measured: accuracy lost when just that head is pruned, "
+    "which gradients estimate. Rank correlation: Spearman's, over the heads; those that cost the same share a rank."
 )
 BEST_HELP = (
     "Rank 1 is the most important, by the mean, in which all tasks count alike. A task's column has the rank in it."
@@ -111,15 +115,21 @@ def first_score(setup: Setup, tasks: Sequence[TaskSpec], key: str) -> str:
     return ORACLE if st.session_state[BY_ORACLE] else EVEN
 
 
-def draw_heads(of: HeadMaps, sheet: Sheet) -> tuple[str, DeltaGenerator | None]:
-    """Draws a map of each task; returns the finding, and by gradients the place for how far these agree with the
-    oracle."""
+def draw_heads(of: HeadMaps, sheet: Sheet, at: DeltaGenerator | None) -> tuple[str, DeltaGenerator | None]:
+    """Draws a map of each task, of measured losses at one shot count their mean, in half the width if `at` a place;
+    returns the finding, and by gradients the place for how far these agree with measured losses."""
+    with at or st.container():
+        return _draw_heads(of, sheet, 0.5 if at else 1.0)
+
+
+def _draw_heads(of: HeadMaps, sheet: Sheet, width: float) -> tuple[str, DeltaGenerator | None]:
     n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
     rows, mean = tables.head_rows(of.scores), of.mean
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
     words = tables.heads_in_words(mean, n_maps, how, rows)
     help = ORACLE_MAPS_HELP if of.what == ORACLE else MAPS_HELP
-    st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
+    title = "Each head alone" if of.what == ORACLE else "Heads by task"
+    st.subheader(f"{title} :small[heads {IN_SHORT['heads']}]", help=help)
     trust_at = None if of.what == ORACLE else reserve_finding("finding-line")
     if trust_at is None:
         n_unclear = tables.n_unclear(together(of.setting, of.scores))
@@ -127,11 +137,13 @@ def draw_heads(of: HeadMaps, sheet: Sheet) -> tuple[str, DeltaGenerator | None]:
         st.caption(f"{unclear} {OUTLINED}" if of.induction_heads else unclear)
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown = tables.shown_maps(list(of.scores), n_heads)
-    if len(shown) < n_maps:
+    if of.what == ORACLE and n_maps > 1 and len({task.shots for task in of.scores}) == 1:
+        rows = tables.mean_rows(of.scores, mean)
+    elif len(shown) < n_maps:
         help = f"Of {n_heads:,} heads each. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
-    picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting())
+    picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting(), width)
     sheet.draw("Heads by task", picture, MAPS, words, _reserved(picture), on_select="rerun", selection_mode="head")
     return words if of.what == ORACLE else f"Estimated by gradients: {words}", trust_at
 
@@ -184,7 +196,8 @@ def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
     task = next((task for task in of.scores if task.name == first_task([each.name for each in of.scores], True)), None)
     if task is None or len(of.induction_heads) < 2:
         return None
-    measured = without_heads(of.target, task, of.induction_heads, JUDGES, setup.data_dir)
+    asked = replace(task, split="train")  # the questions of the scores
+    measured = without_heads(of.target, asked, of.induction_heads, N, setup.data_dir)
     found, rows = measured.stored(session()), tables.head_rows(of.scores)
     if found is None or "is_clear" not in rows or not tables.costs_only_together(of.mean, rows, found):
         return None
@@ -198,7 +211,7 @@ def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, Delta
     scores, rows = of.scores[task], every[every["task"].eq(task.name) & every["shots"].eq(task.shots)]
     sets, words = tables.joint_rows(scores, rows, joint.found), tables.joint_in_words(joint.found, task)
     sheet.tables["Alone and together"] = sets
-    picture = charts.joint_losses(sets, scores.n, int(sets["n"].iloc[-1]))
+    picture = charts.joint_losses(sets, scores.n)
     chart_at.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
     with chart_at:
         sheet.draw("Alone and together", picture, "importance_together", words, _reserved(picture))
@@ -206,30 +219,22 @@ def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, Delta
 
 
 def draw_ffns(
-    setting: StudySettings,
-    scores: Mapping[TaskSpec, Scores],
-    sheet: Sheet,
-    draw_work: Callable[[], None],
-    at: DeltaGenerator | None,
+    setting: StudySettings, scores: Mapping[TaskSpec, Scores], sheet: Sheet, draw_work: Callable[[], None]
 ) -> list[str]:
-    """Draws the accuracy lost without each FFN, by task, in half the width if `at` a place, and by `draw_work` what
-    measures the missing; returns the finding, [] without scores."""
+    """Draws the accuracy lost without each FFN, by task, and by `draw_work` what measures the missing; returns the
+    finding, [] without scores."""
     rows = tables.ffn_rows(scores)
-    words = tables.ffns_in_words(rows) if scores else ""
-    with at or st.container():
-        short = "one a layer" if at else f"feed-forward networks, one a layer, {IN_SHORT['ffns']}"
-        st.subheader(f"FFNs by task :small[{short}]", help=f"{FFNS_HELP} {words if at else ''}")
-        if not scores:
-            draw_work()
-            return []
-        if not at:
-            st.caption(words)
-        mean = tables.ffn_mean(setting, scores)
-        sheet.tables["FFN importance"] = for_file(rows)
-        sheet.says.append(words)
-        picture = charts.ffn_map(rows, mean, 0.5 if at else 1)
-        sheet.draw("FFNs by task", picture, "importance_ffns", words, _reserved(picture))
+    st.subheader(f"FFNs by task :small[feed-forward networks, one a layer, {IN_SHORT['ffns']}]", help=FFNS_HELP)
+    if not scores:
         draw_work()
+        return []
+    words, mean = tables.ffns_in_words(rows), tables.ffn_mean(setting, scores)
+    st.caption(words)
+    sheet.tables["FFN importance"] = for_file(rows)
+    sheet.says.append(words)
+    picture = charts.ffn_map(rows, mean)
+    sheet.draw("FFNs by task", picture, "importance_ffns", words, _reserved(picture))
+    draw_work()
     return [tables.top_ffn_in_words(mean)]
 
 
@@ -238,7 +243,7 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     is missing; returns whether they agree, "" if unknown. Nothing for a model with too many heads."""
     if (n_heads := of.target.shape.n_heads_total) > ORACLE_HEADS:
         return UNCHECKED if of.scores else ""
-    st.subheader("Gradients and oracle", help=ORACLE_HELP)
+    st.subheader("Gradients against measurement", help=ORACLE_HELP)
     works = [
         importance_work(of.setting, of.target, tasks, by, f"agreement {by}", charts.TITLES[by]) for by in (EVEN, ORACLE)
     ]
@@ -253,8 +258,8 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     joined = {by: together(setting_by(of.setting, by), found) for by, found in means.items()}
     both = {by: found.scores for by, found in joined.items()}
     agreed, shown = agreement(both), EVEN if of.what == ORACLE else of.what
-    sheet.tables["Gradient and oracle"] = tables.agreement_rows(both, shown)
-    words = [f"{NAMES[by]} and oracle: {tables.agreement_in_words(agreed, by, ORACLE)}" for by in NAMES]
+    sheet.tables["Gradient and measured"] = tables.agreement_rows(both, shown)
+    words = [f"{NAMES[by]} and measured: {tables.agreement_in_words(agreed, by, ORACLE)}" for by in NAMES]
     st.markdown("  \n".join(words))
     if 2 * (n_unclear := tables.n_unclear(joined[ORACLE])) > n_heads:
         st.caption(TIED)
@@ -273,7 +278,7 @@ def _oracle_line(missing: list[Work[Survey]], n_heads: int) -> None:
     help = f"Measures the missing scores: at most {n_heads + 1} evaluations of {N} train questions a task."
     if any([work.line() for work in missing]) or not missing or any(work.is_first_read for work in missing):
         return
-    label = f"Compare with the oracle{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
+    label = f"Measure each head{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
 
     def start() -> None:
         for work in missing:

@@ -54,6 +54,14 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
     return rows.assign(kept=kept, least=each.min(0), most=each.max(0))
 
 
+def mean_rows(scores: Mapping[TaskSpec, Scores], mean: pd.DataFrame) -> pd.DataFrame:
+    """Returns `mean` (`aggregate_rows`) of losses at one shot count as a map, with each head's by task in `each`."""
+    [shots] = {task.shots for task in scores}
+    lost = zip(*([f"{task.name} {number(100 * score, 1, sign=True)}" for score in found.scores.ravel()]
+                 for task, found in scores.items()), strict=True)  # fmt: skip
+    return mean.assign(task=f"Mean of {len(scores)} tasks", shots=shots, each=[", ".join(head) for head in lost])
+
+
 def best_rows(scores: Mapping[TaskSpec, Scores], mean: pd.DataFrame) -> pd.DataFrame:
     """Returns the SHOWN first of `mean` (`aggregate_rows`), and in a column named after each task, if there is room,
     their rank on it."""
