@@ -7,7 +7,7 @@ from tests.browser.conftest import at_rest, await_mark, click_in_chart, keyed, o
 from tests.embedded import LAST_HEAD
 
 
-def test_measure_then_click_a_cell_then_choose_by_name(page, address):
+def test_measure_then_choose_by_name_then_click_a_cell(page, address):
     open_study(page, address, "correlations", "demo_pet", "demo_label")
     await_mark(page, "importance", "missing", known=0, of=2)
     keyed(page, "measure correlations heads-one-divisor").get_by_role("button").click()
@@ -21,25 +21,23 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
         assert re.search("95% interval .* they share", words)
         return words
 
-    def choose(first, second):  # the numbers lie on top of the cells
-        click_in_chart(page, page.locator(f'[aria-label*="Rankings: {first} and {second};"]').last)
-
     shown = page.locator('[aria-label*="Rankings: "]').last.get_attribute("aria-label")
-    second, first = re.search(r"Rankings: (.+?) and (.+?);", shown).groups()  # that in the other order is shown
-    choose(second, first)
-    for name, side in (("Ranking", second), ("and ranking", first)):
-        box = page.get_by_role("combobox", name=name, exact=True)
-        box.and_(page.locator(f'[value="{side}"]')).wait_for()
-    ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {second}"]')).wait_for()
+    later, earlier = re.search(r"Rankings: (.+?) and (.+?);", shown).groups()  # the screen opens with the earlier first
+    page.get_by_role("combobox", name="Ranking", exact=True).click()
+    page.keyboard.type(later)
+    page.get_by_role("option", name=later).wait_for()
+    page.keyboard.press("Enter")
+    ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {later}"]')).wait_for()
     said = in_words()
     address = page.evaluate("location.search")  # the first ranking is the default, which no address names
-    assert f"correlations_a={second.split(',')[0]}" in address and "correlations_shots=0" in address
+    assert f"correlations_a={later.split(',')[0]}" in address and "correlations_shots=0" in address
 
-    page.get_by_role("combobox", name="Ranking", exact=True).click()
-    page.keyboard.type(first)
-    page.get_by_role("option", name=first).wait_for()
-    page.keyboard.press("Enter")
-    ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {first}"]')).wait_for()
+    # the numbers lie on top of the cells
+    click_in_chart(page, page.locator(f'[aria-label*="Rankings: {later} and {earlier};"]').last)
+    for name, side in (("Ranking", earlier), ("and ranking", later)):
+        box = page.get_by_role("combobox", name=name, exact=True)
+        box.and_(page.locator(f'[value="{side}"]')).wait_for()
+    ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {earlier}"]')).wait_for()
     assert in_words() == said
 
 

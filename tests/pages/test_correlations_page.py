@@ -376,8 +376,8 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     drawn = charts.intervals(cells, pair, charts.MEASURES["srcc"])
     rows = drawn.datasets["cells"]
     assert [row["value"] for row in rows] == [0.9] * 3 + [0.1] * 3
-    assert [row["text"] for row in drawn.datasets["titles"]] == ["Score a", "Score b"]
-    assert [row["mean"] for row in drawn.datasets["titles"]] == ["mean 0.90", "mean 0.10"]
+    assert [row["group"] for row in drawn.datasets["means"]] == ["Score a", "Score b"]
+    assert [row["words"] for row in drawn.datasets["means"]] == ["mean 0.90", "mean 0.10"]
     ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
     assert ringed == [("b", {*pair})], "of the chosen score alone"
     edges, by_chance = [row["edge"] for row in drawn.datasets["chance"]], pytest.approx(tables.chance(32))
@@ -400,8 +400,6 @@ def test_the_finding_sets_the_scores_against_one_another():
     tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
     said = tables.across_in_words(tied, "b")
     assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie, so their order means little.")
-    both = by_score(**{tables.GRADIENT: 0.9}) | {tables.ORACLE: tied["b"]}
-    assert "8 of 8 heads tie: choose heads to prune by gradient" in tables.across_in_words(both, tables.GRADIENT)
 
 
 def test_charts_leave_their_frames_alone():

@@ -27,9 +27,8 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-PAIR_PX = 30, 64, 500  # of a dot with its interval at least, at most, and of all of them
-TITLE_LEFT_PX = 110  # of the names of two tasks, above which their score's title starts
-NUMBERS_PX = 48  # at the right of the dots
+PAIR_PX, ROW_LEAST_PX = 28, 44  # of a dot with its interval, and of a score's row at least
+MEAN_PX = 75  # at the right of the dots
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
@@ -68,58 +67,49 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
 
 
 def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Returns a dot for every two rankings of `tables.cells_by_score`, with its interval if it has one and its number,
-    between lines around unrelated rankings, under the title of its score: for so few that a matrix of them is nearly
-    empty."""
-    shown = _ringed(cells, selected).assign(row=cells["group"] + "\n" + cells["b"] + "\n" + cells["a"])
+    """Returns a row for each score of `tables.cells_by_score`: a dot for every two rankings, with its interval if it
+    has one, between lines around unrelated rankings, and their mean: for so few that a matrix is nearly empty."""
+    shown = _ringed(cells, selected).assign(last=cells["group"])
     shown = shown.assign(selected=shown["selected"] & shown["chosen"])
-    rows, titles, edges = list[str](), list[dict[str, str]](), list[dict[str, Any]]()
-    for group, each in shown.groupby("group", sort=False):
-        mean = f"mean {number(each['value'].mean())}" if len(each) > 1 else ""
-        titles.append({"row": str(group), "text": str(group), "mean": mean})
-        rows += [str(group), *each["row"]]
-        first, *_, last = [*each["row"], each["row"].iloc[-1]]
-        edges += [{"row": first, "last": last, "edge": sign * each["chance"].iloc[0]} for sign in (1, -1)]
+    of_group = {"mean": ("value", "mean"), "n": ("value", "size"), "chance": ("chance", "first")}
+    means = shown.groupby("group", sort=False).agg(**of_group).reset_index()
+    words = ["mean " * (n > 1) + number(mean) for mean, n in zip(means["mean"], means["n"], strict=True)]
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
         lowest = max(-1.0, float(np.floor(10 * min(-shown["chance"].max(), shown["low"].min())) / 10))
-    chance = pd.DataFrame([each for each in edges if is_srcc and each["edge"] > lowest])
-    drawn = _intervals(measure, tuple(rows), lowest)
-    return charts.picture(drawn, cells=shown, titles=pd.DataFrame(titles), chance=chance)
+    edges = pd.concat([means.assign(edge=sign * means["chance"], last=means["group"]) for sign in (1, -1)])
+    drawn = _intervals(measure, tuple(means["group"]), int(means["n"].max()), lowest)
+    chance = edges[edges["edge"] > lowest] if is_srcc else edges[:0]
+    return charts.picture(drawn, cells=shown, means=means.assign(words=words), chance=chance)
 
 
 @charts.kept
-def _intervals(measure: Measure, rows: tuple[str, ...], lowest: float) -> charts.Template:
-    low_px, high_px, all_px = PAIR_PX
-    row_px = max(low_px, min(high_px, all_px // len(rows)))
-    scale = alt.Scale(domain=[lowest, 1], range=[0, alt.ExprRef(f"width - {NUMBERS_PX}")])
-    words = "split(datum.label, '\\n')"
-    names = PLAIN(title=None, labelExpr=f"length({words}) > 1 ? slice({words}, 1) : ''", labelLineHeight=13)
-    names.labelFontSize, names.labelOverlap, names.minExtent = 12, False, TITLE_LEFT_PX
+def _intervals(measure: Measure, groups: tuple[str, ...], n_pairs: int, lowest: float) -> charts.Template:
+    scale = alt.Scale(domain=[lowest, 1], range=[0, alt.ExprRef(f"width - {MEAN_PX}")])
+    lines = "split(replace(datum.label, ' (', '\\n('), '\\n')"
+    names = PLAIN(title=None, labelExpr=lines, labelLineHeight=15, labelFontSize=12, labelOverlap=False, labelLimit=200)
+    of_rows = partial(alt.Y, sort=list(groups), axis=names, scale=alt.Scale(padding=0.25))
     x = alt.X("value:Q", title=measure.title, scale=scale, axis=alt.Axis(tickCount=5))
-    of_rows = partial(alt.Y, scale=alt.Scale(type="band", padding=0, domain=list(rows)), axis=names)
-    y = of_rows("row:N")
-    base = charts.named_chart("cells").encode(x=x, y=y, tooltip=_tooltip(measure))
+    base = charts.named_chart("cells").encode(x=x, y=of_rows("group:N"), tooltip=_tooltip(measure))
+    base = base.encode(yOffset=alt.YOffset("pair:N", sort=None))
     edges = charts.named_chart("chance").encode(x=alt.X("edge:Q", scale=scale))
-    by_chance = edges.mark_rule(color=GREY, strokeDash=[3, 3])
-    by_chance = by_chance.encode(y=of_rows("row:N", bandPosition=0), y2=alt.Y2("last:N", bandPosition=1))
-    above = {"fontWeight": 600, "dy": row_px / 2 - 12}
-    titles = charts.named_chart("titles").encode(y=y)
-    named = charts.written(titles, 12, align="left", **above).encode(x=alt.value(-TITLE_LEFT_PX), text="text:N")
-    means = charts.written(titles, 12, align="right", **above).encode(x=alt.value("width"), text="mean:N")
-    drawn = [by_chance, named, means]
+    edges = edges.mark_rule(color=GREY, strokeDash=[3, 3])
+    edges = edges.encode(y=of_rows("group:N", bandPosition=0), y2=alt.Y2("last:N", bandPosition=1))
+    means = charts.written(charts.named_chart("means"), 12, align="right").encode(y=of_rows("group:N"))
+    drawn = [edges, means.encode(x=alt.value("width"), text="words:N")]
     faint = alt.condition("datum.chosen", alt.value(1), alt.value(0.55))
     if measure.column == "srcc":
         rule = base.mark_rule(color=GREY, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
-        first = titles.transform_filter(f"datum.row == {json.dumps(rows[0])}").transform_calculate(text="'by chance'")
-        first = charts.written(first, 11, dy=above["dy"]).encode(x=alt.datum(0, scale=scale), text="text:N")
-        drawn += [first, rule.encode(opacity=faint)]
+        first = charts.named_chart("means").transform_filter(f"datum.group == {json.dumps(groups[0])}")
+        first = first.transform_calculate(text="'by chance'").encode(y=of_rows("group:N", bandPosition=0))
+        drawn.append(charts.written(first, 11, dy=-7).encode(x=alt.datum(0, scale=scale), text="text:N"))
+        drawn.append(rule.encode(opacity=faint))
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
     dots = base.mark_point(filled=True, size=110, cursor="pointer").encode(opacity=faint)
-    numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="number:N")
     clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
-    return charts.template(row_px * len(rows) + LEGEND_PX, *drawn, dots.add_params(clicked), ring, numbers)
+    height = max(ROW_LEAST_PX, PAIR_PX * n_pairs) * len(groups) + LEGEND_PX
+    return charts.template(height, *drawn, dots.add_params(clicked), ring)
 
 
 @charts.kept

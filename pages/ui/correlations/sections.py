@@ -22,8 +22,8 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 FEW = 3  # tasks: a matrix of no more has three cells
 TASKS_HELP = (
-    "Every two tasks once. Up to three tasks: by every score that is stored, with 95% intervals, the others paler than "
-    "the chosen one; 95% of unrelated rankings are between the dashed lines. A dash: undefined.{}"
+    "Every two tasks once. Up to three tasks: a dot for every two by each score that is stored, with its 95% interval, "
+    "paler by other scores than the chosen one; 95% of unrelated rankings are between the dashed lines.{}"
 )
 WITHIN_HELP = " Within a layer, heads of the chosen score agree by {:.2f} on average."
 PAIR_HELP = (
@@ -140,7 +140,8 @@ def _clickable(view: str, at: DeltaGenerator, matrix: Picture, words: str) -> No
 
     def clicked() -> None:
         if points := st.session_state[own]["selection"].get("pair"):
-            st.session_state[SIDES[0]], st.session_state[SIDES[1]] = points[0]["first"], points[0]["second"]
+            # the first is later in the order of tasks: on the axes, as in a matrix, upwards
+            st.session_state[SIDES[1]], st.session_state[SIDES[0]] = points[0]["first"], points[0]["second"]
             if "score" in points[0]:
                 st.session_state[WHAT] = points[0]["score"]
             chosen_outside(view)

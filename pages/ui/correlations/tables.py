@@ -22,7 +22,6 @@ PUBLISHED = (
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
 NAMES = {"srcc": "rank correlation", "as_published": "coefficient", "overlap": "top-30% overlap"}
-GRADIENT, ORACLE = "heads-one-divisor", "heads-oracle"
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
@@ -206,8 +205,8 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
 
 
 def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
-    """Returns how far tasks rank heads alike by each score, or FFNs if they are chosen: the mean SRCC, and what to do
-    if most tie. "" if that of the chosen score is undefined."""
+    """Returns how far tasks rank heads alike by each score, or FFNs if they are chosen: the mean SRCC, and by
+    which most tie. "" if that of the chosen score is undefined."""
     said, noun = dict[str, list[str]](), "FFN" if what == "ffns" else "head"
     known = {score: of for score, of in by_score.items() if (score == "ffns") == (what == "ffns")}
     for of in known.values():
@@ -222,18 +221,9 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
     if not parts or by_score[what].pairs["srcc"].isna().all():
         return ""
     words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}."
-    return words + "".join(_ties_in_words(known, score, noun) for score in known)
-
-
-def _ties_in_words(known: Mapping[str, ScoreAgreement], score: str, noun: str) -> str:
-    """Describes what to do with a score by which most components tie; "" if few do."""
-    of = known[score]
-    if of.ties <= of.n / 2:
-        return ""
-    if score == ORACLE and GRADIENT in known and not _ties_in_words(known, GRADIENT, noun):
-        words = f"Removal measures directly, but {of.ties} of {of.n} {noun}s tie: choose {noun}s to prune by gradient"
-        return f" {words}, an estimate that orders all."
-    return f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so their order means little."
+    tied = [of for of in known.values() if of.ties > of.n / 2]
+    ties = [f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so their order means little." for of in tied]
+    return words + "".join(ties)
 
 
 def chance(n: int) -> float:
