@@ -17,18 +17,20 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
         return ""
     if found.gain <= 0:
         return "Examples add nothing here that could be lost."
-    gained = f"{found.gain:.0f} points that {found.settings.shots} example"
-    gained += " adds" if found.settings.shots == 1 else "s add"
+    added = "1 example adds" if found.settings.shots == 1 else f"{found.settings.shots} examples add"
     clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
     if not clear:
-        return f"No kind of heads is needed clearly more than random heads for the {gained}."
+        return (
+            f"No kind of heads is needed clearly more than random heads for the {found.gain:.0f} points that {added}."
+        )
     most, lost, n = clear[0], found.lost(clear[0]), len(clear[0].heads)
     top = f"{n} top {most.kind} heads" if n > 1 else f"top {most.kind} head"
     names = f" ({', '.join(shape.head_names[head] for head in sorted(most.heads))})" if n <= MOST_NAMED else ""
-    of_gain = f"all {gained}" if lost.points >= found.gain else f"{lost.points:.0f} of the {gained}"
-    at_random = max(0.0, found.at_random(share)[1])
-    words = f"Without the {top}{names}, {of_gain} are lost; without as many random heads, at most {at_random:.0f}"
-    words += f" ({found.settings.n_random} draws)."
+    left, at_random = found.gain - lost.points, found.gain - found.at_random(share)[1]
+    less = f"{left:.0f} points" if round(left) > 0 else "nothing"
+    less += f" (answers are {-left:.0f} points worse with them)" if round(left) < 0 else ""
+    words = f"Without the {top}{names}, {added} {less}; they add {found.gain:.0f} to the full model"
+    words += f", and at least {at_random:.0f} without as many random heads ({found.settings.n_random} draws)."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
         return f"{words} {alone}"
     same = {n: "the same" if n == 1 else f"the same {n}", 0: "none of these"}

@@ -25,9 +25,7 @@ def test_kinds_are_measured_at_a_click_and_drawn_as_the_command_writes_them(open
     drawn = pd.concat([each["cells"] for each in frames_of(at) if "cells" in each])
     found = same_on_the_command_line(at, capsys, out=tmp_path / "rows.csv")
     rows = pd.DataFrame(found["rows"])
-    both = [
-        each.sort_values(["share", "kind", "draw"]) for each in (drawn.rename(columns={"lost": "points_lost"}), rows)
-    ]
+    both = [each.sort_values(["share", "kind", "draw"]) for each in (drawn, rows)]
     for column in ("kind", "heads", "beyond_random", "points_lost", "low", "high"):
         assert both[0][column].tolist() == pytest.approx(both[1][column].tolist()), column
     assert found["finding"] in said(at)
@@ -51,7 +49,9 @@ def test_rows_are_sorted_by_what_is_lost_with_random_sets_last():
     rows = pd.DataFrame([row | {"kind": kind, "points_lost": lost}
                          for kind, lost in (("random", 9.0), ("concept", 1.0), ("induction", 8.0))])  # fmt: skip
     less = rows.assign(share=0.02, n_heads=1, points_lost=0.0, low=-1.0)
-    found = tables.chart_rows(pd.concat([less, rows], ignore_index=True))
+    found = tables.chart_rows(pd.concat([less, rows], ignore_index=True).assign(beyond_random=False), 10.0)
+    assert found.loc[found["points_lost"] == 8, ["left", "left_low", "left_high"]].values.tolist() == [[2, 8, 9]]
+    assert found.loc[found["share"] == 0.1, "is_clear"].all() and not found.loc[found["share"] < 0.1, "is_clear"].any()
     assert found[found["named"] != ""][["kind", "share", "named"]].values.tolist() == [["random", 0.1, "L0H1, L2H3"]]
     assert found["kind"].unique().tolist() == ["induction", "concept", "random"]
     assert [tables.title(each) for each in (rows, less)] == [

@@ -1,4 +1,4 @@
-"""What is lost without each kind of heads, and which heads kinds share, as pictures: takes DataFrames of
+"""What examples add without each kind of heads, and which heads kinds share, as pictures: takes DataFrames of
 `pages.ui.mechanisms.tables`."""
 
 import json
@@ -17,35 +17,35 @@ ROW_PX, AROUND_PX = 50, 70
 NAMES_PX, DOES_PX = (102, 135), (11, 14)  # of the names of kinds, and the type of what they do; each also on a slide
 MORE_PX = 120  # room for what they do, by which the first chart is wider (screens.css)
 STEP, ROOM = 10, 4  # points: the scale ends at multiples of it, with room for a dot
-TOOLTIP = charts.tips("kind:N|Heads; does:N|What they do; which:N|Left out; lost:Q|Points lost|.1f",
-                      "interval:N|95% interval; heads:N|Which")  # fmt: skip
+TOOLTIP = charts.tips("kind:N|Heads; does:N|What they do; which:N|Left out; left:Q|Examples add (points)|+.1f",
+                      "interval:N|95% interval; beyond:N|Costs more than every random set; heads:N|Which")  # fmt: skip
 WORDS = "split(datum.label, ' ')"  # one per line
 PLAIN = {"title": None, "ticks": False, "domain": False, "grid": False, "labelLimit": 260, "labelFlush": False}
 HALO = {"stroke": alt.expr("background"), "strokeWidth": 5, "strokeJoin": "round"}  # of numbers on lines
 
 
-def lost(rows: pd.DataFrame, gain: float, on_slide: bool = False) -> dict[str, charts.Picture]:
-    """Returns charts of `tables.chart_rows` by title, one per share of heads, the largest first, on one scale: the gain
-    lost without each kind, with its interval, and without each random set; orange where it is beyond random, hollow
-    without the heads of other kinds. A dashed line is at the whole `gain`. The first says what the heads of each kind
-    do."""
-    low = STEP * math.floor((min(0.0, *rows["low"].where(rows["kind"] != RANDOM, rows["lost"])) - ROOM) / STEP)
-    high = STEP * math.ceil((max(gain, *rows["high"].where(rows["kind"] != RANDOM, rows["lost"])) + ROOM) / STEP)
+def left(rows: pd.DataFrame, gain: float, on_slide: bool = False) -> dict[str, charts.Picture]:
+    """Returns charts of `tables.chart_rows` by title, one per share of heads, the largest first, on one scale: what
+    examples add without each kind, with its interval, and without each random set; orange where the loss is clear,
+    hollow without the heads of other kinds. A dashed line is at the full model's `gain`. The first says what the heads
+    of each kind do."""
+    is_random = rows["kind"] == RANDOM
+    low = STEP * math.floor((min(0.0, *rows["left_low"].where(~is_random, rows["left"])) - ROOM) / STEP)
+    high = STEP * math.ceil((max(gain, *rows["left_high"].where(~is_random, rows["left"])) + ROOM) / STEP)
     excludes, kinds = bool(rows["exclusive"].any()), rows["kind"].unique()
-    found, frame = dict[str, charts.Picture](), pd.DataFrame([{"at": gain}])
+    found = dict[str, charts.Picture]()
+    lines = pd.DataFrame([{"at": 0.0, "dash": [1, 0]}, {"at": gain, "dash": [5, 4]}])
     for share in sorted(rows["share"].unique(), reverse=True):
         mine = rows[rows["share"] == share]
-        drawn = _lost(len(kinds), (low, high), f"{gain:.0f}", excludes, not found, on_slide)
-        found[title(mine)] = charts.picture(drawn, cells=mine, whole=frame)
+        drawn = _left(len(kinds), (low, high), excludes, not found, on_slide)
+        found[title(mine)] = charts.picture(drawn, cells=mine, lines=lines)
     return found
 
 
 @charts.kept
-def _lost(
-    n_kinds: int, ends: tuple[int, int], gain: str, excludes: bool, defines: bool, on_slide: bool
-) -> charts.Template:
+def _left(n_kinds: int, ends: tuple[int, int], excludes: bool, defines: bool, on_slide: bool) -> charts.Template:
     scale = alt.Scale(domain=list(ends), nice=False)
-    x = alt.X("lost:Q", title=f"Points lost, of {gain}", scale=scale, axis=alt.Axis(tickCount=6))
+    x = alt.X("left:Q", title="Points that examples add", scale=scale, axis=alt.Axis(tickCount=6))
     left: dict[str, Any] = {**PLAIN, "orient": "left", "minExtent": NAMES_PX[on_slide] + MORE_PX * defines}
     names = alt.Axis(**left, labelFontSize=13, labelFontWeight=600, labelOffset=-8 * defines)
     small = alt.expr(str(DOES_PX[on_slide]))
@@ -54,20 +54,23 @@ def _lost(
     base = charts.named_chart("cells").encode(y=y, tooltip=TOOLTIP)
     if excludes:
         base = base.encode(yOffset=alt.YOffset("exclusive:N"))
-    color = alt.condition("datum.beyond_random", alt.value(MARK), alt.value(GREY))
+    color = alt.condition("datum.is_clear", alt.value(MARK), alt.value(GREY))
     draws, tops = (base.transform_filter(f"datum.kind {sign} '{RANDOM}'") for sign in ("==", "!="))
-    rule = tops.mark_rule(strokeWidth=3, opacity=0.6).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", color=color)
+    rule = tops.mark_rule(strokeWidth=3, opacity=0.6).encode(
+        x=alt.X("left_low:Q", scale=scale), x2="left_high:Q", color=color
+    )
     full = tops.transform_filter("!datum.exclusive").mark_point(size=240, filled=True, opacity=1)
     hollow = tops.transform_filter("datum.exclusive").mark_point(size=160, filled=False, strokeWidth=2.5, opacity=1)
-    random = draws.mark_point(size=70, filled=True, opacity=0.6, color=GREY).encode(x=x, y=y.axis(names))
+    random = draws.mark_point(size=70, filled=True, opacity=0.6).encode(x=x, color=color, y=y.axis(names))
     dots = full.encode(x=x, color=color, y=y.axis(does if defines else None)), hollow.encode(x=x, color=color)
-    whole = charts.named_chart("whole").mark_rule(strokeDash=[5, 4], color=GREY).encode(x=alt.X("at:Q", scale=scale))
+    lines = charts.named_chart("lines").mark_rule(strokeDash=alt.expr("datum.dash"), color=GREY)
+    lines = lines.encode(x=alt.X("at:Q", scale=scale))
     numbers = _haloed(tops.transform_filter("!datum.exclusive").encode(x=x, text="points:N"), 13, fontWeight="bold")
-    inward = alt.expr(f"datum.lost > {sum(ends) / 2:g} ? 'right' : 'left'")
+    inward = alt.expr(f"datum.left > {sum(ends) / 2:g} ? 'right' : 'left'")
     named = _haloed(draws.encode(x=x, text="named:N"), 11, align=inward)
     height = ROW_PX * n_kinds * (1 + 0.6 * excludes) + AROUND_PX
     axes = alt.LayerChart(layer=[]).resolve_axis(y="independent").resolve
-    return charts.template(height, whole, rule, *numbers, *named, random, *dots, resolve=axes)
+    return charts.template(height, lines, rule, *numbers, *named, random, *dots, resolve=axes)
 
 
 def _haloed(base: alt.Chart, size_px: int, **mark: Any) -> list[alt.Chart]:

@@ -13,11 +13,12 @@ from pages.ui.mechanisms import charts, tables
 from pages.ui.page.presentation import presenting
 
 PRUNE_HELP = "On Prune: accuracy without the top heads of this kind."
-ORANGE, HOLLOW = "Orange: clearly more than every random draw.", "Hollow: heads of one kind alone."
+ORANGE, HOLLOW = "Orange: examples clearly add less than to the full model.", "Hollow: of one kind alone."
 LOST_HELP = (
-    "The gain is accuracy with examples minus accuracy without. Dot and line: how much of it is lost without the top "
-    "heads of a kind, with its 95% interval. Gray dots: without as many random heads, one dot for each draw; heads are "
-    "named where they cost clearly. More heads can cost less: intervals overlap, and heads can undo others' work."
+    "Accuracy with examples minus accuracy without, of the model without the top heads of a kind, with the 95% "
+    "interval of its difference from the full model (dashed). Small dots: without as many random heads, one dot for "
+    "each draw; the heads of the costliest are named. More heads can cost less: intervals overlap, and heads can undo "
+    "others' work."
 )
 SHARED_HELP = "Heads in the top 10% of both kinds; Spearman's rank correlation of their scores under the pointer."
 BEST_HELP = "The ten best heads by the score of each kind. Layer: of the top 10%, on average."
@@ -27,15 +28,15 @@ TITLES = {"kind": "Kind", "layer": "Mean layer", "heads": "Best heads"}
 def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> None:
     """Draws what is lost without each kind of heads, and buttons that open Prune without them."""
     rows = sheet.tables["Sets of heads"] = pd.DataFrame(found.rows(shape))
-    shown, words = tables.chart_rows(rows), said or f"{len(rows)} sets of heads so far"
+    shown, words = tables.chart_rows(rows, found.gain), said or f"{len(rows)} sets of heads so far"
     st.caption(f"{HOLLOW} {ORANGE}" if found.settings.excludes else ORANGE)
     sides = st.container(key="wraps lost").columns(2, gap="medium")
-    for at, (of_share, picture) in zip(sides, charts.lost(shown, found.gain, presenting()).items(), strict=False):
+    for at, (of_share, picture) in zip(sides, charts.left(shown, found.gain, presenting()).items(), strict=False):
         with at:
             st.subheader(of_share, help=LOST_HELP)
             sheet.draw(of_share, picture, f"mechanisms_lost {of_share}", words)
     if found.gain > 0:
-        st.caption(f"Dashed: all {found.gain:.0f} points. Beyond it, answers are worse with examples than without.")
+        st.caption(f"Dashed: the full model, +{found.gain:.0f}. Below 0, answers are worse with examples than without.")
     tops = {
         each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
     }

@@ -18,21 +18,25 @@ DO = {  # what the heads of each kind do
 }
 
 
-def chart_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns `Mechanisms.rows` with what the charts write: kinds by what is lost at the largest share, then random
-    sets, of which the one that costs most at each share is `named` by its heads if they are few and its loss is
-    clear."""
+def chart_rows(rows: pd.DataFrame, gain: float) -> pd.DataFrame:
+    """Returns `Mechanisms.rows` with what the charts draw: what is `left` of the `gain` with its ends, and whether the
+    loss `is_clear`; kinds by what is lost at the largest share, then random sets, of which the one that costs most at
+    each share is `named` by its heads if they are few and its loss is clear."""
     drawn = rows[(rows["kind"] == RANDOM) & (rows["low"] > 0) & (rows["n_heads"] <= MOST_NAMED)]
     named = drawn.loc[drawn.groupby("share")["points_lost"].idxmax(), "heads"].str.replace(" ", ", ")
     largest = rows[(rows["share"] == rows["share"].max()) & ~rows["exclusive"]]
     by_loss = largest[largest["kind"] != RANDOM].sort_values("points_lost", ascending=False, kind="stable")["kind"]
-    found = rows.rename(columns={"points_lost": "lost"}).assign(
+    left, low, high = (gain - rows[column] for column in ("points_lost", "high", "low"))
+    found = rows.assign(
+        left=left,
+        left_low=low,
+        left_high=high,
+        is_clear=rows["low"] > 0,
         does=rows["kind"].map(DO),
         named=named.reindex(rows.index).fillna(""),
-        points=[number(lost, 0) for lost in rows["points_lost"]],
-        interval=[
-            f"{number(low, 1)} to {number(high, 1)}" for low, high in zip(rows["low"], rows["high"], strict=True)
-        ],
+        points=[number(each, 0, sign=True) for each in left],
+        interval=[f"{number(a, 1, sign=True)} to {number(b, 1, sign=True)}" for a, b in zip(low, high, strict=True)],
+        beyond=rows["beyond_random"].map({True: "yes", False: "no"}),
         which=rows["exclusive"].map({False: "top heads", True: "top heads of one kind alone"}),
     )
     return found.sort_values("kind", key=lambda kinds: kinds.map([*by_loss, RANDOM].index), kind="stable")
