@@ -32,6 +32,7 @@ from engine.questions.encoding import Encoded, Row, pack
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
+from engine.statistics import ALPHA, holm, mcnemar
 from engine.timing.workload import gradient_characters
 
 ORACLES = ("heads-oracle", "ffns")
@@ -85,6 +86,15 @@ class Scores:
     def last_layer_times(self) -> float:
         """The factor by which the paper's scores weight the last layer, relative to one divisor for all layers."""
         return 1.0 if self.n_targets is None else self.n_positions / float(self.n_targets.sum())
+
+    @property
+    def is_clear(self) -> np.ndarray | None:
+        """Where accuracy clearly changes without the head or FFN, bool as `scores` (McNemar's exact test, 5% for all
+        together by Holm's correction); None for scores that are not accuracies."""
+        if self.flips is None:
+            return None
+        adjusted = holm([mcnemar(*flips) for flips in self.flips.reshape(2, -1).T.tolist()])
+        return np.reshape(np.array(adjusted) < ALPHA, self.scores.shape)
 
     def with_other_divisor(self) -> "Scores":
         """Converts scores `heads` to `heads-one-divisor`, and vice versa."""

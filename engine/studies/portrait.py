@@ -27,13 +27,15 @@ CLEARLY = 0.5  # share of its attention from which a head is said to rest on the
 
 @dataclass(frozen=True)
 class HeadRank:
-    """A head's score by one criterion for one task, and its rank among all heads, 1 = highest."""
+    """A head's score by one criterion for one task, and its rank among all heads, 1 = highest; `is_chance`: the score
+    is an accuracy that does not clearly change without the head."""
 
     what: str
     task: TaskSpec
     score: float
     rank: int
     n_heads: int
+    is_chance: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,9 @@ class Portrait:
         flat, found = self.head[0] * self.shape.n_heads + self.head[1], []
         for (what, task), scores in self.importance.items():
             least_first = order(scores.scores, scores.tie_break).tolist()
-            rank = self.n_heads - least_first.index(flat)
-            found.append(HeadRank(what, task, float(scores.scores[self.head]), rank, self.n_heads))
+            rank, is_clear = self.n_heads - least_first.index(flat), scores.is_clear
+            is_chance = is_clear is not None and not is_clear[self.head]
+            found.append(HeadRank(what, task, float(scores.scores[self.head]), rank, self.n_heads, is_chance))
         return found
 
     @property

@@ -246,11 +246,14 @@ def test_the_in_context_gain_says_its_text_its_direction_and_signs():
 
 def test_the_rank_that_was_measured_is_told_from_the_estimates():
     frame = pd.DataFrame({"criterion": ["Oracle", "Gradient", "Weight"], "rank": [22, 18, 3], "heads": 48})
+    frame["is_chance"] = False
     shown = tables.shown_places(frame)
     measured = "Pruned alone (measured): **rank 22 of 48**."
     assert tables.ranks_in_short(shown) == f"{measured} Estimates: **rank 3 to 18**."
     assert tables.ranks_in_short(shown[:1]) == measured
     assert tables.ranks_in_short(shown[1:2]) == "Estimates: **rank 18 of 48**."
+    unclear = tables.ranks_in_short(shown.assign(is_chance=[True, False, False]))
+    assert unclear.startswith("Pruned alone (measured): **no clear loss, so its rank is chance**. Estimates: **rank 3 ")
 
 
 def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):

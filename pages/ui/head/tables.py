@@ -121,13 +121,14 @@ ASKS = {"Oracle": "Accuracy lost (measured)", "Gradient": "Gradient",
 
 
 def place_rows(found: Portrait) -> pd.DataFrame:
-    """Returns one row for each criterion and task: score and rank, 1 = the most important of all heads."""
+    """Returns one row for each criterion and task: score and rank, 1 = the most important of all heads, and whether
+    the score may be chance."""
     rows = [
         {"criterion": PART_TITLES[each.what], "task": in_words(each.task), "score": each.score, "rank": each.rank,
-         "heads": each.n_heads}
+         "heads": each.n_heads, "is_chance": each.is_chance}
         for each in found.places
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["criterion", "task", "score", "rank", "heads"])
+    return pd.DataFrame(rows, columns=["criterion", "task", "score", "rank", "heads", "is_chance"])
 
 
 def shown_places(places: pd.DataFrame) -> pd.DataFrame:
@@ -378,7 +379,9 @@ def ranks_in_short(frame: pd.DataFrame) -> str:
     for start, ranks in (("Pruned alone (measured)", frame[is_measured]), ("Estimates", frame[~is_measured])):
         if len(ranks):
             ends = " to ".join(f"{each:,}" for each in sorted({ranks["rank"].min(), ranks["rank"].max()}))
-            words.append(f"{start}: **rank {ends}{of if not words else ''}**.")
+            is_chance = ranks["is_chance"].all()
+            words.append(f"{start}: **{'no clear loss, so its rank is chance' if is_chance else f'rank {ends}{of}'}**.")
+            of = of if is_chance else ""
     return " ".join(words)
 
 
