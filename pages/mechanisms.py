@@ -19,7 +19,7 @@ from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.mechanisms import sections
 from pages.ui.page.address import flag, put_right
-from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.defaults import LABELS, LABELS_HELP, RANKING_QUESTIONS
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, require_frame
@@ -55,6 +55,7 @@ excludes = excludes_at.toggle(EXCLUDES, key="mechanisms_exclusive", bind="query-
 menu = settings_popover(menu_at)
 share = one_of(menu, "Heads removed", FEWER, "mechanisms_heads", FEWER_HELP)
 fill = one_of(menu, "What is removed", FILLED, "mechanisms_fill", FILL_HELP)
+labels = one_of(menu, "Labels of the examples", LABELS, "mechanisms_labels", LABELS_HELP)
 if not names:
     st.info("Choose at least one task.", icon=":material/checklist:")
     mark("tasks", "none")
@@ -62,16 +63,16 @@ if not names:
 target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup, N_ASKED)
 request = CompareMechanisms(
-    **of_model(target), tasks=",".join(names), shots=shots, exclusive=excludes, fill=fill,
+    **of_model(target), tasks=",".join(names), shots=shots, labels=labels, exclusive=excludes, fill=fill,
     shares=f"{share / 10:g},{2 * share / 10:g}", task_data=setup.data_dir, order_questions=RANKING_QUESTIONS,
     out="mechanisms.csv",
 )  # fmt: skip
-settings = request.settings()
+settings, manner = request.settings(), "" if labels == "true" else f", {labels} labels"
 wanted = mechanisms(target, setting, settings)
 work: Work[Mechanisms] = Work("mechanisms", "Kinds of heads", wanted, priority=2)
 found = max((Mechanisms(settings), *work.stored()), key=lambda each: len(each.scores) + len(each.answered))
 
-of = about(target, f"{' and '.join(names)}, {shots} shots", f"{N_ASKED} questions each", "the full model")
+of = about(target, f"{' and '.join(names)}, {shots} shots{manner}", f"{N_ASKED} questions each", "the full model")
 origin, sheet = Origin("Mechanisms", [request], {"Kinds of heads": wanted}, of), Sheet()
 
 

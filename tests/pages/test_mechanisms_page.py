@@ -66,6 +66,6 @@ def test_nothing_is_called_shipped_before_a_figure_is_shown(open_screen, monkeyp
     assert "Not measured yet" in said(at) and "shipped" not in said(at)
 
 
-def test_fewer_heads_are_a_setting_and_part_of_the_command(open_screen):
-    at = open_screen(mechanisms_heads="2% and 1%")
-    assert "--shares 1,2" in at.code[0].value and not at.exception
+def test_fewer_heads_and_labels_are_settings_and_part_of_the_command(open_screen):
+    at = open_screen(mechanisms_heads="2% and 1%", mechanisms_labels="Shuffled")
+    assert "--shares 1,2" in at.code[0].value and "--labels shuffled" in at.code[0].value and not at.exception

@@ -24,6 +24,11 @@ SHOTS = 5  # the default, and the count of screens without a control
 RANKING_QUESTIONS = 64  # train questions of a ranking: in int8 on a CPU their gradients take half a second each
 ORDER = "gradient"  # the pruning order: as the paper's, without the weight that its divisor gives the last layer
 SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
+LABELS = {"true": "True", "shuffled": "Shuffled", "unrelated": "Unrelated"}
+LABELS_HELP = (
+    "The answers of the examples. Shuffled: each has another one's, so that they show the form but not what is right. "
+    "Unrelated: one fixed word for each choice, also in the question; for questions that all have the same choices."
+)
 BUDGET_S = 10.0  # budget of background work; HEADROOM_IDLE_SECONDS sets another
 
 

@@ -29,7 +29,7 @@ from pages.ui.controls.first_views import suited
 from pages.ui.controls.own_questions import draw_own_questions, take_fewer_examples
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right, rename_choice
-from pages.ui.page.defaults import LEVELS
+from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVELS
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, plain
@@ -47,11 +47,6 @@ TASK_HELP = (
 SAME_HELP = (
     "The same examples for all questions. The harness draws others for each: the same ones are several times as "
     "fast to score, but give other numbers than the harness."
-)
-LABELS = {"true": "True", "shuffled": "Shuffled", "unrelated": "Unrelated"}
-LABELS_HELP = (
-    "The answers of the examples. Shuffled: each has another one's, so that they show the form but not what is right. "
-    "Unrelated: one fixed word for each choice, also in the question; for questions that all have the same choices."
 )
 LIMIT_HELP = (
     "Of the validation split, a stratified sample: right answers in the proportions of the whole, so that the first "
