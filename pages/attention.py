@@ -10,7 +10,7 @@ from engine.heads.induction import induction
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
-from pages.ui.attention.tables import combined, default_heads, names_of
+from pages.ui.attention.tables import combined, default_heads, kind_in_words, names_of
 from pages.ui.attention.view import SWITCHES, asked_heads, attention_view, hand_over, overview_packet, pattern_packet
 from pages.ui.controls import carried
 from pages.ui.controls.controls import settings_menu, type_mask
@@ -18,6 +18,7 @@ from pages.ui.controls.heads import open_heads
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import Chosen, choose_text
 from pages.ui.page.address import unseen_field
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, live
@@ -115,6 +116,8 @@ def draw_view(text: Chosen) -> None:
     views = asked.stored(session()) or Work("attention heads", "Heads", asked, while_seen=True).required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view, look))
+    if presenting() and found is not None:
+        above.markdown(kind_in_words(heads, found))
     open_heads(names, above)
     draw_details(target, text, mask, seen, view, names)
 

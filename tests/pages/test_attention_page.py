@@ -9,6 +9,7 @@ import pytest
 
 from engine.errors import UsageError
 from engine.heads.attention import BEGINNING, HeadView, Overview
+from engine.heads.induction import InductionScores
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.attention import charts, tables
@@ -124,6 +125,15 @@ def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_
     seen.raised_nats[1, 1, [1, 2, 4, 5]] = 30  # of other tokens than the labels
     assert tables.default_heads(seen, scores, ":", full) == [(0, 2)]
     assert tables.default_heads(seen, None, "", full) == [(1, 1)]
+
+
+def test_a_slide_says_whether_its_heads_are_induction_heads():
+    mean = {"prefix_matching": np.array([[0.9, 0.1]]), "copying": np.array([[0.9, 0.1]])}
+    found = InductionScores(mean, mean, dict.fromkeys(mean, 10))
+    said = tables.kind_in_words([(0, 0)], found)
+    assert said.startswith("**L0H0** is an induction head: it looks at") and said.endswith("(prefix matching 0.90).")
+    assert tables.kind_in_words([(0, 1)], found) == "**L0H1**: not an induction head (prefix matching 0.10)."
+    assert tables.kind_in_words([(0, 0), (0, 1)], found) == ""
 
 
 def test_rows_of_a_pattern_name_both_tokens_and_the_next():

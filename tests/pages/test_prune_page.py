@@ -14,14 +14,17 @@ from streamlit.testing.v1 import AppTest
 
 from engine import measurement
 from engine.__main__ import main
+from engine.accuracy.evaluation import Answers
 from engine.importance import rankings_of
 from engine.measurement import Workload
 from engine.progress import Progress, in_time
-from engine.questions.requests import get_requests
+from engine.questions.requests import Question, get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import ORDER
 from pages.ui.prune import experiment
+from pages.ui.prune.experiment import AnswersSoFar
+from pages.ui.prune.figure import in_a_sentence
 from tests.pages.conftest import (
     WAIT_S,
     N,
@@ -123,6 +126,21 @@ def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answere
     assert before == (n < MIN_QUESTIONS and not is_full), "which the change says otherwise"
     if n == MIN_QUESTIONS:
         assert delta == ("the full model" if is_full else f"0.0 points against the full model's 100.0% on these {n}")
+
+
+def test_a_slide_says_what_pruning_does_once_enough_questions_are_answered():
+    def answers(n, right):
+        asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(n))
+        values = np.array([[0.0, -1.0] if i < right else [-1.0, 0.0] for i in range(n)])
+        return Answers(asked, values, np.zeros((n, 2), bool), np.zeros(n, np.int32), False)
+
+    full = answers(100, 90)
+    assert in_a_sentence("copy", AnswersSoFar(full, answers(100, 30)), "4 of 8 heads pruned") == (
+        "With 4 of 8 heads pruned, copy falls by **60.0 points**, from 90.0% to **30.0%** right."
+    )
+    few = in_a_sentence("copy", AnswersSoFar(full, answers(100, 89)), "4 of 8 heads pruned")
+    assert few.endswith("copy does not detectably change: **90.0%** right before, **89.0%** now.")
+    assert not in_a_sentence("copy", AnswersSoFar(full, full.first(MIN_QUESTIONS - 1)), "")
 
 
 def click(at, what, number, parts, pruned):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.attention import Head, HeadView, Overview
+from engine.heads.induction import InductionScores
 from engine.models.masks import Mask
 from pages.ui.page.tables import number, whole_percent
 
@@ -58,6 +59,16 @@ def _begins_sentence(text: str, at: int) -> bool:
     return before[-1:] in SENTENCE_ENDS and not TITLE_BEFORE.search(
         before
     )  # "", at the beginning of the text, is in it too
+
+
+def kind_in_words(heads: Sequence[Head], scores: InductionScores) -> str:
+    """Returns whether these are induction heads, for a slide; "" if only some are."""
+    are, names = [bool(scores.is_induction_head[head]) for head in heads], ", ".join(names_of(heads))
+    each = " and ".join(number(float(scores.mean["prefix_matching"][head])) for head in heads)
+    if all(are):
+        does = "is an induction head: it looks" if len(are) == 1 else "are induction heads: they look"
+        return f"**{names}** {does} at what followed an earlier copy of a token (prefix matching {each})."
+    return "" if any(are) else f"**{names}**: not an induction head (prefix matching {each})."
 
 
 def combined(views: Sequence[HeadView]) -> HeadView:

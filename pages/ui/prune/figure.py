@@ -131,6 +131,22 @@ def change_in_words(change: Paired) -> str:
     return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95% interval {ends}"
 
 
+def in_a_sentence(task: str, measured: AnswersSoFar, pruned_in_words: str) -> str:
+    """Returns what pruning does to a task, for a slide; "" before both models have answered enough questions."""
+    full, pruned = measured.full, measured.pruned
+    if full is None or pruned is None or len(pruned) < MIN_QUESTIONS or len(full) < len(pruned):
+        return ""
+    change, after = paired(full.correct, pruned.correct), accuracy(pruned).acc
+    share = (change.gained - change.lost) / change.n
+    what = f"With {pruned_in_words}, {plain(task)}"
+    if not change.is_clear:
+        return (
+            f"{what} does not detectably change: **{percent(after - share)}** right before, **{percent(after)}** now."
+        )
+    verb, points = "falls" if share < 0 else "rises", number(100 * abs(share), 1)
+    return f"{what} {verb} by **{points} points**, from {percent(after - share)} to **{percent(after)}** right."
+
+
 def component_tables(shown: Found) -> None:
     """Draws the data of the map and the bars as two tables, the most important first."""
     of = shown.x, shown.known, shown.mask

@@ -25,7 +25,7 @@ from pages.ui.prune import charts, dragging, estimates, example, head_map, neigh
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
-from pages.ui.prune.figure import accuracy_figure, estimate_figure
+from pages.ui.prune.figure import accuracy_figure, estimate_figure, in_a_sentence
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.opening.playing import draw_opening, draw_replay
 from pages.ui.prune.panels import perplexity
@@ -96,6 +96,8 @@ def draw_levels(screen: PruneScreen) -> None:
         draw_example_question(screen, shown)
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
+        if presenting() and story is None:
+            live(["accuracy"], partial(draw_sentence, shown), screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
         if screen.whole:
             shown.idle = idle_work(shown, screen.since_s) if screen.controls.precomputes else neighbours.stop()
@@ -174,6 +176,13 @@ def draw_result(shown: PruneResult) -> None:
         draw_stopped(x, measured)
     if shown.provisional is not None:
         draw_provisional(shown.provisional, mask)
+
+
+def draw_sentence(shown: PruneResult) -> None:
+    """Draws the finding of a slide that tells no story."""
+    if shown.mask is not None and not shown.mask.is_full:
+        pruned = estimates.pruned_in_words(shown.x, shown.known, shown.mask)
+        st.markdown(in_a_sentence(shown.x.task.name, shown.measured, pruned))
 
 
 def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
