@@ -99,7 +99,9 @@ def measure(view: str) -> None:
     Session.record = noted
     evaluation.LONG_S = math.inf  # whole chunks: what a slow machine measures in quarters is not found by others
     for origin in opened(LARGE_VIEW if view == TOP_OF_HEADS else view):
-        wanted = top_of_heads(origin) if view == TOP_OF_HEADS else origin.measurements
+        wanted = top_of_heads(origin) if view == TOP_OF_HEADS else dict(origin.measurements)
+        if view == "oracle":
+            wanted["Heads together"] = together(origin)
         for name, measurement in wanted.items():
             print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
             final(measurement.run(runtime.session()))
@@ -110,6 +112,21 @@ def measure(view: str) -> None:
             found[name] = name, runtime.store().get(key) or b""
     runtime.store().close()
     Path(os.environ["HEADROOM_CACHE"], f"{view}.msgpack").write_bytes(msgspec.msgpack.encode(found))
+
+
+def together(origin: Any) -> Any:
+    """Returns the measurement of the induction heads removed together, which Importance shows once it is stored."""
+    from engine.progress import final
+    from engine.questions.requests import TaskSpec
+    from engine.studies.removal import found_heads, without_heads
+    from pages.ui.controls.first_views import FIRST_OF_DEMO, first_task
+    from pages.ui.page import runtime
+    from pages.ui.page.defaults import RANKING_QUESTIONS, SHOTS
+
+    target = origin.measurements["Heads"].target
+    task = TaskSpec(first_task(FIRST_OF_DEMO, True), SHOTS, split="train")
+    heads = final(found_heads(target).run(runtime.session())).heads
+    return without_heads(target, task, heads, RANKING_QUESTIONS)
 
 
 def top_of_heads(origin: Any) -> dict[str, Any]:

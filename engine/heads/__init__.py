@@ -5,9 +5,10 @@
 `circuits`: heads by their weights alone: scores, the heads that feed one, the tokens that one raises
 `ablation`: heads ablated one by one, fully or with patterns preserved
 `fills`: accuracy with other outputs of pruned components than 0
-`last_token`: predictions with the output of one head replaced at the last tokens of a prompt, for all heads at once
+`last_token`: predictions with one head replaced at the last tokens of a prompt, or the stream changed at one layer
 `entity_induction`: token and concept induction of every head, through the store
 `function_vectors`: function-vector scores of every head, through the store
+`vector_switch`: whether a function vector, added to the residual stream, makes the model do a task
 `copy_suppression`: how much every head lowers tokens that the model is about to repeat, through the store
 `retrieval`: whether every head looks at what the model copies from far back, through the store
 `idealised`: heads with their attention pattern replaced by an ideal one, and how much of their effect remains

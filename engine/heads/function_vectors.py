@@ -75,15 +75,22 @@ def _pieces(
         about = target.key() | {"pairs": task.digest, "clean": N_CLEAN}
         texts = [len(task.asked(pair).contexts[0] + pair.answer) for pair in task.pairs]
         read, at = (N_SHOTS + 1) * sum(texts) / max(len(texts), 1), len(found)
-        means = {"z": (shape.n_layers, shape.n_heads, shape.d_head)}
-        measure = partial(_means, bos=target.bos, tokenized=tokenized)
-        key = canonical_key("function vectors", about)
-        found.append(Piece(key, N_CLEAN, means, measure, partial(float, N_CLEAN * read)))
+        found.append(mean_outputs(target, task, tokenized))
         for number in range(N_SHUFFLED):
             measure = partial(_patched, bos=target.bos, tokenized=tokenized, number=number, at=at, records=records)
             key = canonical_key("function vectors", about | {"prompt": number})
             found.append(Piece(key, 1, {"p": (1 + shape.n_heads_total,)}, measure, partial(float, read + rows)))
     return found
+
+
+def mean_outputs(target: Target, task: PairTask, tokenized: Tokenize) -> Piece:
+    """Returns the piece with the mean z (L, H, d_head) at the last token of solved prompts of a task."""
+    shape = target.shape
+    texts = [len(task.asked(pair).contexts[0] + pair.answer) for pair in task.pairs]
+    read = N_CLEAN * (N_SHOTS + 1) * sum(texts) / max(len(texts), 1)
+    key = canonical_key("function vectors", target.key() | {"pairs": task.digest, "clean": N_CLEAN})
+    shapes = {"z": (shape.n_layers, shape.n_heads, shape.d_head)}
+    return Piece(key, N_CLEAN, shapes, partial(_means, bos=target.bos, tokenized=tokenized), partial(float, read))
 
 
 def _means(loaded: Loaded, bos: bool, tokenized: Tokenize) -> Measuring:
@@ -95,7 +102,7 @@ def _means(loaded: Loaded, bos: bool, tokenized: Tokenize) -> Measuring:
             f" ({known.n_dropped} of {known.n_dropped + len(known.pairs)} pairs dropped)" if known.n_dropped else ""
         )
         yield Progress(0, 1, message=f"mean outputs on {known.name}{dropped}", share=number / N_CLEAN)
-        ids, _ = _read(loaded, bos, known.prompt("train", number))
+        ids, _ = read_prompt(loaded, bos, known.prompt("train", number))
         z += head_outputs(loaded, ids).numpy() / N_CLEAN
     return {"z": z}, {"kind": "function vectors", "task": known.name, "dropped_pairs": known.n_dropped}
 
@@ -111,14 +118,14 @@ def _patched(
     yield Progress(0, 1, message=f"function vectors of {known.name}", share=0.0)
     p = np.full(1 + loaded.identity.shape.n_heads_total, np.nan, np.float32)
     if known.is_usable:
-        ids, token = _read(loaded, bos, known.prompt("test", number, shuffled=True))
+        ids, token = read_prompt(loaded, bos, known.prompt("test", number, shuffled=True))
         with torch.inference_mode():
             hidden = hidden_with(loaded, ids, torch.from_numpy(records[at].arrays["z"]))
             p = np.exp(-nats_of(loaded, hidden, np.full(len(hidden), token)))
     return {"p": p}, {"kind": "function vectors", "task": known.name, "prompt": number}
 
 
-def _read(loaded: Loaded, bos: bool, question: Question) -> tuple[tuple[int, ...], int]:
+def read_prompt(loaded: Loaded, bos: bool, question: Question) -> tuple[tuple[int, ...], int]:
     """Returns the tokens of a prompt, and the first token of the answer."""
     [[choice]] = encode_questions([question], loaded.tokenizer, bos, loaded.identity.shape.n_ctx)
     return choice.inputs[: len(choice.inputs) - len(choice.targets) + 1], choice.targets[0]

@@ -1,5 +1,5 @@
-"""What a model predicts after a prompt with the output of one head replaced: exact, for all heads at the cost of about
-one more pass.
+"""What a model predicts after a prompt with the output of one head replaced, or with the residual stream changed at one
+layer: exact, for all heads or layers at the cost of about one more pass.
 
 One full pass keeps the prompt's keys and values, and each layer's input at its last tokens. Each head is then a row of
 these tokens alone: it joins the others in its head's layer, and attends to the prompt's keys and values and its own.
@@ -7,7 +7,7 @@ these tokens alone: it joins the others in its head's layer, and attends to the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
 from functools import cache as once
@@ -49,19 +49,36 @@ def hidden_with(loaded: Loaded, ids: Sequence[int], instead: Tensor, back: int =
     pruned model. HeadroomError: the model mixes the keys of neighboring tokens."""
     import torch
 
-    refuse_faulty(loaded)
-    if any(getattr(each, "smear", None) is not None for each in loaded.family.attention_modules(loaded.model)):
-        raise HeadroomError(f"{loaded.identity.name} has smeared keys, so heads cannot be replaced at the last token "
-                            "alone; choose a model without")  # fmt: skip
     n_layers, n_heads = instead.shape[:2]
     with torch.inference_mode():
-        with kept(loaded, {*range(n_layers)}) as inputs:
-            prompt = compute_prefix(loaded, ids)
-        last = {layer: each[:, -back:] for layer, each in inputs.items()}
-        before = {layer: (keys[0, :, :-back], values[0, :, :-back]) for layer, (keys, values) in prompt.layers.items()}
+        last, before = _kept(loaded, ids, back)
         rows = [(0, -1), *((layer, head) for layer in range(n_layers) for head in range(n_heads))]
         parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
         return torch.cat([_run(loaded, part, ids, last, before, instead) for part in parts])
+
+
+def hidden_changed(loaded: Loaded, ids: Sequence[int], change: Callable[[int, Tensor], Tensor]) -> Tensor:
+    """Returns (1 + L, d_model): the unembedding's input at the last token of a prompt, as it is and then with the input
+    (d_model,) of each layer in turn as `change` makes it of the layer and itself. As for `hidden_with`."""
+    import torch
+
+    with torch.inference_mode():
+        last, before = _kept(loaded, ids, 1)
+        changed = {layer: change(layer, each[0, 0]).to(each)[None, None] for layer, each in last.items()}
+        joining = {layer: torch.cat([last[0], each]) if layer == 0 else each for layer, each in changed.items()}
+        return _run(loaded, [], ids, joining, before, torch.empty(0))
+
+
+def _kept(loaded: Loaded, ids: Sequence[int], back: int) -> tuple[dict[int, Tensor], dict[int, tuple[Tensor, Tensor]]]:
+    """Returns each layer's input (1, back, d_model) at a prompt's last tokens, and the keys and values before them."""
+    refuse_faulty(loaded)
+    if any(getattr(each, "smear", None) is not None for each in loaded.family.attention_modules(loaded.model)):
+        raise HeadroomError(f"{loaded.identity.name} has smeared keys, so nothing can be replaced at the last token "
+                            "alone; choose a model without")  # fmt: skip
+    with kept(loaded, {*range(loaded.identity.shape.n_layers)}) as inputs:
+        prompt = compute_prefix(loaded, ids)
+    last = {layer: each[:, -back:] for layer, each in inputs.items()}
+    return last, {layer: (keys[0, :, :-back], values[0, :, :-back]) for layer, (keys, values) in prompt.layers.items()}
 
 
 def _run(
@@ -72,10 +89,11 @@ def _run(
     before: Mapping[int, tuple[Tensor, Tensor]],
     instead: Tensor,
 ) -> Tensor:
-    """Returns (row, d_model) of the pass over rows (layer, head), lowest layer first; head -1 is replaced nowhere."""
+    """Returns (row, d_model) of the pass over rows (layer, head), lowest layer first; head -1 is replaced nowhere.
+    Without rows, those of `last` join their layers as they are."""
     import torch
 
-    model, family, n, first = loaded.model, loaded.family, last[0].shape[1], rows[0][0]
+    model, family, n, first = loaded.model, loaded.family, last[0].shape[1], rows[0][0] if rows else 0
     device = model.get_input_embeddings().weight.device
     tokens = torch.tensor([ids[-n:]], device=device)
     positions = torch.arange(len(ids) - n, len(ids), device=device)[None]
@@ -84,13 +102,14 @@ def _run(
     with ExitStack() as ending:
         ending.callback(_before.reset, _before.set(before))
         ending.enter_context(attention_named(model, ATTENTION))
-        for layer in sorted({layer for layer, _ in rows}):
+        for layer in sorted({layer for layer, _ in rows} or last):
             heads = [head for at, head in rows if at == layer]
-            joining = last[layer].expand(len(heads), -1, -1)
+            joining = last[layer].expand(len(heads), -1, -1) if rows else last[layer]
             ending.enter_context(
                 starting_at(loaded, first, joining) if layer == first else _joined(modules[layer], joining)
             )
-            ending.enter_context(_replaced(outs[layer][0], heads, instead[layer]))
+            if rows:
+                ending.enter_context(_replaced(outs[layer][0], heads, instead[layer]))
         return model.base_model(input_ids=tokens, position_ids=positions, use_cache=False).last_hidden_state[:, -1]
 
 

@@ -6,10 +6,11 @@ as a program
 `output`: what results are written as
 `accuracy`: `Evaluate`, `CheckPublished`
 `scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`, `CompareCriteria`
-`texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`
+`texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`, `MeasureLens`
 `heads`: `ReportHead`, `IdealizeHeads`
 `studies`: `Correlate`, `Sweep`
 `mechanisms`: `CompareMechanisms`
+`vectors`: `SwitchTaskOn`
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `forecast`: `ForecastStudy`
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
@@ -33,13 +34,14 @@ from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
 from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
 from engine.requests.store import ListModels, ListTasks, ManageStore
 from engine.requests.studies import Correlate, Sweep
-from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLosses
+from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLens, MeasureLosses
 from engine.requests.training import MeasureTrajectory, TrainModel
+from engine.requests.vectors import SwitchTaskOn
 
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
-    ContinuePrompt, MeasureAttention, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep, WorkOnPlan,
-    ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria,
-    CompareMechanisms, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
+    ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
+    WorkOnPlan, ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria,
+    CompareMechanisms, SwitchTaskOn, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
     ListModels, Diagnose,
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""What models make of texts: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt` and `MeasureAttention`."""
+"""What models make of texts: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`
+and `MeasureLens`."""
 
 import io
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from engine.requests.fields import choice, flag, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
+from engine.texts.logit_lens import LogitLens, logit_lens
 from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, as_chat, decoded, texts_of
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
 
@@ -250,6 +252,51 @@ class MeasureAttention(OfTexts):
         line += repr(seen.pieces[pattern[-1].argmax()])
         line += f"; {seen.n_left_out:,} tokens behind did not fit" if seen.n_left_out else ""
         return Result(views, fields, line, file_of(self.out, lambda suffix: attention_file(suffix, seen, views)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureLens(OfTexts):
+    """Show the next token that the model would guess after each layer (logit lens). The value is a LogitLens."""
+
+    command: ClassVar[str] = "lens"
+    out: str | None = path(None, TABLE_OUT, is_output=True)
+
+    def measure(self, run: RequestRun) -> Result:
+        check_out(self.out, TABLES)
+        target = self.target(run.session)
+        mask, texts = self.mask_in(target), self.contents(run, self.texts)
+        if len(texts) > 1:
+            raise UsageError("the lens reads one text; leave out --texts and --from-task")
+        found = run.value(logit_lens(target, texts[0], mask))
+        frame = lens_rows(found)
+        shares = [float((of_layer[:-1] == 1).mean()) for of_layer in found.next_rank]
+        fields = {"n_tokens": len(found.token_ids), "n_left_out": found.n_left_out, "mask": mask.text(),
+                  "right_by_layer": shares, "out": self.out}  # fmt: skip
+        lines = [f"{name:>8} {100 * share:>6.1f}%" for name, share in zip(found.names, shares, strict=True)]
+        line = f"the likeliest token is the next one, by layer, over {len(found.token_ids) - 1:,} tokens:"
+        last = f"{found.n_left_out:,} tokens behind did not fit" if found.n_left_out else ""
+        files = file_of(self.out, lambda suffix: table_file(suffix, frame))
+        return Result(found, fields, "\n".join(filter(None, [line, *lines, last])), files)
+
+
+def lens_rows(found: LogitLens) -> Any:
+    """A DataFrame with one row for each layer and token: the likeliest next token, its probability, the probability of
+    the actual next token, and its rank."""
+    import pandas as pd
+
+    layers, tokens = found.next_p.shape
+    guess = [_one_line(found.guesses[each]) for each in found.guess_ids[..., 0].ravel().tolist()]
+    return pd.DataFrame({
+        "after": np.repeat(found.names, tokens), "index": np.tile(np.arange(tokens), layers),
+        "token": [_one_line(piece) for piece in found.pieces] * layers, "guess": guess,
+        "guess_p": found.guess_p[..., 0].ravel(), "next_p": found.next_p.ravel(),
+        "next_rank": found.next_rank.ravel(),
+    })  # fmt: skip
+
+
+def _one_line(token: str) -> str:
+    """A token as a cell of a table, with control characters as in "\\n"."""
+    return repr(token)[1:-1]
 
 
 def attention_file(suffix: str, seen: "Overview", views: "Mapping[Head, HeadView]") -> bytes:

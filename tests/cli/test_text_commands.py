@@ -86,6 +86,16 @@ def test_attention_is_written_for_each_head(told, tiny, text, tmp_path):
         assert found["pattern"][number, int(at["destination"]), int(at["source"])] == pytest.approx(at["attention"])
 
 
+def test_the_lens_is_a_table_of_layers_and_tokens(told, tiny, text, tmp_path):
+    out = tmp_path / "lens.csv"
+    found = told("lens", *tiny, "--text", text, "--out", out)
+    frame = pd.read_csv(out, keep_default_na=False)
+    assert frame["after"].unique().tolist() == ["start", "0", "1"] and len(frame) == 3 * found["n_tokens"]
+    asked = frame[frame["next_rank"] > 0]
+    right = (asked["next_rank"] == 1).groupby(asked["after"], sort=False).mean()
+    assert right.tolist() == pytest.approx(found["right_by_layer"])
+
+
 @pytest.mark.parametrize(
     ("command", "options", "code", "part"),
     [

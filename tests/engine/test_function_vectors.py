@@ -11,11 +11,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from engine.architecture.family import family_of
 from engine.errors import HeadroomError
 from engine.heads import function_vectors as module
-from engine.heads.function_vectors import function_vectors
+from engine.heads.function_vectors import function_vectors, mean_outputs
+from engine.heads.vector_switch import function_vector, vector_switch
 from engine.importance.importance import importance
+from engine.measurement import single
 from engine.progress import final
 from engine.questions.word_pairs import Pair, PairTask
-from tests.engine.fixtures import WORD_PAIRS, family_folder, refused_by, target_in
+from tests.engine.fixtures import WORD_PAIRS, caught, family_folder, loaded, refused_by, target_in
 from tests.engine.test_circuits_of_hand_built_models import built
 
 
@@ -64,6 +66,25 @@ def test_scores_equal_a_full_pass_per_head(family, tiny_opt, tmp_path, session, 
     found = final(function_vectors(target, [WORD_PAIRS]).run(session))
     np.testing.assert_allclose(found.rise.ravel(), expected, atol=1e-7, rtol=1e-3)
     assert np.abs(expected).max() > 1e-5 and len(found.shuffled) == 2
+
+
+@pytest.mark.parametrize("family", ["opt", "llama", "gpt2", "gpt_neox"])
+def test_the_vector_is_what_the_heads_write_on_average_after_solved_prompts(family, tiny_opt, tmp_path, session, few):
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer, target = AutoTokenizer.from_pretrained(folder), target_in(session, folder, "fp32", bos=True)
+    outs, task = [out for out, _ in family_of(target.identity.config).layer_modules(model)], WORD_PAIRS.tokenized
+    expected, heads = torch.zeros(32), [(0, 2), (1, 3), (2, 0)]
+    for number in range(3):
+        text = task(tokenizer).prompt("train", number).contexts[0]
+        with caught(*outs) as seen, torch.no_grad():
+            model(torch.tensor([[2, *tokenizer(text, add_special_tokens=False).input_ids]]))
+        for layer, head in heads:
+            weight, mine = outs[layer].weight.detach(), slice(8 * head, 8 * head + 8)
+            expected += seen[outs[layer]][0, -1, mine] @ (weight if family == "gpt2" else weight.T)[mine] / 3
+    piece = mean_outputs(target, WORD_PAIRS, task)
+    z = torch.from_numpy(final(single(target, piece, lambda record: record.arrays["z"]).run(session)))
+    torch.testing.assert_close(function_vector(loaded(folder), heads, z), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_criterion_reads_the_included_tasks_and_no_questions(tiny_opt, session, few, monkeypatch):
@@ -124,3 +145,9 @@ def test_the_head_that_tells_that_examples_are_right_is_found(tiny_opt, tmp_path
     found = final(function_vectors(target_in(session, tmp_path / "model", "fp32"), [task]).run(session))
     assert found.shuffled.max() < 0.1 and found.mean[1, 5] > 0.9
     assert np.abs(np.delete(found.mean.ravel(), 8 + 5)).max() < 1e-3
+    switch = final(vector_switch(target_in(session, tmp_path / "model", "fp32"), task, found).run(session))
+    assert switch.heads == ((1, 5),), "a tenth of the heads"
+    for split, asked in (("train", task.train), ("test", task.test)):
+        assert switch.switched[split].shape == (2, len(asked)) and switch.switched[split].all()
+        assert switch.few[split].mean() > 0.9 and not switch.zero[split].any()
+    assert switch.best_layer == 0 and switch.lift.difference == 1

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from engine.accuracy.scoring import logits_of
 from engine.errors import HeadroomError
 from engine.heads import last_token
-from engine.heads.last_token import head_outputs, hidden_with
+from engine.heads.last_token import head_outputs, hidden_changed, hidden_with
 from engine.models.masks import parse_mask, pruned
 from tests.engine.fixtures import STOCK, family_folder, loaded, refused_by
 
@@ -54,6 +54,33 @@ def test_every_head_replaced_equals_a_full_pass_each(family, tiny_opt, tmp_path,
         expected = plain_loop(plain, model.family, instead, back)
         torch.testing.assert_close(logits(model, instead, back), expected, atol=1e-5, rtol=1e-5)
         assert (expected[1:9] - expected[0]).abs().amax(1).min() > 1e-4
+
+
+@pytest.mark.parametrize("family", STOCK)
+def test_every_layers_input_changed_equals_a_full_pass_each(family, tiny_opt, tmp_path):
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    model, generator = loaded(folder), torch.Generator().manual_seed(0)
+    more = torch.randn(3, model.identity.shape.d_model, generator=generator)
+    plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def added(layer):
+        def add(module, args, kwargs):
+            stream = (args[0] if args else kwargs["hidden_states"]).clone()
+            stream[0, -1] += more[layer]
+            return ((stream, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": stream})
+
+        return model.family.layer_list(plain)[layer].register_forward_pre_hook(add, with_kwargs=True)
+
+    expected = []
+    for layer in (None, 0, 1, 2):
+        with torch.inference_mode(), ExitStack() as hooks:
+            if layer is not None:
+                hooks.enter_context(added(layer))
+            expected.append(plain(torch.tensor([IDS])).logits[0, -1])
+    with torch.inference_mode():
+        found = logits_of(model, hidden_changed(model, IDS, lambda layer, stream: stream + more[layer]))
+    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-5)
+    assert (found[1:] - found[0]).abs().amax(1).min() > 1e-4
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])

@@ -23,6 +23,7 @@ from engine.progress import final
 from engine.texts import perplexity as of_perplexity
 from engine.texts import tokenloss
 from engine.texts.continuation import How, continuation, next_tokens
+from engine.texts.logit_lens import logit_lens
 from engine.texts.perplexity import perplexity
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
@@ -43,6 +44,7 @@ MASKED = {  # of a target, questions and a mask
     "ideal answers": lambda target, questions, mask: ideal_answers(target, questions, Ideal(((0, 1),), mask)),
     "importance under a mask": lambda target, questions, mask: importance(target, questions, "gate", mask),
     "a continuation": lambda target, questions, mask: continuation(target, TEXT[:99], mask, How(4)),
+    "a logit lens": lambda target, questions, mask: logit_lens(target, TEXT, mask),
     "next tokens": lambda target, questions, mask: next_tokens(target, TEXT[:99], [mask]),
 }
 OF_THE_WHOLE = {

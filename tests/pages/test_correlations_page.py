@@ -381,7 +381,7 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
     assert ringed == [("b", {*pair})], "of the chosen score alone"
     edges, by_chance = [row["edge"] for row in drawn.datasets["chance"]], pytest.approx(tables.chance(32))
-    assert edges[::2] == [by_chance] * 2 and edges[1::2] == [-each for each in edges[::2]]
+    assert edges[:2] == [by_chance] * 2 and edges[2:] == [-each for each in edges[:2]]
     whole = charts.intervals(cells.assign(low=-0.44), (), replace(charts.MEASURES["srcc"], signed=False))
     assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.5, 1], "holds the intervals"
     overlap = charts.intervals(cells, (), charts.MEASURES["overlap"])

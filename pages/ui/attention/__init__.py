@@ -4,6 +4,7 @@
 `map.js`: the map of all heads, part of the view
 `readout.js`: text of the readout and the legend, part of the view
 `details`: the whole pattern as a picture, a table and files, and the command
+`lens`: the guess after each layer, and one token over the layers
 `tables`: heads by name, several heads combined, and their pattern as rows
-`charts`: a pattern as a picture
+`charts`: a pattern, and guesses after each layer, as pictures
 """

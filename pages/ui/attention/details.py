@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
 from engine.heads.attention import HeadView, Overview, head_views, overview
 from engine.models.masks import Mask, parse_heads
 from engine.models.session import Target
-from engine.requests import MeasureAttention
+from engine.requests import MeasureAttention, MeasureLens, Request
 from pages.ui.attention.charts import pattern_map, raised_text
+from pages.ui.attention.lens import draw_lens
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
 from pages.ui.controls.texts import Chosen
 from pages.ui.downloads.footer import closing
@@ -43,14 +45,19 @@ def draw_details(
             "raised_nats": number("Nats", help=help),
         }
         draw_table(largest, columns, f"The {N_LISTED} largest weights", table_at, height=430)
+    sheet = Sheet(says=[in_words(seen, view, names)])
+    lens = draw_lens(target, text, mask, sheet)
     asked = {**of_model(target), **text.named}
     request = MeasureAttention(**asked, mask=mask.text(), heads=",".join(names), out="attention.csv")
     what, heads = (target, text.text, mask), parse_heads(",".join(names), target.shape)
-    measurements = {"Text": overview(*what), "Heads": head_views(*what, heads)}
+    measurements: dict[str, Any] = {"Text": overview(*what), "Heads": head_views(*what, heads)}
+    requests: list[Request] = [request]
+    if lens is not None:
+        measurements["Logit lens"] = lens
+        requests.append(MeasureLens(**asked, mask=mask.text(), out="lens.csv"))
     lacks = "nothing pruned" if mask.is_full else f"pruned: {mask.text()}"
     of = about(target, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
-    sheet = Sheet(says=[in_words(seen, view, names)])
     sheet.pictures["Attention pattern"] = lambda: pattern_map(map_cells(seen, view))
     sheet.pictures["Text"] = partial(raised_text, seen, view)
     sheet.tables["Attention"] = lambda: to_csv(pattern_rows(seen, view))
-    closing(Origin("Attention", [request], measurements, of), sheet)
+    closing(Origin("Attention", requests, measurements, of), sheet)

@@ -9,7 +9,8 @@ import pandas as pd
 from engine.heads.attention import Head, HeadView, Overview
 from engine.heads.induction import InductionScores
 from engine.models.masks import Mask
-from pages.ui.page.tables import number, whole_percent
+from engine.texts.logit_lens import N_GUESSES, LogitLens
+from pages.ui.page.tables import number, percent, whole_percent
 
 WORD = re.compile(r"[^\W\d_]{4,}")  # not a title, such as Mrs
 TITLE_BEFORE = re.compile(r"\b(?:Mrs?|Ms|Dr|St)\.$")
@@ -120,6 +121,56 @@ def map_cells(seen: Overview, view: HeadView) -> pd.DataFrame:
             "attention": largest[destination, source],
         }
     )
+
+
+def lens_rows(found: LogitLens) -> pd.DataFrame:
+    """Returns one row for each layer and token: the layer that it comes `after`, `index` and text of the `token` and of
+    the `next` one ("" after the last), the likeliest `guess` with its probability, all `guesses` in words, and the
+    probability and rank of the next token."""
+    layers, n = found.next_p.shape
+    texts, pieces = {token: shown_token(text) for token, text in found.guesses.items()}, found.pieces
+    likeliest = zip(found.guess_ids.reshape(-1, N_GUESSES).tolist(), found.guess_p.reshape(-1, N_GUESSES), strict=True)
+    columns = {
+        "after": np.repeat(found.names, n),
+        "index": np.tile(np.arange(n), layers),
+        "token": [shown_token(each) for each in pieces] * layers,
+        "next": [*(shown_token(each) for each in pieces[1:]), ""] * layers,
+        "guess": [texts[token] for token in found.guess_ids[..., 0].ravel().tolist()],
+        "guess_p": found.guess_p[..., 0].ravel(),
+        "guesses": [", ".join(f"{texts[token]} {percent(float(p))}" for token, p in zip(ids, each, strict=True))
+                    for ids, each in likeliest],
+        "next_p": found.next_p.ravel(),
+        "next_rank": found.next_rank.ravel(),
+    }  # fmt: skip
+    return pd.DataFrame(columns)
+
+
+def lens_in_words(found: LogitLens) -> str:
+    """Returns for how many tokens the model's guess is the next one, and after which layer half of these are there."""
+    right = found.next_rank[:, :-1] == 1
+    words = f"The model's guess is the next token for **{whole_percent(float(right[-1].mean()))}** of tokens"
+    if not right[-1].any():
+        return f"{words}."
+    share = right[:, right[-1]].mean(1)
+    at = found.names[int(np.argmax(share >= 0.5))]
+    return f"{words}; half of these it has {'before any layer' if at == 'start' else f'after layer {at}'}."
+
+
+def lens_of_token_in_words(rows: pd.DataFrame) -> str:
+    """Returns after which layer the next token becomes the likeliest for good, of one token's `lens_rows`."""
+    first, ranks = rows.iloc[0], rows["next_rank"].to_numpy()
+    words = f"After “{first['token']}”, “{first['next']}” follows"
+    if ranks[-1] != 1:
+        return f"{words}; it ends at rank **{ranks[-1]:,}**, with {percent(float(rows['next_p'].iloc[-1]))}."
+    since = len(ranks) - int(np.argmax(ranks[::-1] != 1)) if (ranks != 1).any() else 0
+    at = rows["after"].iloc[since]
+    when = "from the start" if at == "start" else f"from layer {at} on"
+    return f"{words}: the likeliest **{when}**, in the end with {percent(float(rows['next_p'].iloc[-1]))}."
+
+
+def shown_token(text: str) -> str:
+    """Returns a token as a cell shows it: without blanks around it, and a line break as a sign."""
+    return text.strip(" ").replace("\n", "⏎") or "␣"
 
 
 def in_words(seen: Overview, view: HeadView, names: Sequence[str]) -> str:

@@ -278,7 +278,7 @@ def _oracle_line(missing: list[Work[Survey]], n_heads: int) -> None:
     help = f"Measures the missing scores: at most {n_heads + 1} evaluations of {N} train questions a task."
     if any([work.line() for work in missing]) or not missing or any(work.is_first_read for work in missing):
         return
-    label = f"Measure each head{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
+    label = f"Compare with measured losses{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
 
     def start() -> None:
         for work in missing:

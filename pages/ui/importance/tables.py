@@ -232,12 +232,12 @@ def ffns_in_words(rows: pd.DataFrame) -> str:
 
 
 def agreement_in_words(found: Agreement, a: str, b: str) -> str:
-    """Returns text such as "SRCC +0.62, 95% interval +0.31 to +0.81, p = 0.001"."""
+    """Returns text such as "rank correlation +0.62, 95% interval +0.31 to +0.81, p = 0.001"."""
     i, j = found.labels.index(a), found.labels.index(b)
     if np.isnan(found.srcc[i, j]):
-        return "SRCC undefined: one of the two scores is the same for all heads."
+        return "rank correlation undefined, as one of the two scores is the same for all heads."
     srcc, low, high = (number(table[i, j], sign=True) for table in (found.srcc, found.low, found.high))
-    return f"SRCC **{srcc}**, 95% interval {low} to {high}, {p_in_words(found.p[i, j])}"
+    return f"rank correlation **{srcc}**, 95% interval {low} to {high}, {p_in_words(found.p[i, j])}"
 
 
 def trust_in_words(found: Agreement, what: str, n_unclear: int = 0, n: int = 0) -> str:

@@ -34,7 +34,7 @@ def left(rows: pd.DataFrame, gain: float, on_slide: bool = False) -> dict[str, c
     high = STEP * math.ceil((max(gain, *rows["left_high"].where(~is_random, rows["left"])) + ROOM) / STEP)
     excludes, kinds = bool(rows["exclusive"].any()), rows["kind"].unique()
     found = dict[str, charts.Picture]()
-    lines = pd.DataFrame([{"at": 0.0, "dash": [1, 0]}, {"at": gain, "dash": [5, 4]}])
+    lines = pd.DataFrame([{"at": 0.0, "words": "nothing"}, {"at": gain, "words": "full model"}])
     for share in sorted(rows["share"].unique(), reverse=True):
         mine = rows[rows["share"] == share]
         drawn = _left(len(kinds), (low, high), excludes, not found, on_slide)
@@ -63,14 +63,15 @@ def _left(n_kinds: int, ends: tuple[int, int], excludes: bool, defines: bool, on
     hollow = tops.transform_filter("datum.exclusive").mark_point(size=160, filled=False, strokeWidth=2.5, opacity=1)
     random = draws.mark_point(size=70, filled=True, opacity=0.6).encode(x=x, color=color, y=y.axis(names))
     dots = full.encode(x=x, color=color, y=y.axis(does if defines else None)), hollow.encode(x=x, color=color)
-    lines = charts.named_chart("lines").mark_rule(strokeDash=alt.expr("datum.dash"), color=GREY)
-    lines = lines.encode(x=alt.X("at:Q", scale=scale))
+    ends_at = charts.named_chart("lines").encode(x=alt.X("at:Q", scale=scale))
+    lines = ends_at.mark_rule(color=GREY, strokeDash=[5, 4])
+    named_lines = charts.written(ends_at, 11).encode(y=alt.value(-8), text="words:N")
     numbers = _haloed(tops.transform_filter("!datum.exclusive").encode(x=x, text="points:N"), 13, fontWeight="bold")
     inward = alt.expr(f"datum.left > {sum(ends) / 2:g} ? 'right' : 'left'")
     named = _haloed(draws.encode(x=x, text="named:N"), 11, align=inward)
     height = ROW_PX * n_kinds * (1 + 0.6 * excludes) + AROUND_PX
     axes = alt.LayerChart(layer=[]).resolve_axis(y="independent").resolve
-    return charts.template(height, lines, rule, *numbers, *named, random, *dots, resolve=axes)
+    return charts.template(height, lines, named_lines, rule, *numbers, *named, random, *dots, resolve=axes)
 
 
 def _haloed(base: alt.Chart, size_px: int, **mark: Any) -> list[alt.Chart]:

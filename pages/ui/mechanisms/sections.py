@@ -36,7 +36,7 @@ def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> Non
             st.subheader(of_share, help=LOST_HELP)
             sheet.draw(of_share, picture, f"mechanisms_lost {of_share}", words)
     if found.gain > 0:
-        st.caption(f"Dashed: the full model, +{found.gain:.0f}. Below 0, answers are worse with examples than without.")
+        st.caption("Below 0, answers are worse with examples than without.")
     tops = {
         each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
     }

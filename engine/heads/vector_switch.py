@@ -1,0 +1,163 @@
+"""A function vector as a switch (Todd et al. 2310.15213): does adding the mean output of a few heads to the residual
+stream of a prompt without examples make the model do a task?
+
+The vector sums W_O z over the heads with the highest function-vector scores, z being their mean at the last token of
+solved prompts. It is added to the input of one layer at the last token, for each layer in turn, and an answer is right
+if its first token is the likeliest. The best layer is chosen on train pairs, and its effect is stated on test pairs.
+
+Departures: means of 16 solved prompts, not 100 (`engine.heads.function_vectors`), and a layer chosen by measuring, not
+fixed at a third of the depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.accuracy.scoring import hidden_of, some_logits
+from engine.errors import HeadroomError
+from engine.heads.function_vectors import FunctionVectorScores, mean_outputs, read_prompt
+from engine.heads.last_token import hidden_changed
+from engine.importance.rankings import order
+from engine.measurement import Measurement, of_records
+from engine.models.loading import Loaded
+from engine.models.session import Session, Target
+from engine.models.weights import output_weights
+from engine.pieces import Measuring, Piece
+from engine.progress import Progress
+from engine.questions.requests import Question
+from engine.questions.word_pairs import N_SHOTS, Pair, PairTask
+from engine.records import Record, canonical_key
+from engine.statistics import Paired, paired
+from engine.timing.workload import CHARACTERS_A_TOKEN
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SPLITS = TRAIN, TEST = "train", "test"
+N_HEADS, N_PAIRS = 10, 100  # of the vector, unless that is more than a tenth of all; of each split, at most
+
+
+@dataclass(frozen=True)
+class VectorSwitch:
+    """Which answers are right, by split, of n pairs each.
+
+    heads: (layer, head) of the vector, the highest score first
+    few: (n,) bool after solved examples
+    zero: (n,) bool without examples
+    switched: (L, n) bool without examples, with the vector added to the input of each layer
+    """
+
+    heads: tuple[tuple[int, int], ...]
+    few: Mapping[str, np.ndarray]
+    zero: Mapping[str, np.ndarray]
+    switched: Mapping[str, np.ndarray]
+
+    @property
+    def best_layer(self) -> int:
+        """The layer with the most right answers on train pairs, the first of equals."""
+        return int(self.switched[TRAIN].sum(1).argmax())
+
+    @property
+    def lift(self) -> Paired:
+        """What the vector changes on test pairs at the best layer, compared with no examples."""
+        return paired(self.zero[TEST], self.switched[TEST][self.best_layer])
+
+
+def top_heads(scores: FunctionVectorScores) -> tuple[tuple[int, int], ...]:
+    """Returns (layer, head) of the vector: the N_HEADS highest scores, or a tenth of all heads if that is fewer."""
+    mean = scores.mean
+    n = max(1, min(N_HEADS, mean.size // 10))
+    return tuple((int(at) // mean.shape[1], int(at) % mean.shape[1]) for at in order(-mean)[:n])
+
+
+def vector_switch(target: Target, task: PairTask, scores: FunctionVectorScores) -> Measurement[VectorSwitch]:
+    """Returns the VectorSwitch of a task, with the vector of the heads that `scores` rank first. HeadroomError: too
+    few pairs, or the model mixes the keys of neighboring tokens."""
+    heads, known = top_heads(scores), lru_cache(maxsize=1)(task.tokenized)
+
+    def pieces(session: Session, records: list[Record]) -> list[Piece]:
+        about = target.key() | {"pairs": task.digest, "vector": [list(head) for head in heads], "most": N_PAIRS}
+        n_layers, n = target.shape.n_layers, sum(len(each[:N_PAIRS]) for each in (task.train, task.test))
+        texts = sum(len(task.asked(pair).contexts[0]) for pair in task.pairs) / max(1, len(task.pairs))
+        read = n * ((N_SHOTS + 2) * texts + CHARACTERS_A_TOKEN * n_layers / 2)
+        shapes: dict[str, tuple[int | str, ...]] = {}
+        for split in SPLITS:
+            shapes |= {f"{split} few": (split,), f"{split} zero": (split,), f"{split} switched": (n_layers, split)}
+        measure = partial(_measured, bos=target.bos, tokenized=known, heads=heads, records=records)
+        piece = Piece(canonical_key("vector switch", about), 1, shapes, measure, lambda: read)
+        return [mean_outputs(target, task, known), piece]
+
+    def value(records: list[Record]) -> VectorSwitch | None:
+        if len(records) < 2:
+            return None
+        arrays = records[1].arrays
+        few, zero, switched = (
+            {split: arrays[f"{split} {what}"].astype(bool) for split in SPLITS} for what in ("few", "zero", "switched")
+        )
+        return VectorSwitch(heads, few, zero, switched)
+
+    return of_records(target, ("vector switch", task.digest, heads), pieces, value)
+
+
+def _measured(
+    loaded: Loaded,
+    bos: bool,
+    tokenized: Callable[[Any], PairTask],
+    heads: Sequence[tuple[int, int]],
+    records: Sequence[Record],
+) -> Measuring:
+    import torch
+
+    task, z = tokenized(loaded.tokenizer), torch.from_numpy(records[0].arrays["z"])
+    if not task.is_usable:
+        raise HeadroomError(f"{task.name}: {len(task.train)} train pairs whose answers begin differently are too few; "
+                            f"take a task with at least {N_SHOTS + 1}")  # fmt: skip
+    message = f"function vector of {task.name}"
+    yield Progress(0, 1, message=message, share=0.0)
+    vector = function_vector(loaded, heads, z)
+    pairs = dict(zip(SPLITS, (task.train[:N_PAIRS], task.test[:N_PAIRS]), strict=True))
+    arrays, done, total = dict[str, np.ndarray](), 0, sum(map(len, pairs.values()))
+    for split, asked in pairs.items():
+        rows = list[np.ndarray]()
+        for number, pair in enumerate(asked):
+            with torch.inference_mode():
+                rows.append(_answered(loaded, bos, task, pair, number, vector))
+            done += 1
+            yield Progress(0, 1, message=message, share=done / total)
+        right = np.stack(rows, 1) if rows else np.zeros((2 + loaded.identity.shape.n_layers, 0), bool)
+        arrays |= {f"{split} few": right[0], f"{split} zero": right[1], f"{split} switched": right[2:]}
+    return arrays, {"kind": "vector switch", "task": task.name}
+
+
+def function_vector(loaded: Loaded, heads: Sequence[tuple[int, int]], z: Tensor) -> Tensor:
+    """Returns (d_model,): what these heads add to the residual stream with their mean outputs `z` (L, H, d_head)."""
+    import torch
+
+    with torch.inference_mode():
+        written = [output_weights(loaded, layer)[head] for layer, head in heads]  # (d_head, d_model) each
+        each = [z[at].to(weights) @ weights for at, weights in zip(heads, written, strict=True)]
+        return torch.stack(each).sum(0)
+
+
+def _answered(loaded: Loaded, bos: bool, task: PairTask, pair: Pair, number: int, vector: Tensor) -> np.ndarray:
+    """Returns (2 + L,) whether a pair is answered right: with examples, without, and with the vector at each layer."""
+    import torch
+
+    few, _ = read_prompt(loaded, bos, with_examples(task, pair, number))
+    zero, token = read_prompt(loaded, bos, task.asked(pair))
+    hidden = [hidden_of(loaded, [list(few)])[0, -1:]]
+    hidden.append(hidden_changed(loaded, zero, lambda layer, stream: stream + vector.to(stream)))
+    likeliest = [logits.argmax(-1) for _, logits in some_logits(loaded, torch.cat(hidden))]
+    return (torch.cat(likeliest) == token).cpu().numpy()
+
+
+def with_examples(task: PairTask, pair: Pair, number: int) -> Question:
+    """Returns the question of a pair after N_SHOTS other train pairs, drawn by its number."""
+    others = [each for each in task.train if each.question != pair.question]
+    drawn = np.random.default_rng(number).permutation(len(others))[:N_SHOTS]
+    return task.asked(pair, [(others[at].question, others[at].answer) for at in drawn])

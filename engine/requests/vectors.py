@@ -1,0 +1,70 @@
+"""A function vector as a switch: `SwitchTaskOn`."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engine.errors import UsageError
+from engine.heads.function_vectors import function_vectors
+from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, vector_switch
+from engine.models.session import Target
+from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
+from engine.requests.base import OfModel, RequestRun, Result
+from engine.requests.fields import path, string
+from engine.requests.output import TABLES, check_out, file_of, table_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchTaskOn(OfModel):
+    """Measure whether a function vector makes the model do a task without examples. The value is a VectorSwitch."""
+
+    command: ClassVar[str] = "vector"
+    task: str | None = string(None, "name of a task of word pairs, such as singular-plural (default: the first)")
+    pairs: str | None = path(None, "CSV file of word pairs: questions and answers, with titles")
+    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
+
+    def measure(self, run: RequestRun) -> Result:
+        check_out(self.out, TABLES)
+        target = self.target(run.session)
+        task = self.task_of(target)
+        scores = run.value(function_vectors(target))
+        found = run.value(vector_switch(target, task, scores))
+        few, zero = (100 * float(right[TEST].mean()) for right in (found.few, found.zero))
+        best, lift = found.best_layer, found.lift
+        switched = 100 * float(found.switched[TEST][best].mean())
+        low, high = (100 * end for end in lift.interval)
+        names, n = [target.shape.head_names[at * target.shape.n_heads + head] for at, head in found.heads], lift.n
+        fields: dict[str, Any] = {
+            "task": task.name, "n": n, "heads": names, "best_layer": best, "zero": zero, "switched": switched,
+            "few": few, "lift_points": 100 * lift.difference, "low": low, "high": high, "p": lift.p_mcnemar,
+            "by_layer": rows_of(found), "out": self.out,
+        }  # fmt: skip
+        line = (
+            f"{task.name}, {n} test pairs: {zero:.1f}% right without examples, {switched:.1f}% with the vector added "
+        )
+        line += f"at layer {best}, {few:.1f}% with {N_SHOTS} examples"
+        lines = [line, f"the vector lifts accuracy by {100 * lift.difference:+.1f} points ({low:+.1f} to {high:+.1f})"]
+        lines += [f"heads of the vector: {', '.join(names)}{run.taken}"]
+        return Result(found, fields, "\n".join(lines), file_of(self.out, lambda suffix: _table(suffix, found)))
+
+    def task_of(self, target: Target) -> PairTask:
+        """Returns the task that is named; UsageError if it is none."""
+        known = {each.name: each for each in read_pairs(self.pairs)} if self.pairs else {}
+        known = known or {each.name: each for each in included_tasks(target.identity.folder)}
+        name = self.task or next(iter(known))
+        if name not in known:
+            raise UsageError(f"task {name!r} has no word pairs; choose one of {', '.join(known)}")
+        return known[name]
+
+
+def rows_of(found: VectorSwitch) -> list[dict[str, Any]]:
+    """Returns one row per layer and split: the share of right answers with the vector added there."""
+    return [{"layer": layer, "split": split, "acc": float(np.mean(right))}
+            for split in SPLITS for layer, right in enumerate(found.switched[split])]  # fmt: skip
+
+
+def _table(suffix: str, found: VectorSwitch) -> bytes:
+    import pandas as pd
+
+    return table_file(suffix, pd.DataFrame(rows_of(found)))

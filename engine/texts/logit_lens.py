@@ -1,0 +1,130 @@
+"""The logit lens (nostalgebraist 2020): the next token that a model would guess after each of its layers.
+
+The residual stream after a layer is read by the final norm and the unembedding, as if all later layers were left out.
+Probabilities are those of the whole vocabulary, after a cap of the logits (Gemma 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.accuracy.restarts import kept
+from engine.accuracy.scoring import hidden_of, some_logits
+from engine.errors import HeadroomError
+from engine.heads.attention import AttendedText
+from engine.measurement import Measurement, single
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, pruned
+from engine.models.session import Target
+from engine.pieces import Measuring, Piece
+from engine.progress import Progress
+from engine.questions.encoding import pack_strings, read, unpack_strings
+from engine.records import Record, canonical_key
+from engine.texts.passages import checked, text_digest
+from engine.timing.workload import CHARACTERS_A_TOKEN
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_TOKENS = 256  # with BOS; a longer text is cut after this many
+N_GUESSES = 5
+
+
+@dataclass(frozen=True)
+class LogitLens(AttendedText):
+    """The guesses at each of T tokens: before the first layer, and after each of L layers.
+
+    n_left_out: tokens at the end that did not fit
+    guess_ids: (L + 1, T, N_GUESSES) the likeliest next tokens, the likeliest first
+    guess_p: (L + 1, T, N_GUESSES) their probabilities
+    next_p: (L + 1, T) the probability of the actual next token; nan for the last token, which has none
+    next_rank: (L + 1, T) its rank among all tokens, 1 = the likeliest; 0 for the last token
+    guesses: the text of each token of `guess_ids`
+    """
+
+    n_left_out: int
+    guess_ids: np.ndarray
+    guess_p: np.ndarray
+    next_p: np.ndarray
+    next_rank: np.ndarray
+    guesses: dict[int, str]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the L + 1 rows: "start" before the first layer, then the number of the layer before."""
+        return ["start", *(str(layer) for layer in range(len(self.next_p) - 1))]
+
+
+def logit_lens(target: Target, text: str, mask: Mask) -> Measurement[LogitLens]:
+    """Returns the LogitLens of a text under a mask. HeadroomError: the text is empty, or a single token."""
+    text, shape = checked(text), target.shape
+    rows, guesses = (shape.n_layers + 1, "T"), (shape.n_layers + 1, "T", N_GUESSES)
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "n_left_out": ()}
+    shapes |= {"guess_ids": guesses, "guess_p": guesses, "next_p": rows, "next_rank": rows}
+    shapes |= {"strings": ("bytes",)}
+    about = {"lens": "final norm", "guesses": N_GUESSES, "mask": mask.key(), "text": text_digest(text)}
+    key, value = canonical_key("logit lens", target.key() | about), partial(_as_lens, text)
+    # every layer is read by the unembedding too
+    times = 1 + shape.n_layers * shape.d_model * shape.n_vocab / max(1, target.identity.n_params)
+    n_characters = min(len(text), MAX_TOKENS * CHARACTERS_A_TOKEN)
+    measure = partial(_measured, text=text, mask=mask, bos=target.bos)
+    return single(target, Piece(key, 1, shapes, measure, lambda: n_characters * times, "forward", value), value)
+
+
+def _measured(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:
+    import torch
+
+    n_layers, tokenizer = loaded.identity.shape.n_layers, loaded.tokenizer
+    reading = read(text, tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos)
+    if len(reading.inputs) < 2:
+        raise HeadroomError(f"the text {text[:40]!r} is a single token, and a guess needs two; take a longer text")
+    yield Progress(0, 1, message="logit lens", share=0.0)
+    arrays: dict[str, Any] = {"token_ids": reading.inputs, "ends": reading.ends}
+    arrays["n_left_out"] = np.array(reading.n_left_out)
+    tokens, found = torch.from_numpy(reading.inputs.astype(np.int64)), list[dict[str, np.ndarray]]()
+    with torch.inference_mode(), pruned(loaded, mask), kept(loaded, {*range(n_layers)}) as streams:
+        last = hidden_of(loaded, tokens[None].to(loaded.model.get_input_embeddings().weight.device))[0]
+    for layer in range(n_layers + 1):
+        with torch.inference_mode():
+            read_by = last if layer == n_layers else read_by_final_norm(loaded, streams.pop(layer)[0])
+            found.append(_guessed(loaded, read_by, tokens))
+        yield Progress(0, 1, message="logit lens", share=(layer + 1) / (n_layers + 1))
+    arrays |= {name: np.stack([each[name] for each in found]) for name in found[0]}
+    arrays["strings"] = pack_strings(arrays["guess_ids"], tokenizer)
+    return arrays, {"kind": "logit lens", "mask": mask.text()}
+
+
+def read_by_final_norm(loaded: Loaded, stream: Tensor) -> Tensor:
+    """Returns the residual stream (T, d_model) as the unembedding would get it if no layer followed."""
+    family, model = loaded.family, loaded.model
+    for module in (family.final_norm(model), family.projection(model, "project_out")):
+        stream = stream if module is None else module(stream)
+    return stream
+
+
+def _guessed(loaded: Loaded, hidden: Tensor, tokens: Tensor) -> dict[str, np.ndarray]:
+    """Returns the arrays of one layer; `hidden` (T, d_model): the unembedding's input."""
+    import torch
+
+    parts: dict[str, list[Tensor]] = {"guess_ids": [], "guess_p": [], "next_p": [], "next_rank": []}
+    following = torch.cat([tokens[1:], tokens[:1]]).to(hidden.device)  # of the last token any, replaced below
+    for which, logits in some_logits(loaded, hidden):
+        total, largest = torch.logsumexp(logits, -1, keepdim=True), logits.topk(N_GUESSES)
+        own = logits.gather(1, following[which, None])
+        parts["guess_ids"].append(largest.indices)
+        parts["guess_p"].append((largest.values - total).exp())
+        parts["next_p"].append((own - total).exp()[:, 0])
+        parts["next_rank"].append(1 + (logits > own).sum(-1))
+    found = {name: torch.cat(each).cpu().numpy() for name, each in parts.items()}
+    found["next_p"][-1], found["next_rank"][-1] = np.nan, 0
+    return {name: each.astype(np.float32 if name.endswith("_p") else np.int32) for name, each in found.items()}
+
+
+def _as_lens(text: str, record: Record) -> LogitLens:
+    arrays: dict[str, Any] = {**record.arrays, "n_left_out": int(record.arrays["n_left_out"])}
+    guesses = unpack_strings(arrays.pop("strings"))
+    return LogitLens(text, **arrays, guesses=guesses)
