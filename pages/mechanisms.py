@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from engine.measurement import Measurement
 from engine.requests import CompareMechanisms
 from engine.studies.mechanism_findings import finding
 from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, mechanisms
@@ -17,7 +18,7 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.mechanisms import sections
+from pages.ui.mechanisms import sections, vector
 from pages.ui.page.address import flag, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, RANKING_QUESTIONS
 from pages.ui.page.marks import mark
@@ -111,10 +112,12 @@ for kind, reason in found.failed.items():
 if said:
     finding_at.markdown(said)
     sheet.says.append(said)
+switch = dict[str, Measurement[Any]]()
 with st.container(key="kinds"):
     if len(found.answered) > 1:
         sections.losses(found, target.shape, said, sheet)
     if not presenting():  # a slide is one screen, and these are below it
         sections.kinds(found, target.shape, sheet)
+        switch = vector.draw(target, sheet, since_s)
 st.session_state[LAST] = target, found
-closing(origin, sheet)
+closing(replace(origin, measurements={**origin.measurements, **switch}), sheet)

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.accuracy.scoring import hidden_of, some_logits
+from engine.composed import then
 from engine.errors import HeadroomError
-from engine.heads.function_vectors import FunctionVectorScores, mean_outputs, read_prompt
+from engine.heads.function_vectors import FunctionVectorScores, function_vectors, mean_outputs, read_prompt
 from engine.heads.last_token import hidden_changed
 from engine.importance.rankings import order
-from engine.measurement import Measurement, of_records
+from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.models.weights import output_weights
@@ -102,6 +103,16 @@ def vector_switch(target: Target, task: PairTask, scores: FunctionVectorScores) 
         return VectorSwitch(heads, few, zero, switched)
 
     return of_records(target, ("vector switch", task.digest, heads), pieces, value)
+
+
+def switched_on(target: Target, task: PairTask) -> Measurement[VectorSwitch]:
+    """Returns the VectorSwitch of a task, with the heads that the included tasks rank first."""
+
+    def expected() -> Workload:
+        texts = sum(len(task.asked(pair).contexts[0]) for pair in task.pairs)
+        return Workload({"forward": float((N_SHOTS + 2) * texts)})
+
+    return then(function_vectors(target), partial(vector_switch, target, task), expected, (3, 1))
 
 
 def _measured(

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import UsageError
-from engine.heads.function_vectors import function_vectors
-from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, vector_switch
+from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, switched_on
 from engine.models.session import Target
 from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
 from engine.requests.base import OfModel, RequestRun, Result
@@ -28,8 +27,7 @@ class SwitchTaskOn(OfModel):
         check_out(self.out, TABLES)
         target = self.target(run.session)
         task = self.task_of(target)
-        scores = run.value(function_vectors(target))
-        found = run.value(vector_switch(target, task, scores))
+        found = run.value(switched_on(target, task))
         few, zero = (100 * float(right[TEST].mean()) for right in (found.few, found.zero))
         best, lift = found.best_layer, found.lift
         switched = 100 * float(found.switched[TEST][best].mean())

@@ -1,12 +1,15 @@
 """The Mechanisms screen in one process: nothing is measured before a click; then its rows are those of the command."""
 
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from engine.heads.vector_switch import SPLITS, TEST, TRAIN, VectorSwitch
 from engine.studies.mechanisms import KINDS, RANDOM
-from pages.ui.mechanisms import tables
+from pages.ui.mechanisms import tables, vector
 from tests.pages.conftest import frames_of, press, said, same_on_the_command_line
 
 
@@ -58,6 +61,24 @@ def test_rows_are_sorted_by_what_is_lost_with_random_sets_last():
         "Without the top 2 heads (10%)",
         "Without the top head (2%)",
     ]
+
+
+def test_what_a_vector_does_is_said_of_test_pairs_at_the_layer_that_is_best_on_train_pairs():
+    train, test = np.zeros((3, 50), bool), np.zeros((3, 50), bool)
+    train[1, :20], test[1, :30], test[2, :40] = True, True, True
+    none, all_of_them = np.zeros(50, bool), np.ones(50, bool)
+    found = VectorSwitch(
+        ((1, 0),), dict.fromkeys(SPLITS, all_of_them), dict.fromkeys(SPLITS, none), {TRAIN: train, TEST: test}
+    )
+    rows = vector.rows_of(found)
+    assert rows["acc"].tolist() == [0, 0.6, 0.8] and rows["is_best"].tolist() == [False, True, False]
+    said = vector.in_words("plural", found)
+    assert said.startswith(
+        "Without examples, 0% of 50 test pairs of plural are right; with the vector at layer 1, **60%**"
+    )
+    assert said.endswith("with 10 examples, 100%.")
+    weak = replace(found, switched={TRAIN: train, TEST: np.zeros((3, 50), bool)})
+    assert vector.in_words("plural", weak).endswith("**No vector of these heads clearly does the task.**")
 
 
 def test_nothing_is_called_shipped_before_a_figure_is_shown(open_screen, monkeypatch):
