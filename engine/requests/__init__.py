@@ -11,6 +11,7 @@ as a program
 `studies`: `Correlate`, `Sweep`
 `mechanisms`: `CompareMechanisms`
 `vectors`: `SwitchTaskOn`
+`patches`: `PatchPrompts`
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `forecast`: `ForecastStudy`
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
@@ -29,6 +30,7 @@ from engine.requests.fields import program as program
 from engine.requests.forecast import ForecastStudy
 from engine.requests.heads import IdealizeHeads, ReportHead
 from engine.requests.mechanisms import CompareMechanisms
+from engine.requests.patches import PatchPrompts
 from engine.requests.plans import WorkOnPlan
 from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
 from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
@@ -42,6 +44,6 @@ REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
     WorkOnPlan, ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria,
-    CompareMechanisms, SwitchTaskOn, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
+    CompareMechanisms, SwitchTaskOn, PatchPrompts, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
     ListModels, Diagnose,
 )  # fmt: skip

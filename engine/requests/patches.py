@@ -1,0 +1,65 @@
+"""Activation patching between two prompts: `PatchPrompts`."""
+
+from dataclasses import MISSING, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engine.errors import UsageError
+from engine.requests.base import OfModel, RequestRun, Result
+from engine.requests.fields import choice, path, string
+from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.texts.patching import KINDS, Patching, PatchMap, patch_map
+
+N_LARGEST = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchPrompts(OfModel):
+    """Measure which layer and position carry what makes two prompts end differently. The value is a PatchMap."""
+
+    command: ClassVar[str] = "patch"
+    prompt: str = string(MISSING, "prompt A, which is read with activations of prompt B")
+    other: str = string(MISSING, "prompt B, with as many tokens as A")
+    patched: str = choice("stream", tuple(KINDS), "what is taken from B: stream (default), attention, or ffn")
+    answers: str | None = string(
+        None, "the answers after A and after B, such as Rome,Paris (default: the likeliest next token of each)"
+    )
+    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
+
+    def measure(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        check_out(self.out, TABLES)
+        found = run.value(patch_map(self.target(run.session), self.wanted()))
+        rows = rows_of(found)
+        largest = sorted(rows, key=lambda row: -abs(row["effect"]))[:N_LARGEST]
+        before, after = found.differences
+        fields: dict[str, Any] = {
+            "answers": [*found.answers], "difference_a": before, "difference_b": after, "patched": self.patched,
+            "largest": largest, "out": self.out,
+        }  # fmt: skip
+        a, b = (repr(answer) for answer in found.answers)
+        lines = [f"logit of {b} minus logit of {a}: {before:+.2f} after A, {after:+.2f} after B{run.taken}"]
+        lines += [f"{KINDS[self.patched]} {row['layer']}, position {row['position']} ({row['token_b']!r}): "
+                  f"{100 * row['effect']:.0f}% of the difference" for row in largest]  # fmt: skip
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
+        return Result(found, fields, "\n".join(lines), files)
+
+    def wanted(self) -> Patching:
+        """Returns what is patched; UsageError if there are not two answers."""
+        if self.answers is None:
+            return Patching(self.prompt, self.other, self.patched)
+        answers = [each.strip() for each in self.answers.split(",")]
+        if len(answers) != 2 or not all(answers):
+            raise UsageError(f"--answers {self.answers!r}: expected two answers, such as Rome,Paris")
+        return Patching(self.prompt, self.other, self.patched, (answers[0], answers[1]))
+
+
+def rows_of(found: PatchMap) -> list[dict[str, Any]]:
+    """Returns one row per layer and position: both prompts' tokens there, and the effect (0 as in A, 1 as in B)."""
+    places = zip(*found.tokens, strict=True)
+    named = [{"position": at, "token_a": a, "token_b": b} for at, (a, b) in enumerate(places)]
+    return [{"layer": layer, **place, "effect": float(np.float32(effect))}
+            for layer, effects in sorted(found.effects.items())
+            for place, effect in zip(named, effects, strict=True)]  # fmt: skip

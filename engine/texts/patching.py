@@ -1,0 +1,176 @@
+"""Activation patching (Meng et al. 2202.05262): which layers and positions make two prompts end differently.
+
+Prompts A and B have equally many tokens. A is read with B's residual stream, attention output, or FFN output at one
+layer and position; the effect is the share of the difference between the logits of two answers, B's minus
+A's, that comes back: 0 as in A, 1 as in B. Each layer is one batch of all positions, from that layer on.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.accuracy.restarts import kept, starting_at
+from engine.accuracy.scoring import hidden_of, some_logits
+from engine.errors import HeadroomError, UsageError
+from engine.measurement import Measurement, by_name
+from engine.models.loading import Loaded
+from engine.models.session import Target
+from engine.pieces import Measuring, Piece
+from engine.progress import Progress
+from engine.questions.encoding import pack_strings, read, unpack_strings
+from engine.records import Record, canonical_key
+from engine.texts.passages import checked, text_digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KINDS = {
+    "stream": "residual stream before layer",
+    "attention": "attention output of layer",
+    "ffn": "FFN output of layer",
+}
+MAX_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Patching:
+    """What is patched: prompts `a` and `b`, one of KINDS, and the `answers` after each and a space, of which the first
+    tokens count; without answers, the likeliest next token of each prompt."""
+
+    a: str
+    b: str
+    kind: str = "stream"
+    answers: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UsageError(f"kind {self.kind!r} is unknown; choose one of {', '.join(KINDS)}")
+
+
+@dataclass(frozen=True)
+class PatchMap:
+    """The effects by layer so far, each (n,) by position; the tokens of both prompts; their answers; and the logit of
+    B's answer minus that of A's, after A and after B."""
+
+    effects: dict[int, np.ndarray]
+    tokens: tuple[list[str], list[str]]
+    answers: tuple[str, str]
+    differences: tuple[float, float]
+
+
+def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap | None]:
+    """Returns the PatchMap so far; None before the first layer. HeadroomError: the prompts are not equally long or too
+    long, or their answers begin with the same token."""
+    a, b = checked(wanted.a), checked(wanted.b)
+    about = {"a": text_digest(a), "b": text_digest(b), "patch": wanted.kind}
+    about |= {} if wanted.answers is None else {"answers": [text_digest(answer) for answer in wanted.answers]}
+    shapes: dict[str, tuple[int | str, ...]] = {"effects": ("n",), "token_ids": (2, "n"), "answers": (2,)}
+    shapes |= {"differences": (2,), "strings": ("bytes",)}
+    n_layers, pieces = target.shape.n_layers, dict[str, Piece]()
+    for layer in range(n_layers):
+        key = canonical_key("patching", target.key() | about | {"layer": layer})
+        read_for = len(a) * (2 + len(a) / 4 * (n_layers - layer) / n_layers)  # each position is a row of all tokens
+        measure = partial(_measured, bos=target.bos, wanted=wanted, layer=layer)
+        pieces[str(layer)] = Piece(key, 1, shapes, measure, partial(float, read_for))
+    return by_name(target, pieces, lambda _, record: record).map(_as_map)
+
+
+def _measured(loaded: Loaded, bos: bool, wanted: Patching, layer: int) -> Measuring:
+    import torch
+
+    yield Progress(0, 1, message=f"patching layer {layer}", share=0.0)
+    texts = [_tokens(loaded, text, bos) for text in (wanted.a, wanted.b)]
+    if len(texts[0]) != len(texts[1]):
+        raise HeadroomError(
+            f"prompt A has {len(texts[0])} tokens and prompt B {len(texts[1])}; write them equally long"
+        )
+    ids, n = torch.from_numpy(np.stack(texts).astype(np.int64)), len(texts[0])
+    with torch.inference_mode():
+        streams, outputs, logits = _both(loaded, ids, layer, wanted.kind)
+        answers = _answers(loaded, wanted, logits)
+        before, after = (float(each[answers[1]] - each[answers[0]]) for each in logits)
+        rows, each = streams[:1].repeat(n, 1, 1), torch.arange(n)
+        if wanted.kind == "stream":
+            rows[each, each] = streams[1]
+        with ExitStack() as hooks:
+            if wanted.kind != "stream":
+                hooks.enter_context(_replaced(_module(loaded, wanted.kind, layer), outputs[1]))
+            hooks.enter_context(starting_at(loaded, layer, rows))
+            last = hidden_of(loaded, ids[:1].expand(n, -1))[:, -1]
+        patched = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, last)])
+    difference = (patched[:, 1] - patched[:, 0]).cpu().numpy()
+    arrays = {"effects": ((difference - before) / (after - before)).astype(np.float32), "token_ids": ids.numpy()}
+    arrays |= {"answers": np.array(answers), "differences": np.array([before, after], np.float32)}
+    shown = np.concatenate([arrays["token_ids"].ravel(), arrays["answers"]])
+    return arrays | {"strings": pack_strings(shown, loaded.tokenizer)}, {"kind": "patching", "layer": layer}
+
+
+def _tokens(loaded: Loaded, text: str, bos: bool) -> np.ndarray:
+    most = min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos
+    reading = read(text, loaded.tokenizer, bos, most)
+    if reading.n_left_out:
+        raise HeadroomError(f"prompt {text[:40]!r} has more than {most} tokens; take a shorter one")
+    return reading.inputs
+
+
+def _both(loaded: Loaded, ids: Tensor, layer: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns of both prompts the input of the layer and the output of its module of this kind, (2, n, d_model) each,
+    and the last logits (2, V)."""
+    import torch
+
+    outputs: dict[int, Tensor] = {}
+
+    def keep(module: Any, args: Any, output: Tensor) -> None:
+        outputs[0] = output.reshape(*ids.shape, -1)
+
+    with kept(loaded, {layer}) as streams, ExitStack() as hooks:
+        hooks.enter_context(_module(loaded, kind, layer).register_forward_hook(keep))
+        last = hidden_of(loaded, ids)[:, -1]
+    logits = torch.cat([logits for _, logits in some_logits(loaded, last)])
+    return streams[layer], outputs[0], logits
+
+
+def _module(loaded: Loaded, kind: str, layer: int) -> Any:
+    """Returns the module whose output is patched; of the stream, one that is not."""
+    return loaded.family.layer_modules(loaded.model)[layer][kind == "ffn"]
+
+
+def _replaced(module: Any, values: Tensor) -> Any:
+    """Returns the hook, to be removed, by which each row has the output of one position, its own, from `values`."""
+    import torch
+
+    def replace(module: Any, args: Any, output: Tensor) -> Tensor:
+        found, each = output.clone(), torch.arange(len(values))
+        found.view(len(values), len(values), -1)[each, each] = values
+        return found
+
+    return module.register_forward_hook(replace)
+
+
+def _answers(loaded: Loaded, wanted: Patching, logits: Tensor) -> tuple[int, int]:
+    """Returns the first token of each answer."""
+    if wanted.answers is None:
+        found = tuple(int(each.argmax()) for each in logits)
+    else:
+        found = tuple(int(read(f" {answer}", loaded.tokenizer, False, 1).inputs[0]) for answer in wanted.answers)
+    if found[0] == found[1]:
+        names = loaded.tokenizer.batch_decode([[each] for each in found])
+        raise HeadroomError(f"both answers begin with {names[0]!r}; give two answers that begin differently")
+    return found[0], found[1]
+
+
+def _as_map(records: dict[str, Record]) -> PatchMap | None:
+    if not records:
+        return None
+    arrays = next(iter(records.values())).arrays
+    strings = unpack_strings(arrays["strings"])
+    tokens = [[strings[each] for each in ids] for ids in arrays["token_ids"].tolist()]
+    answers = [strings[each] for each in arrays["answers"].tolist()]
+    differences = [float(each) for each in arrays["differences"]]
+    effects = {int(layer): record.arrays["effects"] for layer, record in records.items()}
+    return PatchMap(effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]))

@@ -1,0 +1,110 @@
+"""Patched prompts equal full passes with hooks, and say where two prompts differ in a model that is built for it."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from engine.architecture.family import family_of
+from engine.errors import HeadroomError, UsageError
+from engine.progress import final
+from engine.texts.patching import KINDS, Patching, patch_map
+from tests.conftest import TEXT
+from tests.engine.fixtures import caught, family_folder, refused_by, target_in
+from tests.engine.test_circuits_of_hand_built_models import built
+
+N = 12
+
+
+def prompts(tokenizer):
+    """Two prompts of N tokens that differ in the middle."""
+    ids = tokenizer(TEXT, add_special_tokens=False).input_ids
+    return tokenizer.decode(ids[:N]), tokenizer.decode([*ids[:5], ids[20], ids[21], *ids[7:N]])
+
+
+def words_of_one_token(tokenizer):
+    """Two of them, that can be answers."""
+    words = [word for word in dict.fromkeys(TEXT.split()) if len(tokenizer.tokenize(f" {word}")) == 1]
+    return words[0], words[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", ["opt", "llama", "gpt2", "gpt_neox"])
+def test_every_place_equals_a_full_pass_with_a_hook(family, kind, tiny_opt, tmp_path, session):
+    target = target_in(session, family_folder(family, tiny_opt, tmp_path / "model"), "fp32", bos=False)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
+    texts, answers = prompts(tokenizer), words_of_one_token(tokenizer)
+    found = final(patch_map(target, Patching(*texts, kind, answers)).run(session))
+    assert found is not None and [*found.effects] == [0, 1, 2]
+    a, b = (torch.tensor([tokenizer(text, add_special_tokens=False).input_ids]) for text in texts)
+    model, of = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval(), family_of(target.identity.config)
+    layers, modules = of.layer_list(model), [each[kind == "ffn"] for each in of.layer_modules(model)]
+    with torch.no_grad():
+        with caught(*modules, outputs=True) as outputs:
+            after = model(b, output_hidden_states=True)
+        before = model(a).logits[0, -1]
+    first, second = (tokenizer(f" {answer}", add_special_tokens=False).input_ids[0] for answer in answers)
+
+    def difference(logits):
+        return float(logits[second] - logits[first])
+
+    of_a, of_b = difference(before), difference(after.logits[0, -1])
+    assert found.differences == pytest.approx((of_a, of_b), abs=1e-4)
+
+    def put(held, value, at):
+        held = held.clone()
+        held.view(-1, 32)[at] = value
+        return held
+
+    for layer, at in np.ndindex(3, N):
+        value = after.hidden_states[layer][0, at] if kind == "stream" else outputs[modules[layer]].reshape(-1, 32)[at]
+
+        def before_layer(module, args, kwargs, value=value, at=at):
+            if args:
+                return (put(args[0], value, at), *args[1:]), kwargs
+            return args, kwargs | {"hidden_states": put(kwargs["hidden_states"], value, at)}
+
+        if kind == "stream":
+            hook = layers[layer].register_forward_pre_hook(before_layer, with_kwargs=True)
+        else:
+            hook = modules[layer].register_forward_hook(lambda m, x, y, value=value, at=at: put(y, value, at))
+        with torch.no_grad():
+            patched = difference(model(a).logits[0, -1])
+        hook.remove()
+        assert found.effects[layer][at] == pytest.approx((patched - of_a) / (of_b - of_a), abs=1e-4), (layer, at)
+    assert np.abs(np.stack([*found.effects.values()])).max() > 0.1
+
+
+def test_the_difference_comes_from_the_one_token_that_differs_and_moves_with_the_head(tiny_opt, tmp_path, session):
+    """Layer 0 averages over the prompt, so each token's embedding is at the last position from layer 1 on."""
+
+    def change(decoder):
+        attention = decoder.layers[0].self_attn
+        attention.q_proj.weight.zero_()
+        basis = torch.linalg.qr(torch.randn(attention.v_proj.weight.shape[1], 64))[0]
+        attention.v_proj.weight[:64], attention.out_proj.weight[:, :64] = basis.T, 200 * basis
+
+    built(tiny_opt, tmp_path / "model", change, n_layers=2)
+    target = target_in(session, tmp_path / "model", "fp32", bos=False)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
+    ids = tokenizer(TEXT, add_special_tokens=False).input_ids[:8]
+    words = words_of_one_token(tokenizer)
+    other = next(each for each in range(300, 512) if tokenizer(tokenizer.decode([*ids[:3], each, *ids[4:]]),
+                 add_special_tokens=False).input_ids == [*ids[:3], each, *ids[4:]])  # fmt: skip
+    a, b = tokenizer.decode(ids), tokenizer.decode([*ids[:3], other, *ids[4:]])
+    found = final(patch_map(target, Patching(a, b, "stream", words)).run(session))
+    assert found is not None
+    assert found.effects[0] == pytest.approx(np.eye(8)[3], abs=1e-3), "before the head: at the token"
+    assert found.effects[1] == pytest.approx(np.eye(8)[7], abs=1e-3), "after it: at the last token"
+
+
+def test_prompts_that_cannot_be_compared_are_refused(tiny_opt, session):
+    target = target_in(session, tiny_opt, "fp32")
+    refused_by(
+        HeadroomError,
+        "write them equally long",
+        lambda: final(patch_map(target, Patching("a", "the river")).run(session)),
+    )
+    same = Patching(TEXT[:30], TEXT[:30])
+    refused_by(HeadroomError, "both answers begin with", lambda: final(patch_map(target, same).run(session)))
+    refused_by(UsageError, "'half' is unknown", lambda: Patching("a", "b", "half"))
