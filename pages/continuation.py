@@ -7,13 +7,14 @@ import streamlit as st
 
 from engine.importance.rankings_of import Evidence
 from engine.texts.passages import as_chat, checked
-from pages.ui.continuation import sections, setting
+from pages.ui.continuation import patching, sections, setting
 from pages.ui.controls import carried
 from pages.ui.controls.controls import choose_chat
 from pages.ui.controls.pruning import choose_pruning
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.figures.sheet import Sheet
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
 from pages.ui.page.work import Action, Work, live
 
@@ -57,4 +58,7 @@ if found.next is not None:
     sheet.tables["Next token"] = frame = sections.next_frame(found.next)
     sheet.says = [sections.next_in_words(frame), *sections.said_in_words(found, x.prompt)]
 sheet.tables["What was said"] = sections.said_frame(found)
-closing(setting.origin(x, found.mask), sheet)
+origin = setting.origin(x, found.mask)
+if not presenting():
+    origin = patching.draw(origin, target, x.prompt, sheet, since_s)
+closing(origin, sheet)

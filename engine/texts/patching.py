@@ -63,8 +63,8 @@ class PatchMap:
     differences: tuple[float, float]
 
 
-def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap | None]:
-    """Returns the PatchMap so far; None before the first layer. HeadroomError: the prompts are not equally long or too
+def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
+    """Returns the PatchMap so far. HeadroomError: the prompts are not equally long or too
     long, or their answers begin with the same token."""
     a, b = checked(wanted.a), checked(wanted.b)
     about = {"a": text_digest(a), "b": text_digest(b), "patch": wanted.kind}

@@ -11,13 +11,26 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
-from pages.ui.continuation import charts, sections
+from engine.texts.patching import PatchMap
+from pages.ui.continuation import charts, patching, sections
 from pages.ui.controls.pruning import by_importance
 from pages.ui.figures.charts import to_svg
 from pages.ui.page import runtime
 from tests.pages.conftest import components, frames_of, printed_by_the_program, same_on_the_command_line, settled, slide
 
 PROMPT = "One two three, one two"
+
+
+def test_what_moves_the_answer_is_said_of_the_first_layer_and_of_the_last_token():
+    effects = {0: np.array([0.1, 0.9, 0.0]), 1: np.array([0.0, 0.4, 0.2]), 2: np.array([0.0, 0.1, 0.8])}
+    tokens = ["A", " red", " is"], ["A", " blue", " is"]
+    found = PatchMap(effects, tokens, (" hot", " cold"), (-2.0, 3.0))
+    said = patching.in_words(found, 3)
+    assert said.startswith("Logit of “␣cold” minus that of “␣hot”: −2.0 after this prompt, **+3.0** after the other.")
+    assert said.endswith("“␣blue” (position 1) brings back **90%** of it; from layer 2 on, the last token does.")
+    assert patching.in_words(found, 5).endswith("3 of 5 layers so far.")
+    rows = patching.rows_of(found)
+    assert rows["token"].tolist()[:3] == ["A", "␣red / ␣blue", "␣is"] and len(rows) == 9
 
 
 @pytest.fixture

@@ -1,0 +1,126 @@
+"""What moves the answer: activations of another prompt patched into this one, by layer and position."""
+
+from dataclasses import replace
+from functools import partial
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.models.session import Target
+from engine.requests import PatchPrompts
+from engine.texts.patching import Patching, PatchMap, patch_map
+from pages.ui.controls.controls import one_of
+from pages.ui.downloads.origin import Origin, of_model
+from pages.ui.figures import charts
+from pages.ui.figures.sheet import Sheet
+from pages.ui.page.runtime import errors_shown
+from pages.ui.page.tables import number, visible, whole_percent
+from pages.ui.page.work import Work, live
+
+TITLE = "What moves the answer: patch another prompt into this one"
+NAME, OPEN = "Patching", "continue_patch"
+OTHER = (
+    "A letter came to the market for Jane Norwood. The old woman asked in June about Charles Merton. "
+    "A letter came to the market for Jane"
+)
+OTHER_HELP = "A second prompt with as many tokens, which ends in another answer. It is part of the address."
+PATCHED = {"stream": "Residual stream", "attention": "Attention output", "ffn": "FFN output"}
+PATCHED_HELP = "What is taken from the other prompt, at one layer and position at a time (the stream: before it)."
+HELP = (
+    "This prompt is read with one activation of the other. 0 (gray): the answer stays. 1 (orange): the difference of "
+    "the two answers' logits becomes that of the other prompt. Below 0 (blue): it moves away from it."
+)
+MEASURE_HELP = "One pass per layer and position, layer by layer, in the background. Finished layers are shown and kept."
+MOVED = 0.5  # of the difference, from which a place carries it
+
+
+def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: float) -> Origin:
+    """Draws the section; returns the origin of the screen, with its own once it is opened."""
+    at = st.expander(TITLE, key=OPEN, on_change="rerun", icon=":material/swap_horiz:")
+    if not at.open:
+        return origin
+    with at, errors_shown():
+        other_at, kind_at = st.columns([8, 5], vertical_alignment="bottom")
+        key = "continue_patch_other"
+        other = other_at.text_area("Other prompt", OTHER, 80, key=key, help=OTHER_HELP, bind="query-params") or ""
+        kind = one_of(kind_at, "Patched", PATCHED, "continue_patch_kind", PATCHED_HELP)
+        if not other.strip():
+            st.caption("Type another prompt with as many tokens.")
+            return origin
+        wanted = patch_map(target, Patching(prompt, other, kind))
+        work: Work[PatchMap] = Work("continue patch", NAME, wanted, priority=2)
+        live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, sheet), since_s)
+        asked = PatchPrompts(**of_model(target), prompt=prompt, other=other, patched=kind, out="patching.csv")
+        measured = {**origin.measurements, NAME: wanted}
+        return replace(origin, requests=[*origin.requests, asked], measurements=measured)
+    return origin
+
+
+def _draw_progress(work: Work[PatchMap], n_layers: int, sheet: Sheet) -> None:
+    """Draws the layers that are measured, and the progress or the button that measures the others."""
+    known = [each for each in (work.found, *work.stored()) if each is not None]
+    found = max(known, key=lambda each: len(each.effects), default=None)
+    if work.is_first_read:
+        work.reading_line()
+    elif not work.line() and (found is None or len(found.effects) < n_layers):
+        work.offer("Patch every layer and position", "swap_horiz", MEASURE_HELP, by_size=True, least_s=0.0)
+    if found is not None:
+        rows, words = rows_of(found), in_words(found, n_layers)
+        sheet.tables[NAME] = rows
+        st.markdown(words, help=HELP)
+        sheet.draw(NAME, _chart(rows, n_layers), "continue_patch_map", words)
+
+
+def rows_of(found: PatchMap) -> pd.DataFrame:
+    """Returns one row per layer and position: the tokens of both prompts there, as one text, and the effect."""
+    named = [visible(a) if a == b else f"{visible(a)} / {visible(b)}" for a, b in zip(*found.tokens, strict=True)]
+    frames = [
+        pd.DataFrame({"layer": layer, "position": np.arange(len(named)), "token": named, "effect": effects})
+        for layer, effects in sorted(found.effects.items())
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def in_words(found: PatchMap, n_layers: int) -> str:
+    """Returns which place carries most of the difference, in the first layer and in the last that is measured."""
+    a, b = (visible(answer) for answer in found.answers)
+    before, after = (number(each, 1, sign=True) for each in found.differences)
+    words = f"Logit of “{b}” minus that of “{a}”: {before} after this prompt, **{after}** after the other."
+    places = {layer: int(np.nanargmax(np.abs(effects))) for layer, effects in sorted(found.effects.items())}
+    first, last = min(places), max(places)
+    if len(places) < n_layers:
+        return f"{words} {len(places)} of {n_layers} layers so far."
+    tokens = [*map(visible, found.tokens[1])]
+    end = len(tokens) - 1
+    share = whole_percent(float(found.effects[first][places[first]]))
+    words += f" In layer {first}, “{tokens[places[first]]}” (position {places[first]}) brings back **{share}** of it"
+    moved = [layer for layer, effects in sorted(found.effects.items()) if effects[end] >= MOVED]
+    if moved and places[first] != end:
+        return f"{words}; from layer {moved[0]} on, the last token does."
+    return f"{words}; in layer {last}, “{tokens[places[last]]}” (position {places[last]})."
+
+
+def _chart(rows: pd.DataFrame, n_layers: int) -> charts.Picture:
+    marked = rows.assign(at=rows["position"].astype(str) + "|" + rows["token"])
+    return charts.picture(_template(n_layers), cells=marked)
+
+
+@charts.kept
+def _template(n_layers: int) -> charts.Template:
+    token = "substring(datum.label, indexof(datum.label, '|') + 1)"
+    axis = partial(alt.Axis, ticks=False, domain=False, labelOverlap=False)
+    look = axis(labelExpr=token, labelAngle=-45, labelLimit=90)
+    x = alt.X(
+        "at:N", sort=alt.EncodingSortField("position", op="min"), title="Token (this prompt / the other)", axis=look
+    )
+    domain = list(range(n_layers))
+    y = alt.Y("layer:O", title="Layer", scale=alt.Scale(domain=domain), axis=axis(labelOverlap=True))
+    legend = alt.Legend(orient="top", direction="horizontal", titleLimit=400, values=[-1, 0, 1])
+    scale = charts.around_zero(1)
+    color = alt.Color("effect:Q", title="Share of the difference", scale=scale, legend=legend)
+    tooltip = charts.tips("layer:O|Layer; position:Q|Position; token:N|Token; effect:Q|Effect|+.2f")
+    base = charts.named_chart("cells").encode(x=x, y=y, color=color, tooltip=tooltip)
+    row_px = min(24, max(12, 400 // n_layers))
+    return charts.template(row_px * n_layers + 190, base.mark_rect(**charts.CELL))
