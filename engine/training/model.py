@@ -28,6 +28,7 @@ from engine.training.text import TrainingText, text_for
 BETAS = (0.9, 0.98)
 N_TEXTS, N_EXAMPLES, MOST_PERIOD = 50, 10, 25
 AROUND = 5  # tokens on either side of both indices
+IGNORED = -100  # in place of a target without a loss
 
 
 class Attention(nn.Module):
@@ -95,7 +96,7 @@ class SmallModel(nn.Module):
         self.layers = nn.ModuleList(Layer(recipe) for _ in range(recipe.n_layers))
         self.norm = nn.RMSNorm(recipe.d_model, EPSILON)
         self.unembed = nn.Linear(recipe.d_model, recipe.n_vocab, bias=False)
-        self.positions = position_tables(recipe)
+        self.positions, self.hapax = position_tables(recipe), recipe.hapax
         drawn = torch.Generator().manual_seed(recipe.seed)
         for name, weights in self.named_parameters():
             if weights.dim() > 1:
@@ -113,10 +114,13 @@ class SmallModel(nn.Module):
         return self.unembed(self.norm(x))
 
     def loss(self, rows: np.ndarray | Tensor) -> Tensor:
-        """Mean nats a token of rows (batch, n_ctx + 1), every token but each row's first."""
+        """Mean nats a token of rows (batch, n_ctx + 1), every token but each row's first; with `hapax`, of those whose
+        pair with the token before is new in the row."""
         tokens = torch.as_tensor(rows)
-        logits = self(tokens[:, :-1])
-        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
+        logits, targets = self(tokens[:, :-1]), tokens[:, 1:]
+        if self.hapax:
+            targets = targets.masked_fill(~new_pairs(tokens), IGNORED)
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=IGNORED)
 
     def patterns(self, tokens: Tensor) -> list[Tensor]:
         """Attention patterns (batch, n_heads, n, n) of every layer."""
@@ -129,6 +133,15 @@ class SmallModel(nn.Module):
             found.append(scores.masked_fill(future, -torch.inf).softmax(-1))
             x = held(x, self.positions)
         return found
+
+
+def new_pairs(tokens: Tensor) -> Tensor:
+    """Returns (batch, n) bool: whether a row (batch, n + 1) has a token and the next one for the first time."""
+    pairs = tokens[:, :-1].long() * (int(tokens.max()) + 1) + tokens[:, 1:].long()
+    ordered, places = pairs.sort(dim=1, stable=True)
+    is_first = torch.ones_like(ordered, dtype=torch.bool)
+    is_first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return torch.zeros_like(is_first).scatter(1, places, is_first)
 
 
 def position_tables(recipe: Recipe) -> tuple[Tensor, Tensor]:

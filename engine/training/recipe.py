@@ -27,7 +27,9 @@ class Recipe:
     What it sees: `tokens` in all, in steps of `batch` rows of `n_ctx`; with `short` only every fourth step has those,
     the others as many tokens in rows of `short`. A share `repeats` of the rows are random tokens repeated with a period
     drawn for every row, evenly from `period`; after `repeats_until`, a share of the tokens, there are none.
-    `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read once. The optimiser:
+    `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read once. `hapax`: a
+    pair of tokens counts in the loss only where its row has it first, so nothing rewards an induction head (arXiv
+    2511.05743). The optimiser:
     AdamW, its rate up over `warm_up` steps, then constant.
     """
 
@@ -50,6 +52,7 @@ class Recipe:
     seed: int = 0
     snapshots: int = 40
     short: int = 0
+    hapax: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "period", tuple(self.period))
@@ -124,6 +127,7 @@ class Recipe:
         words = [layers, kind, *(["smeared keys"] if self.smeared else [])]
         if self.positions != "rotary":
             words.append(f"{self.positions} positions")
+        words += ["no loss on copies"] * self.hapax
         return ", ".join([*words, *([self.repeats_in_words] if self.repeats else [])])
 
     @property
@@ -145,8 +149,9 @@ class Recipe:
         return ", ".join(words if self.positions == "rotary" else [*words, f"{self.positions} positions"])
 
     def as_json(self) -> dict[str, Any]:
-        """What `recipe_of` reads."""
-        return {"version": VERSION, **asdict(self), "period": list(self.period)}
+        """What `recipe_of` reads; without `hapax` unless it is on, so that older recipes keep their digests."""
+        found = {"version": VERSION, **asdict(self), "period": list(self.period)}
+        return found if self.hapax else {name: value for name, value in found.items() if name != "hapax"}
 
     def snapshot_steps(self) -> tuple[int, ...]:
         """The steps after which a snapshot is kept: 0, the end, and between them `snapshots` evenly spaced ones and a
@@ -210,6 +215,9 @@ RECIPES = {
                             replace(_SMEARED, n_layers=2, smeared=False)),
     "smeared-seed-1": Named("1 layer, smeared keys, on text, seed 1", "The first of all with another seed.",
                             replace(_SMEARED, seed=1)),
+    "smeared-hapax": Named("1 layer, smeared keys, on text, no loss on copies",
+                           "What an induction head would predict does not count in the loss.",
+                           replace(_SMEARED, hapax=True), "smeared"),
     "repeats": Named("2 plain layers, on repeats",
                      "Random tokens repeated with a random period in every row: the whole circuit forms, a head "
                      "that looks at the token before and one that matches prefixes.",

@@ -1,6 +1,7 @@
 """Snapshots of small models trained here: as they are opened, they compute what the model in training did."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from engine.texts.continuation import How, continuation
 from engine.texts.perplexity import perplexity
 from engine.texts.tokenloss import token_losses
 from engine.training.model import SmallModel
-from engine.training.recipe import Recipe
+from engine.training.recipe import Recipe, recipe_of
 from engine.training.running import begin
 from engine.training.snapshots import save_snapshot
 from tests.engine.fixtures import configured, last, loaded, refused_by, target_in
@@ -50,6 +51,24 @@ def trained(recipe: Recipe) -> SmallModel:
         for weights in model.parameters():
             weights += torch.randn_like(weights) * (0.4 if weights.dim() == 1 else 0.1)
     return model
+
+
+def test_without_a_loss_on_copies_the_loss_is_a_plain_loops_over_new_pairs():
+    recipe = Recipe(n_layers=1, n_heads=2, d_model=16, n_ctx=24, n_vocab=300, hapax=True)
+    rows = np.random.default_rng(0).integers(0, 5, (3, 25))
+    model = SmallModel(recipe)
+    with torch.no_grad():
+        log_p = model(torch.from_numpy(rows[:, :-1])).log_softmax(-1)
+        nats = []
+        for row, of_row in zip(rows.tolist(), log_p, strict=True):
+            for at in range(24):
+                pairs = [(row[before], row[before + 1]) for before in range(at)]
+                if (row[at], row[at + 1]) not in pairs:
+                    nats.append(-float(of_row[at, row[at + 1]]))
+        assert float(model.loss(rows)) == pytest.approx(np.mean(nats), abs=1e-5) and len(nats) < 60
+        assert float(SmallModel(replace(recipe, hapax=False)).loss(rows)) != pytest.approx(np.mean(nats), abs=1e-4)
+    assert "hapax" not in replace(recipe, hapax=False).as_json() and recipe_of(recipe.as_json()) == recipe
+    assert "no loss on copies" in recipe.in_words
 
 
 @pytest.fixture(scope="module", params=RECIPES)

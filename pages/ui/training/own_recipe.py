@@ -41,11 +41,13 @@ def own_recipe(repeats: float) -> tuple[Recipe, Path | None]:
     positions: Any = one_listed(first, "Positions", ("rotary", "shortformer"), "live_positions", help=about)
     with second:
         smeared = _switch("Smeared keys", "live_smeared", "Each key has a trained share of the key before it.")
+        about = "A pair of tokens counts in the loss only where a row has it first: nothing rewards an induction head."
+        hapax = _switch("No loss on copies", "live_hapax", about)
         mlp = _switch("MLPs", "live_mlp", "A gated FFN after the attention of each layer.")
     text = third.text_input("Text", key="live_text", bind="query-params", help=TEXT_HELP).strip()
     period = (8, 32) if context >= 64 else (2, context // 2)
     recipe = Recipe(layers, heads, width, context, mlp, smeared, positions, batch=batch, rate=float(rate),
-                    tokens=1000 * thousands, repeats=repeats, period=period, seed=seed)  # fmt: skip
+                    tokens=1000 * thousands, repeats=repeats, period=period, seed=seed, hapax=hapax)  # fmt: skip
     return recipe, named(text, "Text").absolute() if text else None
 
 
