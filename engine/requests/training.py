@@ -81,8 +81,8 @@ class TrainModel(Request):
         "smeared keys, as in Olsson et al.: each key includes a learned share of the previous key (default: no)"
     )
     hapax: bool | None = switch(
-        "no loss on what an induction head would predict: tokens whose pair with the token before is not new in the row "
-        "(default: no)"
+        "no loss on what an induction head would predict: tokens whose pair with the one before is not new in the "
+        "row (default: no)"
     )
     mlp: bool | None = switch("a gated FFN after the attention of each layer (default: no)")
     positions: str | None = choice(
