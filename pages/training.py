@@ -38,7 +38,9 @@ if waiting:
 if not choice.runs:
     end_run()
 sheet.says = [finding(choice.runs)]
-finding_at.markdown(sheet.says[0].partition("  \n")[0] if presenting() else sheet.says[0])
+first, *others = sheet.says[0].split("  \n")
+contrast, others = ([], []) if presenting() else (others[:1], others[1:])
+finding_at.markdown("  \n".join([first, *contrast]), help="  \n".join(others) or None)
 at = moment(choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)

@@ -55,8 +55,9 @@ def test_the_screen_opens_with_its_finding_and_three_rows_of_charts(open_trainin
     at = open_training()
     assert not at.error and not at.exception
     assert len(charts_of(at)) == 3 * 3, "score, prefix matching and the loss along the text of each run"
-    [words] = [each.value for each in at.markdown if "in the phase change (" in each.value]
-    assert words.count("phase change") == 3 and "no induction heads (best prefix match 0." in words, "of each run"
+    [words] = [each for each in at.markdown if "in the phase change (" in each.value]
+    assert words.value.count("phase change") == 2 and "no induction heads (best prefix match 0." in words.value
+    assert words.proto.help.count("phase change") == 1, "of the third run"
     assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
     assert primary[0] == "Train a tiny model live, about 2 min"
