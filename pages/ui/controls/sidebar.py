@@ -144,7 +144,7 @@ def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
 def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
     """Returns the kernels of this model's matrix products on this computer. The first time on a computer the worker
     measures them, which needs torch; until then that is reported and None is returned."""
-    title, message = "Measuring this computer's processor", "measuring this computer's processor once"
+    title, message = "Finding the fastest kernels", "finding the fastest kernels for this processor, once"
     action = Action.of("ways", partial(ways_of, spec, identity, store()), message)
     found = known_ways(spec, identity, store())
     return found or Work(f"ways of {spec.precision}", title, action).awaited(IDENTIFY_WAIT_S)
