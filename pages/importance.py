@@ -69,7 +69,8 @@ works = {
 found = {kind: so_far(works[kind]) if kind in works else Survey() for kind in KINDS}
 missing = [work for kind, work in works.items() if found[kind].n_known < len(tasks)]
 if reading := [work for work in missing if work.is_first_read]:
-    finding_at.markdown(f"Reading the stored results of {SHORT[what]} and of FFNs.")
+    asked = "heads removed one by one" if what == ORACLE else SHORT[what]
+    finding_at.markdown(f"Reading the stored results of {asked} and of FFNs.")
     with st.container(height=sections.READING_PX, border=False):
         live([slot for work in reading for slot in work.watched()], reading[0].reading_line, since_s)
     end_run()
