@@ -21,6 +21,13 @@ from tests.pages.conftest import components, frames_of, printed_by_the_program, 
 PROMPT = "One two three, one two"
 
 
+def test_of_equally_likely_tokens_the_one_that_was_said_is_first():
+    found = NextTokens(np.array([5, 6]), (" Elmore", " Norwood"), np.log([[0.4, 0.4], [0.1, 0.1]]))
+    said = Continuation(np.array([6]), np.log([0.1]), (" Norwood",))
+    ranks = sections.next_frame(found, (None, said))
+    assert ranks["rank"].tolist() == [1, 2, 2, 1] and sections.next_frame(found)["rank"].tolist() == [1, 2, 1, 2]
+
+
 def test_what_moves_the_answer_is_said_of_the_first_layer_and_of_the_last_token():
     effects = {0: np.array([0.1, 0.9, 0.0]), 1: np.array([0.0, 0.4, 0.2]), 2: np.array([0.0, 0.1, 0.8])}
     tokens = ["A", " red", " is"], ["A", " blue", " is"]

@@ -405,8 +405,8 @@ def test_one_sentence_concludes_from_both_ablations():
     frame = pd.DataFrame(columns | {"pattern-preserving low": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
     assert tables.heads_in_words(frame) == (
         "**Removing any one of 2 heads clearly lowers the gain**: by 1.20 (L0H0), 0.80 (L1H2) nats. L0H0 is not an "
-        "induction head: while later heads look where they looked, nothing is clearly lost without it, so **it steers "
-        "them**."
+        "induction head: **it steers where later heads look** (nothing is clearly lost if these look where they "
+        "looked)."
     )
     assert tables.heads_in_words(frame.assign(**{"pattern-preserving low": 0.1})).endswith("not an induction head.")
     assert tables.heads_in_words(frame.assign(prefix_matching=0.9)).endswith(

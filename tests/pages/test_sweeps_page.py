@@ -283,7 +283,7 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
         return tables.curves_finding(tables.curves(rows, random, "heads"), rows, "heads")
 
     assert said_of(own) == (
-        "**50% of heads** can be pruned from the task: 90% right instead of 90%. No task drops. "
+        "**No loss is detected up to 50% of heads** on the task: 90% right instead of 90%. No task drops. "
         "100 questions detect losses from 12 points."
     )
     assert tables.holds(tables.break_table(break_points(own, "heads")), 0) == 0.5

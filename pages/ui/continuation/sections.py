@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -51,19 +52,23 @@ def choose() -> tuple[str, How, DeltaGenerator]:
     return prompt or "", How(int(n), permille, int(seed) if permille else 0), how_at
 
 
-def next_frame(found: NextTokens) -> pd.DataFrame:
+def next_frame(found: NextTokens, said: Sequence[Continuation | None] = ()) -> pd.DataFrame:
     """Returns one row per token and model: place (by the full model), readable token, token_id, model, p, rank among
-    these tokens, and p as text."""
+    these tokens (of equals first the one that the model `said`), and p as text."""
     tokens = [visible(text) or f"({token})" for text, token in zip(found.strings, found.token_ids, strict=True)]
     tokens = [text if tokens.count(text) == 1 else f"{text} ({token})"
               for text, token in zip(tokens, found.token_ids, strict=True)]  # fmt: skip
     parts = []
-    for who, log_p in zip((charts.FULL, charts.PRUNED), found.log_p, strict=False):
+    for who, log_p, own in zip_longest(
+        (charts.FULL, charts.PRUNED)[: len(found.log_p)], found.log_p, said[: len(found.log_p)]
+    ):
         p = np.exp(log_p.astype(float))
         part = pd.DataFrame(
             {"place": range(len(p)), "token": tokens, "token_id": found.token_ids, "model": who, "p": p}
         )
-        rank = part["p"].rank(ascending=False, method="first").astype(int)
+        first = own.token_ids[0] if own is not None and len(own.token_ids) else -1
+        ordered = part.assign(other=part["token_id"] != first).sort_values(["p", "other"], ascending=[False, True])
+        rank = pd.Series(range(1, len(part) + 1), ordered.index)
         parts.append(part.assign(rank=rank, said=[probability(each) for each in p]))
     return pd.concat(parts, ignore_index=True)
 
@@ -120,13 +125,14 @@ def _size(full: float, pruned: float) -> str:
 def draw_finding(found: Said) -> None:
     """Draws the finding, once it is known."""
     if found.next is not None:
-        st.header(finding(next_frame(found.next), found.mask, (found.full, found.pruned)))
+        said = found.full, found.pruned
+        st.header(finding(next_frame(found.next, said), found.mask, said))
 
 
 def draw(found: Said, prompt: str, sheet: Sheet) -> None:
     """Draws what is known so far: on the left the full model, on the right the pruned one."""
     nothing = found.mask is not None and found.mask.is_full
-    frame = None if found.next is None else next_frame(found.next)
+    frame = None if found.next is None else next_frame(found.next, (found.full, found.pruned))
     sides = {charts.FULL: found.full, charts.PRUNED: found.pruned}
     parts = _parting(found.full, found.pruned)
     # rows of two, so that what belongs together is on one height

@@ -167,8 +167,8 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     is_one, names = len(others) == 1, _listed(others["name"])
     words += f" {names} {'is not an induction head' if is_one else 'are not induction heads'}"
     if (others[f"{kept} low"] <= 0).all():
-        words += ": while later heads look where they looked, nothing is clearly lost without "
-        words += f"{'it, so **it steers them**' if is_one else 'them, so **they steer these**'}"
+        words += f": **{'it steers' if is_one else 'they steer'} where later heads look** (nothing is clearly lost "
+        words += "if these look where they looked)"
     return f"{words}."
 
 

@@ -224,7 +224,7 @@ def _shots_finding(
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
-        words = f"**{whole_percent(level)} of {what}** can be pruned from {tasks}{at}"
+        words = f"**No loss is detected up to {whole_percent(level)} of {what}** on {tasks}{at}"
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
     if 0 < level < 1 and level in random.index:  # random orders are coarser
         words += f", {whole_percent(random[level])} in random order"
