@@ -141,7 +141,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
         if who == charts.PRUNED and nothing:
             at.info("Nothing is pruned: move a slider, or type a mask.", icon=":material/info:")
             continue
-        _draw_first(who, frame, above, sides.values())
+        _draw_first(who, frame, above, [each])
         with at:
             _draw_said(who, each, prompt, parts)
         if frame is not None and who in set(frame["model"]):

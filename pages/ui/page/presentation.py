@@ -148,7 +148,9 @@ def _number(what: str) -> int:
 
 def _add(number: int) -> None:
     """Saves the page at a click that is not a repeated one."""
-    if st.session_state.get("view_name") and _is_new("name", number):
+    if not st.session_state.get("view_name") and number == _number("name"):
+        st.session_state[FAULT] = "the view has no name; type one, such as All heads"
+    elif st.session_state.get("view_name") and _is_new("name", number):
         _save()
 
 
