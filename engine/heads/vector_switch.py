@@ -23,7 +23,6 @@ from engine.composed import then
 from engine.errors import HeadroomError
 from engine.heads.function_vectors import FunctionVectorScores, function_vectors, mean_outputs, read_prompt
 from engine.heads.last_token import hidden_changed
-from engine.importance.rankings import order
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
@@ -73,7 +72,9 @@ def top_heads(scores: FunctionVectorScores) -> tuple[tuple[int, int], ...]:
     """Returns (layer, head) of the vector: the N_HEADS highest scores, or a tenth of all heads if that is fewer."""
     mean = scores.mean
     n = max(1, min(N_HEADS, mean.size // 10))
-    return tuple((int(at) // mean.shape[1], int(at) % mean.shape[1]) for at in order(-mean)[:n])
+    return tuple(
+        (int(at) // mean.shape[1], int(at) % mean.shape[1]) for at in np.argsort(-mean, axis=None, kind="stable")[:n]
+    )
 
 
 def vector_switch(target: Target, task: PairTask, scores: FunctionVectorScores) -> Measurement[VectorSwitch]:

@@ -13,6 +13,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS, Ablating, head_ablations
 from engine.heads.induction import best_heads
+from engine.heads.logit_lens import LogitLens, logit_lens
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Target
@@ -21,7 +22,6 @@ from engine.requests.fields import choice, flag, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
-from engine.texts.logit_lens import LogitLens, logit_lens
 from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, as_chat, decoded, texts_of
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
 

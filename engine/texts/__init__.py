@@ -4,7 +4,6 @@
 `tokenloss`: the loss of each token under any mask, in overlapping windows
 `perplexity`: perplexity of a text by the standard recipe, and its change by a mask
 `incontext`: in-context score, and loss by index
-`logit_lens`: the likeliest next tokens after each layer, and the probability of the actual one
 `patching`: what activations of one prompt change in another, by layer and position
 `continuation`: the likeliest next tokens after a prompt, and a continuation
 """

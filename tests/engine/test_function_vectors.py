@@ -68,7 +68,7 @@ def test_scores_equal_a_full_pass_per_head(family, tiny_opt, tmp_path, session, 
     assert np.abs(expected).max() > 1e-5 and len(found.shuffled) == 2
 
 
-@pytest.mark.parametrize("family", ["opt", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
 def test_the_vector_is_what_the_heads_write_on_average_after_solved_prompts(family, tiny_opt, tmp_path, session, few):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()

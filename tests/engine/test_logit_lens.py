@@ -7,15 +7,15 @@ from transformers import AutoModelForCausalLM
 
 from engine.architecture.family import family_of
 from engine.errors import HeadroomError
+from engine.heads.logit_lens import N_GUESSES, logit_lens
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
-from engine.texts.logit_lens import N_GUESSES, logit_lens
 from tests.conftest import TEXT
 from tests.engine.fixtures import family_folder, target_in
 from tests.engine.test_circuits_of_hand_built_models import built
 
 
-@pytest.mark.parametrize("family", ["opt", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
 def test_every_layer_equals_the_models_own_norm_and_unembedding(family, tiny_opt, tmp_path, session):
     target = target_in(session, family_folder(family, tiny_opt, tmp_path / "model"), "fp32")
     found = final(logit_lens(target, TEXT[:200], Mask.full(target.shape)).run(session))

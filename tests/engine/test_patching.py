@@ -29,7 +29,7 @@ def words_of_one_token(tokenizer):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", ["opt", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
 def test_every_place_equals_a_full_pass_with_a_hook(family, kind, tiny_opt, tmp_path, session):
     target = target_in(session, family_folder(family, tiny_opt, tmp_path / "model"), "fp32", bos=False)
     tokenizer = AutoTokenizer.from_pretrained(tiny_opt)

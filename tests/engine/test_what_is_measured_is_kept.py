@@ -14,6 +14,7 @@ from engine.heads.function_vectors import function_vectors
 from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts
 from engine.heads.induction import induction
+from engine.heads.logit_lens import logit_lens
 from engine.importance.estimates import gradients
 from engine.importance.importance import importance
 from engine.importance.layers import block_influence, greedy
@@ -23,7 +24,6 @@ from engine.progress import final
 from engine.texts import perplexity as of_perplexity
 from engine.texts import tokenloss
 from engine.texts.continuation import How, continuation, next_tokens
-from engine.texts.logit_lens import logit_lens
 from engine.texts.perplexity import perplexity
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT

@@ -4,10 +4,10 @@ from typing import Any
 
 import streamlit as st
 
+from engine.heads.logit_lens import LogitLens, logit_lens
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
-from engine.texts.logit_lens import LogitLens, logit_lens
 from pages.ui.attention import charts, tables
 from pages.ui.controls.texts import Chosen
 from pages.ui.figures.sheet import Sheet

@@ -8,8 +8,8 @@ import pandas as pd
 
 from engine.heads.attention import Head, HeadView, Overview
 from engine.heads.induction import InductionScores
+from engine.heads.logit_lens import N_GUESSES, LogitLens
 from engine.models.masks import Mask
-from engine.texts.logit_lens import N_GUESSES, LogitLens
 from pages.ui.page.tables import number, percent, whole_percent
 
 WORD = re.compile(r"[^\W\d_]{4,}")  # not a title, such as Mrs
