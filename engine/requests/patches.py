@@ -20,7 +20,7 @@ class PatchPrompts(OfModel):
 
     command: ClassVar[str] = "patch"
     prompt: str = string(MISSING, "prompt A, which is read with activations of prompt B")
-    other: str = string(MISSING, "prompt B, with as many tokens as A")
+    other_prompt: str = string(MISSING, "prompt B, with as many tokens as A")
     patched: str = choice("stream", tuple(KINDS), "what is taken from B: stream (default), attention, or ffn")
     answers: str | None = string(
         None, "the answers after A and after B, such as Rome,Paris (default: the likeliest next token of each)"
@@ -49,11 +49,11 @@ class PatchPrompts(OfModel):
     def wanted(self) -> Patching:
         """Returns what is patched; UsageError if there are not two answers."""
         if self.answers is None:
-            return Patching(self.prompt, self.other, self.patched)
+            return Patching(self.prompt, self.other_prompt, self.patched)
         answers = [each.strip() for each in self.answers.split(",")]
         if len(answers) != 2 or not all(answers):
             raise UsageError(f"--answers {self.answers!r}: expected two answers, such as Rome,Paris")
-        return Patching(self.prompt, self.other, self.patched, (answers[0], answers[1]))
+        return Patching(self.prompt, self.other_prompt, self.patched, (answers[0], answers[1]))
 
 
 def rows_of(found: PatchMap) -> list[dict[str, Any]]:

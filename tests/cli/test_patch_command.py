@@ -8,19 +8,19 @@ from tests.conftest import TEXT
 def test_the_command_prints_the_largest_effects_and_writes_all(tiny_opt, tmp_path, cli, told):
     a, b = TEXT[:40], TEXT[:19] + TEXT[19:40].swapcase()
     options = ("--model", tiny_opt, "--precision", "fp32", "--prompt", a)
-    code, _, lines = cli("patch", *options, "--other", "the river")
+    code, _, lines = cli("patch", *options, "--other-prompt", "the river")
     assert code == 1 and "write them equally long" in lines[0]
-    code, _, lines = cli("patch", *options, "--other", b, "--answers", "Paris")
+    code, _, lines = cli("patch", *options, "--other-prompt", b, "--answers", "Paris")
     assert code == 2 and "'Paris': expected two answers" in lines[0]
     words = TEXT.split()
     answers = ("--answers", f"{words[0]},{words[1]}")
     other = " ".join(reversed(a.split(" ")))
     found = told(
-        "patch", *options, "--other", other, *answers, "--patched", "attention", "--out", tmp_path / "rows.csv"
+        "patch", *options, "--other-prompt", other, *answers, "--patched", "attention", "--out", tmp_path / "rows.csv"
     )
     rows = pd.read_csv(tmp_path / "rows.csv", keep_default_na=False)
     n = rows["position"].nunique()
     assert len(rows) == 2 * n and rows["layer"].unique().tolist() == [0, 1]
     assert found["largest"][0]["effect"] == rows["effect"].astype(float).loc[lambda each: each.abs().idxmax()]
-    _, printed, _ = cli("patch", *options, "--other", other, *answers, "--patched", "attention")
+    _, printed, _ = cli("patch", *options, "--other-prompt", other, *answers, "--patched", "attention")
     assert "attention output of layer" in printed and "% of the difference" in printed

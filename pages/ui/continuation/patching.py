@@ -52,7 +52,7 @@ def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: flo
         wanted = patch_map(target, Patching(prompt, other, kind))
         work: Work[PatchMap] = Work("continue patch", NAME, wanted, priority=2)
         live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, sheet), since_s)
-        asked = PatchPrompts(**of_model(target), prompt=prompt, other=other, patched=kind, out="patching.csv")
+        asked = PatchPrompts(**of_model(target), prompt=prompt, other_prompt=other, patched=kind, out="patching.csv")
         measured = {**origin.measurements, NAME: wanted}
         return replace(origin, requests=[*origin.requests, asked], measurements=measured)
     return origin

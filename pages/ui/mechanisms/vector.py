@@ -32,7 +32,7 @@ HEIGHT_PX = 260
 
 
 def draw(target: Target, sheet: Sheet, since_s: float) -> dict[str, Measurement[Any]]:
-    """Draws the section, or the button that measures it; returns the measurement by its name."""
+    """Draws the section, or the button that measures it; returns the measurement by its name, if it is shown."""
     st.subheader(TITLE, help=HELP)
     tasks = {task.name: task for task in included_tasks(target.identity.folder)}
     name = one_listed(st.container(width=360), "Word pairs", [*tasks], "mechanisms_vector", help=TASK_HELP)
@@ -51,7 +51,7 @@ def draw(target: Target, sheet: Sheet, since_s: float) -> dict[str, Measurement[
     live(work.watched(), draw_progress, since_s)
     if stored:
         _draw(name, stored[-1], target.shape, sheet)
-    return {NAME: wanted}
+    return {NAME: wanted} if stored else {}
 
 
 def _draw(name: str, found: VectorSwitch, shape: ModelShape, sheet: Sheet) -> None:
