@@ -22,6 +22,7 @@ from engine.accuracy.restarts import kept
 from engine.accuracy.scoring import hidden_of, some_logits
 from engine.demo import story
 from engine.heads.direct_paths import norms_after
+from engine.heads.logit_lens import read_by_final_norm
 from engine.measurement import Measurement, single
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
@@ -104,10 +105,8 @@ def _predicted(loaded: Loaded, stream: Tensor, tokens: Tensor) -> Tensor:
     among its likeliest; only columns before the row."""
     import torch
 
-    for module in (loaded.family.final_norm(loaded.model), loaded.family.projection(loaded.model, "project_out")):
-        stream = stream if module is None else module(stream)
     found = []
-    for _, logits in some_logits(loaded, stream):
+    for _, logits in some_logits(loaded, read_by_final_norm(loaded, stream)):
         likeliest = logits.topk(N_LIKELIEST).indices.to(tokens.device)
         found.append((likeliest[..., None] == tokens).any(1))
     return torch.cat(found).tril(-1)

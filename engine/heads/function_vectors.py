@@ -73,8 +73,7 @@ def _pieces(
     rows = CHARACTERS_A_TOKEN * shape.n_heads * (shape.n_layers + 1) / 2  # of all heads, as characters of a full pass
     for task, tokenized in zip(tasks, known, strict=True):
         about = target.key() | {"pairs": task.digest, "clean": N_CLEAN}
-        texts = [len(task.asked(pair).contexts[0] + pair.answer) for pair in task.pairs]
-        read, at = (N_SHOTS + 1) * sum(texts) / max(len(texts), 1), len(found)
+        read, at = prompt_characters(task), len(found)
         found.append(mean_outputs(target, task, tokenized))
         for number in range(N_SHUFFLED):
             measure = partial(_patched, bos=target.bos, tokenized=tokenized, number=number, at=at, records=records)
@@ -83,11 +82,15 @@ def _pieces(
     return found
 
 
+def prompt_characters(task: PairTask) -> float:
+    """Returns how many characters a solved prompt of a task has on average."""
+    texts = [len(task.asked(pair).contexts[0] + pair.answer) for pair in task.pairs]
+    return (N_SHOTS + 1) * sum(texts) / max(len(texts), 1)
+
+
 def mean_outputs(target: Target, task: PairTask, tokenized: Tokenize) -> Piece:
     """Returns the piece with the mean z (L, H, d_head) at the last token of solved prompts of a task."""
-    shape = target.shape
-    texts = [len(task.asked(pair).contexts[0] + pair.answer) for pair in task.pairs]
-    read = N_CLEAN * (N_SHOTS + 1) * sum(texts) / max(len(texts), 1)
+    shape, read = target.shape, N_CLEAN * prompt_characters(task)
     key = canonical_key("function vectors", target.key() | {"pairs": task.digest, "clean": N_CLEAN})
     shapes = {"z": (shape.n_layers, shape.n_heads, shape.d_head)}
     return Piece(key, N_CLEAN, shapes, partial(_means, bos=target.bos, tokenized=tokenized), partial(float, read))

@@ -54,7 +54,12 @@ def hidden_with(loaded: Loaded, ids: Sequence[int], instead: Tensor, back: int =
         last, before = _kept(loaded, ids, back)
         rows = [(0, -1), *((layer, head) for layer in range(n_layers) for head in range(n_heads))]
         parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
-        return torch.cat([_run(loaded, part, ids, last, before, instead) for part in parts])
+        found = []
+        for part in parts:
+            heads = {layer: [head for at, head in part if at == layer] for layer in {at for at, _ in part}}
+            joining = {layer: last[layer].expand(len(each), -1, -1) for layer, each in heads.items()}
+            found.append(_run(loaded, ids, joining, before, heads, instead))
+        return torch.cat(found)
 
 
 def hidden_changed(loaded: Loaded, ids: Sequence[int], change: Callable[[int, Tensor], Tensor]) -> Tensor:
@@ -66,7 +71,7 @@ def hidden_changed(loaded: Loaded, ids: Sequence[int], change: Callable[[int, Te
         last, before = _kept(loaded, ids, 1)
         changed = {layer: change(layer, each[0, 0]).to(each)[None, None] for layer, each in last.items()}
         joining = {layer: torch.cat([last[0], each]) if layer == 0 else each for layer, each in changed.items()}
-        return _run(loaded, [], ids, joining, before, torch.empty(0))
+        return _run(loaded, ids, joining, before)
 
 
 def _kept(loaded: Loaded, ids: Sequence[int], back: int) -> tuple[dict[int, Tensor], dict[int, tuple[Tensor, Tensor]]]:
@@ -83,17 +88,17 @@ def _kept(loaded: Loaded, ids: Sequence[int], back: int) -> tuple[dict[int, Tens
 
 def _run(
     loaded: Loaded,
-    rows: Sequence[tuple[int, int]],
     ids: Sequence[int],
-    last: Mapping[int, Tensor],
+    joining: Mapping[int, Tensor],
     before: Mapping[int, tuple[Tensor, Tensor]],
-    instead: Tensor,
+    replaced: Mapping[int, Sequence[int]] | None = None,
+    instead: Tensor | None = None,
 ) -> Tensor:
-    """Returns (row, d_model) of the pass over rows (layer, head), lowest layer first; head -1 is replaced nowhere.
-    Without rows, those of `last` join their layers as they are."""
+    """Returns (row, d_model) of the pass over the rows (row, n, d_model) that join at each layer, the lowest first. If
+    given, each row of a layer has one of its heads `replaced` by `instead` (L, H, d_head); head -1 is none."""
     import torch
 
-    model, family, n, first = loaded.model, loaded.family, last[0].shape[1], rows[0][0] if rows else 0
+    model, family, n, first = loaded.model, loaded.family, joining[min(joining)].shape[1], min(joining)
     device = model.get_input_embeddings().weight.device
     tokens = torch.tensor([ids[-n:]], device=device)
     positions = torch.arange(len(ids) - n, len(ids), device=device)[None]
@@ -102,14 +107,10 @@ def _run(
     with ExitStack() as ending:
         ending.callback(_before.reset, _before.set(before))
         ending.enter_context(attention_named(model, ATTENTION))
-        for layer in sorted({layer for layer, _ in rows} or last):
-            heads = [head for at, head in rows if at == layer]
-            joining = last[layer].expand(len(heads), -1, -1) if rows else last[layer]
-            ending.enter_context(
-                starting_at(loaded, first, joining) if layer == first else _joined(modules[layer], joining)
-            )
-            if rows:
-                ending.enter_context(_replaced(outs[layer][0], heads, instead[layer]))
+        for layer, rows in sorted(joining.items()):
+            ending.enter_context(starting_at(loaded, first, rows) if layer == first else _joined(modules[layer], rows))
+            if replaced is not None and instead is not None:
+                ending.enter_context(_replaced(outs[layer][0], replaced[layer], instead[layer]))
         return model.base_model(input_ids=tokens, position_ids=positions, use_cache=False).last_hidden_state[:, -1]
 
 
