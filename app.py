@@ -8,9 +8,11 @@ from pages.ui.page.first_visit import note_first_screen
 from pages.ui.page.presentation import draw_stage, slide_title
 from pages.ui.page.runtime import begin_run, ended_early, faults_shown
 from pages.ui.page.screens import draw_heading, navigation, screen_of
+from pages.ui.page.streamlit_internals import end_back_or_forward, resume_back_or_forward
 
 st.set_page_config(page_icon="✂️", layout="wide")
 begin_run()
+resume_back_or_forward()
 rename_params()
 st.session_state.framed = True
 page = navigation()
@@ -27,3 +29,4 @@ try:
         page.run()
 finally:
     draw_notes(notes_at)
+end_back_or_forward()  # not reached by a run that is replaced

@@ -117,6 +117,7 @@ class Session:
         """
         spec = target.spec
         if not self.models.holds(spec):
+            self.places(spec, target.identity)  # refuses a model that does not fit before anything says it is loading
             yield Progress(done, total, message=message_of(spec), is_loading=True)
         loaded = self.models.get(spec)
         if loaded.identity.digest != target.identity.digest:

@@ -190,6 +190,7 @@ def forked(killed_after):
     if child:
         return child
     signal.alarm(int(sys.argv[4]))
+    torch.set_num_threads(1)  # renews torch's threads, lost in the fork, before two threads here would at once
     try:
         run(killed_after)
     except BaseException:

@@ -33,6 +33,7 @@ OF_A_RUN = (
     "session_id",
     "context_info",
     "page_script_hash",
+    "query_string",
     "is_history_navigation",
     "session_state.query_params",
     "session_state._state._key_id_mapper.get_id_from_key",
@@ -186,6 +187,32 @@ def test_a_written_value_is_sent_again_until_the_browser_reports_it(monkeypatch)
     at.run()
     assert not at.number_input[0].proto.set_value, f"a reported value is sent again; {AGAIN}"
     assert at.number_input[0].set_value(20).run().number_input[0].value == 20
+
+
+def test_a_run_replaced_after_the_browsers_back_leaves_the_address_in_force():
+    def script():
+        import streamlit as st
+        from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+        from pages.ui.page.streamlit_internals import end_back_or_forward, resume_back_or_forward
+
+        state, run = st.session_state, get_script_run_ctx()
+        is_back = state.pop("back", False)
+        run.is_history_navigation = is_back
+        resume_back_or_forward()
+        if is_back:
+            st.rerun()
+        state.restored = run.is_history_navigation
+        st.checkbox("Cost", key="cost", bind="query-params")
+        end_back_or_forward()
+
+    at = run(script)
+    assert at.checkbox[0].check().run().checkbox[0].value and not at.session_state.restored
+    at.query_params.clear()
+    at.session_state.back = True
+    at.run()
+    assert not at.checkbox[0].value and at.session_state.restored, f"the view before is back at this address; {AGAIN}"
+    assert at.checkbox[0].check().run().checkbox[0].value and not at.session_state.restored
 
 
 def unsent(messages):

@@ -24,6 +24,7 @@ PAGE_STYLE, SLIDE_STYLE = (f"<style>{rules}</style>" for rules in _CSS.split(SLI
 # The files of pages/, which Streamlit lists until the app has drawn its own navigation, which has sections.
 HIDE_FILES = '[data-testid="stSidebarNav"]:not(:has([data-testid="stNavSectionHeader"])) { visibility: hidden; }'
 PAGE_SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+RESTORING = "restoring an address"  # in the session: page and parameters, until all its widgets have been drawn
 Values = str | list[str]
 
 
@@ -84,6 +85,27 @@ def is_back_or_forward() -> bool:
     """Returns whether the running script follows the browser's back or forward button."""
     run = get_script_run_ctx(suppress_warning=True)
     return run is not None and run.is_history_navigation
+
+
+def resume_back_or_forward() -> None:
+    """Makes this run restore the address's values if the run that followed the browser's back or forward button ended
+    before it had, at the same address; to be called before any widget is drawn.
+
+    Streamlit keeps that flag for the run alone: one that starts another, or is replaced by a timer's, left the address
+    with the values of the view before.
+    """
+    run = get_script_run_ctx(suppress_warning=True)
+    if run is None:
+        return
+    address = (run.page_script_hash, run.query_string)
+    if run.is_history_navigation or st.session_state.pop(RESTORING, None) == address:
+        run.is_history_navigation = True
+        st.session_state[RESTORING] = address
+
+
+def end_back_or_forward() -> None:
+    """Notes that every widget of the page has been drawn with the address's value."""
+    st.session_state.pop(RESTORING, None)
 
 
 def is_reported(key: str) -> bool:
