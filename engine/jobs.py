@@ -116,7 +116,7 @@ class Jobs:
 
     def ahead_of(self, slot: str) -> Snapshot[Any] | None:
         """What the slot's queued job waits for: the job that runs, or that will run first. None where it waits for
-        nothing. If that is another tab's, its time left is no more than what is left of its turn."""
+        nothing. If that is of another open tab, its time left is no more than what is left of its turn."""
         with self._changed:
             job = self._slots.held.get(self._at(slot))
             if job is None or job.snapshot.state != "queued":
@@ -126,7 +126,7 @@ class Jobs:
             if first is job or first is None:
                 return None
             ahead = first.snapshot
-            if not {*first.tabs} & {*job.tabs}:
+            if not {*first.tabs} & {*job.tabs} and any(map(self._is_here, first.tabs)):
                 ahead = replace(ahead, elsewhere=True)
                 turn = first.turn if first is lane.running and rank(first) >= rank(job) else None
                 ends_s, now_s = None if turn is None else turn.ends_s(), time.monotonic()

@@ -27,7 +27,7 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
-from pages.ui.figures.empty import empty_state
+from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
@@ -87,7 +87,7 @@ if found.n_known < len(tasks) and what == EVEN:
 line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
 if reading := [each for each in works.values() if each.is_first_read]:
     finding_at.markdown(f"Reading the stored results of {reading[0].title}.")
-    with st.container(height=sections.READING_PX, border=False):
+    with reading_state("matrix"):
         live(watched, reading[0].reading_line, since_s)
     end_run()
 request = Correlate(

@@ -26,7 +26,7 @@ from pages.ui.controls.many_tasks import (
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
-from pages.ui.figures.empty import empty_state
+from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import by_weights, sections
 from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, NAMES, OLDER
@@ -71,7 +71,7 @@ missing = [work for kind, work in works.items() if found[kind].n_known < len(tas
 if reading := [work for work in missing if work.is_first_read]:
     asked = "heads removed one by one" if what == ORACLE else SHORT[what]
     finding_at.markdown(f"Reading the stored results of {asked} and of FFNs.")
-    with st.container(height=sections.READING_PX, border=False):
+    with reading_state("maps"):
         live([slot for work in reading for slot in work.watched()], reading[0].reading_line, since_s)
     end_run()
 if what == EVEN:

@@ -1,6 +1,7 @@
 """The Mechanisms screen: what in-context learning loses without each kind of heads, and how much the kinds overlap."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from pages.ui.controls.many_tasks import local_tasks, reserve_finding, setting_o
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
-from pages.ui.figures.empty import empty_state
+from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.mechanisms import sections, vector
 from pages.ui.page.address import flag, put_right
@@ -88,9 +89,11 @@ def draw_progress() -> None:
 
 if work.is_first_read:
     finding_at.markdown("Reading the stored results of kinds of heads.")
-    live(work.watched(), work.reading_line, since_s)
     before, known = st.session_state.get(LAST, (None, found))
-    if before == target:
+    is_same = before == target
+    with nullcontext() if is_same else reading_state("matrix"):
+        live(work.watched(), work.reading_line, since_s)
+    if is_same:
         with st.container(key="outdated_kinds"):
             sections.losses(known, target.shape, "", sheet)
             sections.kinds(known, target.shape, sheet)

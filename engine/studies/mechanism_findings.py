@@ -27,10 +27,9 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     top = f"{n} top {most.kind} heads" if n > 1 else f"top {most.kind} head"
     names = f" ({', '.join(shape.head_names[head] for head in sorted(most.heads))})" if n <= MOST_NAMED else ""
     left, at_random = found.gain - lost.points, found.gain - found.at_random(share)[1]
-    less = f"{left:.0f} points" if round(left) > 0 else "nothing"
-    less += f" (answers are {-left:.0f} points worse with them)" if round(left) < 0 else ""
-    words = f"Without the {top}{names}, {added} {less}; they add {found.gain:.0f} to the full model"
-    words += f", and at least {at_random:.0f} without as many random heads ({found.settings.n_random} draws)."
+    less = f"{left:.0f}" if round(left) > 0 else "nothing"
+    words = f"{added} {found.gain:.0f} points to the full model, but {less} without the {top}{names}, "
+    words += f"and at least {at_random:.0f} without as many random heads."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
         return f"{words} {alone}"
     same = {n: "the same" if n == 1 else f"the same {n}", 0: "none of these"}

@@ -134,11 +134,15 @@ def test_what_follows_the_hand_and_how_fast(page, address):
               f"{' and '.join(f'{ms:.0f}' for ms in quantiles(last))}; load {os.getloadavg()[0]:.1f}")  # fmt: skip
 
 
-# Moves the slider without a hand; whether what follows it is said to be behind, and the number in the box.
+# Moves the slider without a hand; whether what follows it is said to be behind, the number in the box, the large number
+# that stands in for the figure, and the text of the level.
 MOVED = """(input, percent) => {
   input.value = percent
   input.dispatchEvent(new Event("input"))
-  return [document.documentElement.matches(".headroom-stale"), input.getRootNode().querySelector(".box").value]
+  const part = name => input.getRootNode().querySelector(name)
+  const figure = document.querySelector(".st-key-follows_hand_figure [data-testid=stMetricValue]")
+  const number = getComputedStyle(figure, "::after").content.slice(1, -1)
+  return [document.documentElement.matches(".headroom-stale"), part(".box").value, number, part(".note").textContent]
 }"""
 
 
@@ -156,7 +160,10 @@ def test_slider_box_figure_and_map_show_one_level(page, address):
     settled_figure(page, heads=n_at(75), questions=32)
     expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(75))
     expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
-    assert slider(page).evaluate(MOVED, 40) == [True, "40"], "until Python has drawn it"
+    is_behind, level, number, text = slider(page).evaluate(MOVED, 40)
+    assert is_behind and level == "40", "until Python has drawn it"
+    known = re.search(r"(measured|estimate) (\S+%)", text)
+    assert number.removeprefix("≈ ") == (known[2] if known else "…"), "of this level, not of the one before"
     settled_figure(page, heads=n_at(40), questions=32)
     expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(40))
     expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))

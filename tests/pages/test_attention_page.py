@@ -1,6 +1,7 @@
 """The Attention screen in one process: what goes to the browser, heads and text in the address, and its limits."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -125,6 +126,12 @@ def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_
     seen.raised_nats[1, 1, [1, 2, 4, 5]] = 30  # of other tokens than the labels
     assert tables.default_heads(seen, scores, ":", full) == [(0, 2)]
     assert tables.default_heads(seen, None, "", full) == [(1, 1)]
+    words = ["⟨bos⟩", *[" to", " be", " or", " not"] * 4]
+    twice = replace(an_overview(words), token_ids=np.array([words.index(word) for word in words]))
+    repeated = tables.repeated_tokens(twice.token_ids)
+    assert np.flatnonzero(repeated).tolist() == [*range(6, 17)], "none follows what it followed before until then"
+    twice.raised_nats[1, 0, :5], twice.raised_nats[0, 1, 6:] = 90, 7
+    assert tables.default_heads(twice, None, "", full) == [(0, 1)], "which copies, although another adds more"
 
 
 def test_a_slide_says_whether_its_heads_are_induction_heads():

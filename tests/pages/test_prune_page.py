@@ -119,7 +119,8 @@ def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answere
     at = AppTest.from_function(draw_figure, args=(n if is_full else 100, n, is_full)).run()
     low, high = (f"{100 * end:.1f}" for end in wilson(n, n))
     value, delta = figure(at)
-    assert not at.exception and value == "100.0%" and is_grey(at) == (n < MIN_QUESTIONS)
+    assert not at.exception and is_grey(at) == (n < MIN_QUESTIONS)
+    assert value == (f"{n} of {n}" if n < MIN_QUESTIONS else "100.0%"), "not a share of the first few"
     interval = f"95% interval **{low} to {high}%**"
     assert (delta == interval) == (n < MIN_QUESTIONS) and (interval in under_figure(at)) != (n < MIN_QUESTIONS)
     before = "The full model: 100.0%" in under_figure(at)

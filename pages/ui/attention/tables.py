@@ -17,6 +17,7 @@ TITLE_BEFORE = re.compile(r"\b(?:Mrs?|Ms|Dr|St)\.$")
 SENTENCE_ENDS, AFTER_THEM = ".!?:…\n", " \t\"'“”‘’()"
 NO_LETTER = re.compile(r"[\W\d_]")
 CONTEXT = 16  # characters before a word that show whether a sentence begins there
+FEWEST_REPEATS = 8  # tokens
 READABLE = 3  # letters from which a token is readable by itself
 MAP_CELLS = 64  # along a side of the map; of a longer text several tokens share a cell
 
@@ -27,17 +28,30 @@ def names_of(heads: Iterable[Sequence[int]]) -> list[str]:
 
 
 def default_heads(seen: Overview, scores: np.ndarray | None, rows: str, mask: Mask) -> list[Head]:
-    """Returns the kept head of the highest prefix matching. While that is unknown, and where only some tokens (`rows`)
-    can be pointed at, the kept one that raised the logits most: of all tokens, or of those that follow `rows`."""
+    """Returns the kept head of the highest prefix matching. While that is unknown, the kept one that raised logits most
+    on repeated tokens, compared with other tokens; if nothing repeats, or only some tokens (`rows`) can be pointed at,
+    the one that raised them most on all tokens, or on those that follow `rows`."""
+    raised = seen.raised_nats.astype(np.float32)
     if scores is not None and not rows:
         values = scores
+    elif not rows and (repeats := repeated_tokens(seen.token_ids)).sum() >= FEWEST_REPEATS:
+        values = raised[..., repeats].mean(-1) - raised[..., ~repeats].mean(-1)
     else:
         follows = np.array([False] + [not rows or piece.strip() == rows for piece in seen.pieces[:-1]])
-        values = seen.raised_nats.astype(np.float32)[..., follows].sum(-1)
+        values = raised[..., follows].sum(-1)
     kept = np.array(mask.heads)
     values = np.where(kept if kept.any() else ~kept, values, -np.inf)
     layer, head = np.unravel_index(np.nanargmax(values), values.shape)
     return [(int(layer), int(head))]
+
+
+def repeated_tokens(token_ids: np.ndarray) -> np.ndarray:
+    """Returns (T,) bool: whether the token and the one before it stand side by side earlier in the text."""
+    found, before = [False], set[tuple[int, int]]()
+    for pair in zip(token_ids[:-1].tolist(), token_ids[1:].tolist(), strict=True):
+        found.append(pair in before)
+        before.add(pair)
+    return np.array(found)
 
 
 def places_to_start(seen: Overview) -> list[int]:

@@ -112,10 +112,18 @@ function show(view) {
   const { part, input, box, data } = view, text = data.texts?.[input.value] ?? ""
   if (!view.typing) box.value = input.value
   markBehind(view, +input.value !== (data.hand ?? data.value))
+  nameHand(text)
   part("output").textContent = `${input.value}%`
   part(".note").textContent = text
   part(".track").style.setProperty("--at", input.value / 100)
   input.ariaValueText = `${input.value}%${text ? ", " + text : ""}`
+}
+
+// The share that the text of a level states stands for the figure, while that is of another level (streamlit_internals.css).
+function nameHand(text) {
+  const [, kind, share] = text.match(/(measured|estimate) (\S+%)/) ?? []
+  const shown = !share ? "…" : kind === "estimate" ? `≈ ${share}` : share
+  document.documentElement.style.setProperty("--hand", JSON.stringify(shown))
 }
 
 // Marks the drawings that follow the slider as out of date, if that lasts (screens.css).

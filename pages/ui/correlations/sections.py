@@ -31,7 +31,6 @@ PAIR_HELP = (
     "one dashed line are the top 30% of the first ranking, under the other line those of the second."
 )
 TRANSFER = {"sweeps_what": "Transfer"}
-READING_PX = 900  # so that nothing below the rankings shows before them
 WHAT = "correlations_what"
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
 

@@ -1,4 +1,5 @@
-"""What a screen shows while nothing of it is measured: what will be seen, and the button that measures it."""
+"""What a screen shows while nothing of it is measured or read: a sketch of what will be seen, and the button that
+measures it."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.widget_writes import write
 
+READING_PX = 900  # so that nothing below the charts shows before them
 NOTHING, READING = "Not measured yet.", "Reading stored results."
 DEMO_HELP = "Opens this screen with the included model, whose results come with Headroom."
 _SHADES = (1, 0.45, 0.3, 0.2), (0.45, 1, 0.6, 0.25), (0.3, 0.6, 1, 0.35), (0.2, 0.25, 0.35, 1)  # of a matrix
@@ -45,8 +47,7 @@ def empty_state(
     `is_read`: whether stored results have been read, which may have it."""
     with st.container(border=True, key="empty"):
         words_at, sketch_at = st.columns([7, 3], vertical_alignment="center")
-        picture = b64encode(SVG.format(SKETCHES[sketch]).encode()).decode()
-        sketch_at.html(f'<img alt="" width="220" src="data:image/svg+xml;base64,{picture}">')
+        sketch_at.html(_picture(sketch, 220))
         with words_at:
             st.markdown(f"**{NOTHING if is_read else READING}**  \n{shows}")
             mark("empty", "drawn", read=is_read)
@@ -56,6 +57,20 @@ def empty_state(
                     look: dict[str, Any] = {"type": "tertiary", "help": DEMO_HELP, "on_click": _set, "args": (demo,)}
                     if st.button("See it on the demo model", key="see demo", **look):
                         st.rerun()  # the whole page, which may have drawn this in a part that runs alone
+
+
+@contextmanager
+def reading_state(sketch: str) -> Iterator[None]:
+    """Holds the place of charts with a sketch of them while their stored results are read; what the caller draws
+    inside, what the reading waits for, comes above it."""
+    with st.container(height=READING_PX, border=False, key="reading"):
+        yield
+        st.html(_picture(sketch, 620))
+
+
+def _picture(sketch: str, width: int) -> str:
+    picture = b64encode(SVG.format(SKETCHES[sketch]).encode()).decode()
+    return f'<img alt="" width="{width}" src="data:image/svg+xml;base64,{picture}">'
 
 
 def _set(values: Mapping[str, Any]) -> None:

@@ -79,7 +79,7 @@ function drawLegend({ legend, data }) {
   legend.replaceChildren(
     ...(isChange ? [make("b", words.better), make("span", `−${full}`)] : [make("span", `Loss of ${view}: 0`)]),
     make("div", "", isChange ? "bar worse" : "bar loss"),
-    ...(isChange ? [make("span", `+${full} nats`), make("b", words.worse)] : [make("span", `${full} nats and more`)]),
+    ...(isChange ? [make("span", `+${full} nats or more`), make("b", words.worse)] : [make("span", `${full} nats and more`)]),
     ...(note ? [make("span", note, "note")] : []),
   )
 }

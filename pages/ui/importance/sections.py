@@ -66,7 +66,6 @@ ORACLE_HELP = (
 BEST_HELP = (
     "Rank 1 is the most important, by the mean, in which all tasks count alike. A task's column has the rank in it."
 )
-READING_PX = 900  # so that nothing below the maps shows before them
 SELECTED_PX = 200  # of the selected head, up to MOST_RANKS tasks
 RANK_COLUMN = st.column_config.Column("Rank", width=60)
 

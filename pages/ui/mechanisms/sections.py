@@ -37,6 +37,8 @@ def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> Non
             sheet.draw(of_share, picture, f"mechanisms_lost {of_share}", words)
     if found.gain > 0:
         st.caption("Below 0, answers are worse with examples than without.")
+    if less := tables.more_costs_less(shown):
+        st.caption(f"More {less} heads cost less: heads can undo others' work, or it is chance.")
     tops = {
         each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
     }

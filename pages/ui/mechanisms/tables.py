@@ -42,6 +42,14 @@ def chart_rows(rows: pd.DataFrame, gain: float) -> pd.DataFrame:
     return found.sort_values("kind", key=lambda kinds: kinds.map([*by_loss, RANDOM].index), kind="stable")
 
 
+def more_costs_less(rows: pd.DataFrame) -> str:
+    """Returns the kinds of which the larger set of top heads costs 5 points less than the smaller, or more: "" for
+    none."""
+    tops = rows[(rows["kind"] != RANDOM) & ~rows["exclusive"]].sort_values("share")
+    fell = tops.groupby("kind", sort=False)["points_lost"].agg(lambda points: points.iloc[-1] - points.iloc[0])
+    return " and ".join(fell.index[fell <= -5])
+
+
 def title(rows: pd.DataFrame) -> str:
     """Returns the title of the chart of these rows, which are of one share."""
     n, share = rows["n_heads"].iloc[0], rows["share"].iloc[0]

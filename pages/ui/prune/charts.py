@@ -100,7 +100,8 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
         measured.mark_rule(strokeWidth=1.5).encode(y=y_low, y2="high:Q"),
         measured.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
         here.mark_rule(strokeWidth=2.5).encode(y=y_low, y2="high:Q"),
-        here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y),
+        # named for screens.css
+        here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y).properties(name="now"),
         hand.mark_point(filled=False, size=190, opacity=1, strokeWidth=2.5, shape="diamond").encode(y=y_estimated),
     ]
     return charts.template(300, *layers, padding={"right": NAMES_PX})
@@ -147,7 +148,7 @@ def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -
     x = alt.X("score:Q", title=title if known else None, scale=scale, axis=axis)
     tooltip = charts.tips("name:N|FFN", *([f"score:Q|{title}|{form}"] if known else []), STATE)
     base = charts.named_chart("ffns").encode(y=charts.layer_rows(), tooltip=tooltip)
-    look: dict[str, Any] = {} if known else {"filled": False, "color": GREY}
+    look: dict[str, Any] = {} if known else {"color": UNKNOWN, "stroke": GREY, "strokeOpacity": 0.4}
     fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9)) if known else alt.value(1)
     bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}, **look).encode(x=x, opacity=fill)
     crosses = charts.crosses(base.encode(x=alt.datum(0.0 if known else 0.5)), row_px)

@@ -43,6 +43,8 @@ def accuracy_figure(
     if shown is not None and len(shown):
         result, few = accuracy(shown), len(shown) < MIN_QUESTIONS
         value, delta = percent(result.acc), "the full model"
+        if few and result.n < total:  # a share of the first few would come and go
+            value = f"{round(result.acc * result.n)} of {result.n}"
         counted, interval, norm = in_words(result, total)
         details = [norm, *cut_in_words(shown), *details]
         lines.insert(0, counted if few else f"{counted}, {interval}")

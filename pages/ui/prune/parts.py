@@ -36,6 +36,7 @@ from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 
 CLICK = "Click one to prune or restore it."
+UNSCORED = "not scored yet"
 UNRANKED = "Which ones are pruned is known once they are ranked."
 MAP_HELP = (
     "{heads}. Layer 0 is next to the tokens, a cross marks a pruned head. A click prunes or restores, with Shift the "
@@ -264,7 +265,8 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
     frames: dict[Axis, pd.DataFrame] = {"heads": heads, "ffns": ffns}
     for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
         with at:
-            st.subheader(f"{titles[of]} :small[{in_short[of]}]", help=about[of])
+            is_scored = bool(frame["score"].notna().any())
+            st.subheader(f"{titles[of]} :small[{in_short[of] if is_scored else UNSCORED}]", help=about[of])
             by = named[of].lower()
             words = tables.components_in_words(frame, NOUNS[of], by) if mask is not None else UNRANKED
             draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns

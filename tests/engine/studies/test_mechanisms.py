@@ -85,13 +85,12 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     found = Mechanisms(settings, SCORES, {each: answered(*rights[each.kind]) for each in sets})
     assert found.gain == pytest.approx(60) and found.at_random(100) == pytest.approx((2, 2))
     assert finding(found, SHAPE) == (
-        "Without the 3 top induction heads (L3H5, L3H6, L3H7), 5 examples add 10 points; they add 60 to the full "
-        "model, and at least 58 without as many random heads (2 draws)."
+        "5 examples add 60 points to the full model, but 10 without the 3 top induction heads (L3H5, L3H6, L3H7), and "
+        "at least 58 without as many random heads."
     )
     of_rights = {"induction": (20, 31)}, {"induction": (40, 30), "function vector": (42, 30)}, {"induction": (20, 30),
                  "function vector": (22, 30)}  # fmt: skip
-    says = ("add nothing (answers are 11 points worse with them); they add 60 to", "cost about as much.",
-            "add nothing (answers are 10 points worse with them)")  # fmt: skip
+    says = "but nothing without the 3 top", "cost about as much.", "but nothing without the 3 top"
     for changed, words in zip(of_rights, says, strict=True):
         every = {each: answered(*(rights | changed)[each.kind]) for each in sets}
         assert words in finding(Mechanisms(settings, SCORES, every), SHAPE)
