@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 SPLITS = TRAIN, TEST = "train", "test"
 N_HEADS, N_PAIRS = 10, 100  # of the vector, unless that is more than a tenth of all; of each split, at most
+N_A_PIECE = 25  # pairs of one record: less is lost when the work is stopped
 
 
 @dataclass(frozen=True)
@@ -81,26 +82,34 @@ def vector_switch(target: Target, task: PairTask, scores: FunctionVectorScores) 
     """Returns the VectorSwitch of a task, with the vector of the heads that `scores` rank first. HeadroomError: too
     few pairs, or the model mixes the keys of neighboring tokens."""
     heads, known = top_heads(scores), lru_cache(maxsize=1)(task.tokenized)
+    parts = [
+        (split, at) for split in SPLITS for at in range(0, max(1, min(N_PAIRS, len(getattr(task, split)))), N_A_PIECE)
+    ]
 
     def pieces(session: Session, records: list[Record]) -> list[Piece]:
         about = target.key() | {"pairs": task.digest, "vector": [list(head) for head in heads], "most": N_PAIRS}
-        n_layers, n = target.shape.n_layers, sum(len(each[:N_PAIRS]) for each in (task.train, task.test))
+        n_layers = target.shape.n_layers
         texts = sum(len(task.asked(pair).contexts[0]) for pair in task.pairs) / max(1, len(task.pairs))
-        read = n * ((N_SHOTS + 2) * texts + CHARACTERS_A_TOKEN * n_layers / 2)
-        shapes: dict[str, tuple[int | str, ...]] = {}
-        for split in SPLITS:
-            shapes |= {f"{split} few": (split,), f"{split} zero": (split,), f"{split} switched": (n_layers, split)}
-        measure = partial(_measured, bos=target.bos, tokenized=known, heads=heads, records=records)
-        piece = Piece(canonical_key("vector switch", about), 1, shapes, measure, lambda: read)
-        return [mean_outputs(target, task, known), piece]
+        read = N_A_PIECE * ((N_SHOTS + 2) * texts + CHARACTERS_A_TOKEN * n_layers / 2)
+        shapes: dict[str, tuple[int | str, ...]] = {"few": ("n",), "zero": ("n",), "switched": (n_layers, "n")}
+        found = [mean_outputs(target, task, known)]
+        for split, first in parts:
+            key = canonical_key("vector switch", about | {"split": split, "first": first, "n": N_A_PIECE})
+            asked = partial(_asked, split=split, first=first)
+            measure = partial(_measured, bos=target.bos, tokenized=known, asked=asked, heads=heads, records=records)
+            found.append(Piece(key, 1, shapes, measure, lambda: read))
+        return found
 
     def value(records: list[Record]) -> VectorSwitch | None:
-        if len(records) < 2:
+        if len(records) <= len(parts):
             return None
-        arrays = records[1].arrays
+        of_split = {split: [record for (of, _), record in zip(parts, records[1:], strict=True) if of == split]
+                    for split in SPLITS}  # fmt: skip
         few, zero, switched = (
-            {split: arrays[f"{split} {what}"].astype(bool) for split in SPLITS} for what in ("few", "zero", "switched")
-        )
+            {split: np.concatenate([each.arrays[what].astype(bool) for each in of_split[split]], -1)
+             for split in SPLITS}
+            for what in ("few", "zero", "switched")
+        )  # fmt: skip
         return VectorSwitch(heads, few, zero, switched)
 
     return of_records(target, ("vector switch", task.digest, heads), pieces, value)
@@ -116,10 +125,17 @@ def switched_on(target: Target, task: PairTask) -> Measurement[VectorSwitch]:
     return then(function_vectors(target), partial(vector_switch, target, task), expected, (3, 1))
 
 
+def _asked(task: PairTask, split: str, first: int) -> dict[int, Pair]:
+    """Returns {number in its split: pair} of one record."""
+    pairs = getattr(task, split)[:N_PAIRS]
+    return dict(enumerate(pairs[first : first + N_A_PIECE], first))
+
+
 def _measured(
     loaded: Loaded,
     bos: bool,
     tokenized: Callable[[Any], PairTask],
+    asked: Callable[[PairTask], Mapping[int, Pair]],
     heads: Sequence[tuple[int, int]],
     records: Sequence[Record],
 ) -> Measuring:
@@ -131,18 +147,13 @@ def _measured(
                             f"take a task with at least {N_SHOTS + 1}")  # fmt: skip
     message = f"function vector of {task.name}"
     yield Progress(0, 1, message=message, share=0.0)
-    vector = function_vector(loaded, heads, z)
-    pairs = dict(zip(SPLITS, (task.train[:N_PAIRS], task.test[:N_PAIRS]), strict=True))
-    arrays, done, total = dict[str, np.ndarray](), 0, sum(map(len, pairs.values()))
-    for split, asked in pairs.items():
-        rows = list[np.ndarray]()
-        for number, pair in enumerate(asked):
-            with torch.inference_mode():
-                rows.append(_answered(loaded, bos, task, pair, number, vector))
-            done += 1
-            yield Progress(0, 1, message=message, share=done / total)
-        right = np.stack(rows, 1) if rows else np.zeros((2 + loaded.identity.shape.n_layers, 0), bool)
-        arrays |= {f"{split} few": right[0], f"{split} zero": right[1], f"{split} switched": right[2:]}
+    vector, pairs = function_vector(loaded, heads, z), asked(task)
+    right = np.zeros((2 + loaded.identity.shape.n_layers, len(pairs)), bool)
+    for at, (number, pair) in enumerate(pairs.items()):
+        with torch.inference_mode():
+            right[:, at] = _answered(loaded, bos, task, pair, number, vector)
+        yield Progress(0, 1, message=message, share=(at + 1) / len(pairs))
+    arrays = {"few": right[0], "zero": right[1], "switched": right[2:]}
     return arrays, {"kind": "vector switch", "task": task.name}
 
 
