@@ -1,4 +1,5 @@
-"""The statements of Olsson et al. on training, and which of them hold for a set of runs, with their numbers."""
+"""The statements of Olsson et al. on training, and one of HAPAX (arXiv 2511.05743), and which of them hold for a set of
+runs, with their numbers."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,10 @@ class _Run:
 
 
 def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
-    """Every statement, over the runs that it is about. Runs with repeats count too, and their labels say so."""
-    runs = [_Run(each, window(each.tokens, each.icl)) for each in trajectories if each.recipe is not None]
+    """Every statement, over the runs that it is about. Runs with repeats count too, and their labels say so; runs
+    without loss on copies count for the last one alone."""
+    every = [_Run(each, window(each.tokens, each.icl)) for each in trajectories if each.recipe is not None]
+    runs = [run for run in every if not _said(run, "hapax")]
     kinds = dict.fromkeys((_said(run, "n_layers") or 0, bool(_said(run, "mlp"))) for run in runs)
     deep = [run for n, mlp in sorted(kinds) if n > 1 for run in _of(runs, n, False, mlp)]
     changing = [run for run in deep if run.window is not None]
@@ -53,6 +56,8 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
          _each(changing, partial(_ablations, _ablated))),
         ("The phase change comes at 10^5.7 * sqrt(batch * context) tokens, within a factor of 4",
          _each(changing, _law)),
+        ("In-context learning comes without induction heads if copies do not count in the loss (HAPAX)",
+         _without_copies(every)),
     ]  # fmt: skip
     return [Statement.judged(text, judgment) for text, judgment in found]
 
@@ -247,3 +252,29 @@ def _law(run: _Run) -> Judgment:
     said = law_tokens((_said(run, "batch") or 0) * (_said(run, "n_ctx") or 0) or round(seen / steps))
     words = f"{said / 1e6:.1f} M said, {seen / 1e6:.1f} M seen"
     return bool(said / FACTOR <= seen <= said * FACTOR), words
+
+
+def _without_copies(runs: Sequence[_Run]) -> Judgment:
+    """Whether runs without loss on copies have an in-context gain and no induction head, next to their twins."""
+
+    def other_settings(run: _Run) -> dict[str, Any]:
+        return {name: value for name, value in (run.held.recipe or {}).items() if name != "hapax"}
+
+    pairs = [(run, twin) for run in runs if _said(run, "hapax") for twin in runs
+             if not _said(twin, "hapax") and other_settings(run) == other_settings(twin)]  # fmt: skip
+    if not pairs:
+        return None, "no such run with its twin"
+    matching = np.array([[float(np.nanmax(run.held.best("prefix_matching"))) for run in pair] for pair in pairs])
+    gain = np.array([[-float(run.held.icl[-1]) for run in pair] for pair in pairs])
+    of, words = ("runs" if len(pairs) > 1 else "run"), list[str]()
+    for name, values in (("best prefix matching", matching), ("in-context gain in nats", gain)):
+        words.append(f"{name} {_spread(values[:, 0])}, of {'its twin' if of == 'run' else 'their twins'} "
+                     f"{_spread(values[:, 1])}")  # fmt: skip
+    holds = bool(matching[:, 0].max() < INDUCTION and gain[:, 0].min() >= SMALL)
+    return holds, f"{len(pairs)} {of} without loss on copies: {'; '.join(words)}"
+
+
+def _spread(values: np.ndarray) -> str:
+    """Returns text such as "0.21 (0.18 to 0.25)"; one value alone."""
+    ends = f" ({values.min():.2f} to {values.max():.2f})" if len(values) > 1 else ""
+    return f"{values.mean():.2f}{ends}"

@@ -213,11 +213,16 @@ RECIPES = {
                               replace(_SMEARED, n_layers=2), "plain-2-layers"),
     "plain-2-layers": Named("2 plain layers, on text", "The same without smeared keys.",
                             replace(_SMEARED, n_layers=2, smeared=False)),
-    "smeared-seed-1": Named("1 layer, smeared keys, on text, seed 1", "The first of all with another seed.",
-                            replace(_SMEARED, seed=1)),
+    **{f"smeared-seed-{seed}": Named(f"1 layer, smeared keys, on text, seed {seed}",
+                                     "The first of all with another seed.", replace(_SMEARED, seed=seed))
+       for seed in (1, 2)},
     "smeared-hapax": Named("1 layer, smeared keys, on text, no loss on copies",
                            "What an induction head would predict does not count in the loss.",
                            replace(_SMEARED, hapax=True), "smeared"),
+    **{f"smeared-hapax-seed-{seed}": Named(f"1 layer, smeared keys, on text, no loss on copies, seed {seed}",
+                                           "The same with another seed.", replace(_SMEARED, hapax=True, seed=seed),
+                                           f"smeared-seed-{seed}")
+       for seed in (1, 2)},
     "repeats": Named("2 plain layers, on repeats",
                      "Random tokens repeated with a random period in every row: the whole circuit forms, a head "
                      "that looks at the token before and one that matches prefixes.",

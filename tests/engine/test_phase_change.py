@@ -171,7 +171,20 @@ def test_snapshots_that_are_dense_at_first_show_an_early_phase_change():
 
 
 AT = np.linspace(0, 4e6, 41)
-ORDER = ("share", "plain", "smeared", "sooner", "crosses", "convex", "part", "turns", "projected", "ablated", "law")
+ORDER = (
+    "share",
+    "plain",
+    "smeared",
+    "sooner",
+    "crosses",
+    "convex",
+    "part",
+    "turns",
+    "projected",
+    "ablated",
+    "law",
+    "hapax",
+)
 
 
 def made_run(start=1e6, n_layers=2, best=0.8, depth=0.4, **recipe):
@@ -212,7 +225,8 @@ def test_everything_holds_of_runs_as_in_the_paper():
         made_run(n_layers=1, smeared=True),
         made_run(1e6, smeared=True, batch=4, n_ctx=16),
     ]
-    found = told([*runs, plain, made_run(n_layers=1, depth=0, batch=4, n_ctx=16)])
+    without_copies = made_run(n_layers=1, smeared=True, hapax=True, best=0.1)
+    found = told([*runs, plain, made_run(n_layers=1, depth=0, batch=4, n_ctx=16), without_copies])
     assert {name: each.verdict for name, each in found.items()} == dict.fromkeys(ORDER, "holds")
     assert found["share"].ours == "2 layers, attention only: 100% from 2.0 to 2.5 M tokens"
     assert found["sooner"].ours == "1.0 to 1.5 M tokens with smeared keys, 2.0 to 2.5 M tokens without"
@@ -238,6 +252,25 @@ def test_what_does_not_hold_is_said_with_its_numbers():
     assert (verdicts([wrong])["projected"], verdicts([wrong])["ablated"]) == ("does not hold", "does not hold")
     assert verdicts([made_run(batch=16, n_ctx=4096)])["law"] == "does not hold"
     assert verdicts([made_run(1e6, smeared=True), made_run(0.6e6)])["sooner"] == "does not hold"
+
+
+def test_what_comes_without_loss_on_copies_is_said_whichever_way_it_falls():
+    def found(**without):
+        runs = [
+            made_run(seed=seed, hapax=hapax, **(without if hapax else {})) for hapax in (False, True) for seed in (0, 1)
+        ]
+        said = told(runs)
+        assert said["share"].ours.count("%") == 2, "they count for no other statement"
+        return said["hapax"]
+
+    holds = found(best=0.1, depth=0.3)
+    assert holds.verdict == "holds" and holds.ours == (
+        "2 runs without loss on copies: best prefix matching 0.10 (0.10 to 0.10), of their twins 0.80 (0.80 to 0.80); "
+        "in-context gain in nats 0.30 (0.30 to 0.30), of their twins 0.40 (0.40 to 0.40)"
+    )
+    assert found(best=0.1, depth=0).verdict == "does not hold", "no induction head, and no gain"
+    assert found(best=0.7, depth=0.3).verdict == "does not hold", "induction heads all the same"
+    assert told([made_run(hapax=True), made_run(seed=1)])["hapax"].verdict == "not measured", "not its twin"
 
 
 def test_what_was_not_measured_is_not_judged():

@@ -42,7 +42,8 @@ from engine.training.trajectory import Trajectory, encode, series_of
 
 FIRST_POSITION = 2  # OPT's table of positions has two rows that are not used
 SPREAD, SPREAD_OF_POSITIONS = 0.02, 0.04
-NAMES = ("plain", "smeared", "smeared-seed-1", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
+NAMES = ("plain", "smeared", "smeared-seed-1", "smeared-seed-2", "smeared-hapax", "smeared-hapax-seed-1",
+         "smeared-hapax-seed-2", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
          "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-4")  # fmt: skip
 WITH_WEIGHTS = {"curriculum": (0.3, 0.4, 1.0), "smeared": (0.25, 0.5, 1.0)}  # shares of the tokens
 PLAN = TrajectoryPlan(n_texts=500, n_ablated_texts=60, around=5)
