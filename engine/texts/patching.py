@@ -2,7 +2,8 @@
 
 Prompts A and B have equally many tokens. A is read with B's residual stream, attention output, or FFN output at one
 layer and position; the effect is the share of the difference between the logits of two answers, B's minus
-A's, that comes back: 0 as in A, 1 as in B. Each layer is one batch of all positions, from that layer on.
+A's, that comes back: 0 as in A, 1 as in B. Each layer is one batch of all positions, from that layer on. Positions
+before the first token in which the prompts differ have an effect of 0 and are not read.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class PatchMap:
 
 
 def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
-    """Returns the PatchMap so far. HeadroomError: the prompts are not equally long or too
-    long, or their answers begin with the same token."""
+    """Returns the PatchMap so far. HeadroomError: the prompts are not equally long, are
+    too long or the same, or their answers begin with the same token."""
     a, b = checked(wanted.a), checked(wanted.b)
     about = {"a": text_digest(a), "b": text_digest(b), "patch": wanted.kind}
     about |= {} if wanted.answers is None else {"answers": [text_digest(answer) for answer in wanted.answers]}
@@ -89,22 +90,27 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layer: int) -> Measur
         raise HeadroomError(
             f"prompt A has {len(texts[0])} tokens and prompt B {len(texts[1])}; write them equally long"
         )
+    if np.array_equal(*texts):
+        raise HeadroomError("prompts A and B have the same tokens; change one of them")
     ids, n = torch.from_numpy(np.stack(texts).astype(np.int64)), len(texts[0])
     with torch.inference_mode():
         streams, outputs, logits = _both(loaded, ids, layer, wanted.kind)
         answers = _answers(loaded, wanted, logits)
         before, after = (float(each[answers[1]] - each[answers[0]]) for each in logits)
-        rows, each = streams[:1].repeat(n, 1, 1), torch.arange(n)
+        places = torch.arange(int((ids[0] != ids[1]).nonzero()[0]), n)
+        rows, each = streams[:1].repeat(len(places), 1, 1), torch.arange(len(places))
         if wanted.kind == "stream":
-            rows[each, each] = streams[1]
+            rows[each, places] = streams[1, places]
         with ExitStack() as hooks:
             if wanted.kind != "stream":
-                hooks.enter_context(_replaced(_module(loaded, wanted.kind, layer), outputs[1]))
+                hooks.enter_context(_replaced(_module(loaded, wanted.kind, layer), outputs[1], places))
             hooks.enter_context(starting_at(loaded, layer, rows))
-            last = hidden_of(loaded, ids[:1].expand(n, -1))[:, -1]
+            last = hidden_of(loaded, ids[:1].expand(len(places), -1))[:, -1]
         patched = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, last)])
     difference = (patched[:, 1] - patched[:, 0]).cpu().numpy()
-    arrays = {"effects": ((difference - before) / (after - before)).astype(np.float32), "token_ids": ids.numpy()}
+    effects = np.zeros(n, np.float32)
+    effects[places.numpy()] = (difference - before) / (after - before)
+    arrays = {"effects": effects, "token_ids": ids.numpy()}
     arrays |= {"answers": np.array(answers), "differences": np.array([before, after], np.float32)}
     shown = np.concatenate([arrays["token_ids"].ravel(), arrays["answers"]])
     return arrays | {"strings": pack_strings(shown, loaded.tokenizer)}, {"kind": "patching", "layer": layer}
@@ -140,13 +146,13 @@ def _module(loaded: Loaded, kind: str, layer: int) -> Any:
     return loaded.family.layer_modules(loaded.model)[layer][kind == "ffn"]
 
 
-def _replaced(module: Any, values: Tensor) -> Any:
-    """Returns the hook, to be removed, by which each row has the output of one position, its own, from `values`."""
+def _replaced(module: Any, values: Tensor, places: Tensor) -> Any:
+    """Returns the hook, to be removed, by which each row has the output at one of `places`, its own, from `values`."""
     import torch
 
     def replace(module: Any, args: Any, output: Tensor) -> Tensor:
-        found, each = output.clone(), torch.arange(len(values))
-        found.view(len(values), len(values), -1)[each, each] = values
+        found = output.clone()
+        found.view(len(places), len(values), -1)[torch.arange(len(places)), places] = values[places]
         return found
 
     return module.register_forward_hook(replace)

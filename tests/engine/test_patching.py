@@ -105,6 +105,8 @@ def test_prompts_that_cannot_be_compared_are_refused(tiny_opt, session):
         "write them equally long",
         lambda: final(patch_map(target, Patching("a", "the river")).run(session)),
     )
-    same = Patching(TEXT[:30], TEXT[:30])
-    refused_by(HeadroomError, "both answers begin with", lambda: final(patch_map(target, same).run(session)))
+    same = Patching(TEXT[:30], TEXT[:30], answers=("a", "b"))
+    refused_by(HeadroomError, "have the same tokens", lambda: final(patch_map(target, same).run(session)))
+    alike = Patching("the river", "the house", answers=("a", "a"))
+    refused_by(HeadroomError, "both answers begin with", lambda: final(patch_map(target, alike).run(session)))
     refused_by(UsageError, "'half' is unknown", lambda: Patching("a", "b", "half"))
