@@ -39,8 +39,8 @@ VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, a
 }
 # not the speed of a machine, which is measured on each
 KINDS = {*"activity answers attribution idealised importance induction magnitudes perplexity texts tokenloss".split(),
-         "entity induction", "retrieval", "function vectors", "head feeding", "head in text", "head on probe",
-         "head ov"}  # fmt: skip
+         "entity induction", "retrieval", "function vectors", "vector switch", "head feeding", "head in text",
+         "head on probe", "head ov"}  # fmt: skip
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
@@ -81,9 +81,12 @@ def measure(view: str) -> None:
 
     from engine import shipped
     from engine.accuracy import evaluation
+    from engine.heads.vector_switch import switched_on
     from engine.models.session import Session
     from engine.progress import final
+    from engine.questions.word_pairs import included_tasks
     from engine.records import Key, encode
+    from pages.ui.mechanisms import vector
     from pages.ui.page import runtime
 
     found, read = dict[bytes, tuple[bytes, bytes]](), Session.record
@@ -102,6 +105,9 @@ def measure(view: str) -> None:
         wanted = top_of_heads(origin) if view == TOP_OF_HEADS else dict(origin.measurements)
         if view == "oracle":
             wanted["Heads together"] = together(origin)
+        if view == "mechanisms":
+            target = origin.measurements["Kinds of heads"].target
+            wanted[vector.NAME] = switched_on(target, included_tasks(target.identity.folder)[0])
         for name, measurement in wanted.items():
             print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
             final(measurement.run(runtime.session()))

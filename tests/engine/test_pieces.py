@@ -21,7 +21,7 @@ class OneModel:
     """In the place of Models: it gives a model that is nothing but its identity, and counts how often it is asked."""
 
     def __init__(self):
-        self.loaded, self.n_asked = None, 0
+        self.loaded, self.held, self.n_asked = None, (), 0
 
     def holds(self, spec):
         return self.loaded is not None and self.loaded.spec == spec
