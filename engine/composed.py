@@ -175,10 +175,12 @@ def then(
     first: Measurement[T],
     next_of: Callable[[T], Measurement[U]],
     expected: Callable[[], Workload],
+    about: tuple[Any, ...],
     sizes: tuple[int, int] = (1, 1),
 ) -> Measurement[U]:
     """The measurement that follows from the value of `first`, such as an accuracy under the mask that scores give;
-    `expected` is its work while `first` is not known. `sizes` are those of the two on the progress bar."""
+    `expected` is its work while `first` is not known, `about` what tells it from others that follow the same `first`.
+    `sizes` are those of the two on the progress bar."""
 
     def body(run: ComposedRun) -> Generator[Progress[U], None, U | None]:
         known = yield from run.part(first, sizes[0])
@@ -188,4 +190,4 @@ def then(
         found = yield from run.steps(next_of(known), sizes[1])
         return found.value
 
-    return composed(first.target, (*first.about, "then"), body, sum(sizes))
+    return composed(first.target, (*first.about, "then", *about), body, sum(sizes))

@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.importance.rankings_of import Evidence
 from engine.texts.passages import as_chat, checked
-from pages.ui.continuation import patching, sections, setting
+from pages.ui.continuation import patching, sections, setting, vector
 from pages.ui.controls import carried
 from pages.ui.controls.controls import choose_chat
 from pages.ui.controls.pruning import choose_pruning
@@ -60,5 +60,6 @@ if found.next is not None:
 sheet.tables["What was said"] = sections.said_frame(found)
 origin = setting.origin(x, found.mask)
 if not presenting():
+    origin = vector.draw(origin, target, x.prompt, sheet, since_s)
     origin = patching.draw(origin, target, x.prompt, sheet, since_s)
 closing(origin, sheet)

@@ -9,6 +9,7 @@
 `entity_induction`: token and concept induction of every head, through the store
 `function_vectors`: function-vector scores of every head, through the store
 `vector_switch`: whether a function vector, added to the residual stream, makes the model do a task
+`vector_prompt`: the likeliest next tokens of a prompt with a function vector added at each layer
 `copy_suppression`: how much every head lowers tokens that the model is about to repeat, through the store
 `retrieval`: whether every head looks at what the model copies from far back, through the store
 `idealised`: heads with their attention pattern replaced by an ideal one, and how much of their effect remains

@@ -53,6 +53,7 @@ def filled_evaluation(
         mean_fill(target, over),
         lambda means: evaluation(target, questions, mask, means=means),
         lambda: asked,
+        (*evaluation(target, questions, mask).about, fill),
         (min(N_QUESTIONS, over.n), questions.n),
     )
 

@@ -122,7 +122,7 @@ def switched_on(target: Target, task: PairTask) -> Measurement[VectorSwitch]:
         texts = sum(len(task.asked(pair).contexts[0]) for pair in task.pairs)
         return Workload({"forward": float((N_SHOTS + 2) * texts)})
 
-    return then(function_vectors(target), partial(vector_switch, target, task), expected, (3, 1))
+    return then(function_vectors(target), partial(vector_switch, target, task), expected, (task.digest,), (3, 1))
 
 
 def _asked(task: PairTask, split: str, first: int) -> dict[int, Pair]:

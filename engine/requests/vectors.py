@@ -1,4 +1,4 @@
-"""A function vector as a switch: `SwitchTaskOn`."""
+"""A function vector as a switch, on a task's pairs or on a prompt: `SwitchTaskOn`."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import UsageError
+from engine.heads.vector_prompt import VectorGuesses, guesses_with_vector
 from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, switched_on
 from engine.models.session import Target
 from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
@@ -16,17 +17,21 @@ from engine.requests.output import TABLES, check_out, file_of, table_file
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchTaskOn(OfModel):
-    """Measure whether a function vector makes the model do a task without examples. The value is a VectorSwitch."""
+    """Measure whether a function vector makes the model do a task without examples. The value is a VectorSwitch, or of
+    a prompt its VectorGuesses."""
 
     command: ClassVar[str] = "vector"
     task: str | None = string(None, "name of a task of word pairs, such as singular-plural (default: the first)")
     pairs: str | None = path(None, "CSV file of word pairs: questions and answers, with titles")
+    prompt: str | None = string(None, "a prompt that gets the vector, instead of the task's pairs")
     out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
         check_out(self.out, TABLES)
         target = self.target(run.session)
         task = self.task_of(target)
+        if self.prompt is not None:
+            return self._guesses(run, target, task, self.prompt)
         found = run.value(switched_on(target, task))
         few, zero = (100 * float(right[TEST].mean()) for right in (found.few, found.zero))
         best, lift = found.best_layer, found.lift
@@ -44,7 +49,17 @@ class SwitchTaskOn(OfModel):
         line += f"at layer {best}, {few:.1f}% with {N_SHOTS} examples"
         lines = [line, f"the vector lifts accuracy by {100 * lift.difference:+.1f} points ({low:+.1f} to {high:+.1f})"]
         lines += [f"heads of the vector: {', '.join(names)}{run.taken}"]
-        return Result(found, fields, "\n".join(lines), file_of(self.out, lambda suffix: _table(suffix, found)))
+        return Result(found, fields, "\n".join(lines), file_of(self.out, lambda suffix: _file(suffix, rows_of(found))))
+
+    def _guesses(self, run: RequestRun, target: Target, task: PairTask, prompt: str) -> Result:
+        found = run.value(guesses_with_vector(target, task, prompt))
+        names = [target.shape.head_names[at * target.shape.n_heads + head] for at, head in found.heads]
+        rows = guess_rows(found)
+        fields = {"task": task.name, "heads": names, "guesses": rows, "out": self.out}
+        lines = [f"vector of {task.name}: {', '.join(names)}{run.taken}"]
+        places = ["without it", *(f"added at layer {layer}" for layer in range(len(rows) - 1))]
+        lines += [f"{place}: {row['token']!r}, {100 * row['p']:.1f}%" for place, row in zip(places, rows, strict=True)]
+        return Result(found, fields, "\n".join(lines), file_of(self.out, lambda suffix: _file(suffix, rows)))
 
     def task_of(self, target: Target) -> PairTask:
         """Returns the task that is named; UsageError if it is none."""
@@ -62,7 +77,13 @@ def rows_of(found: VectorSwitch) -> list[dict[str, Any]]:
             for split in SPLITS for layer, right in enumerate(found.switched[split])]  # fmt: skip
 
 
-def _table(suffix: str, found: VectorSwitch) -> bytes:
+def guess_rows(found: VectorGuesses) -> list[dict[str, Any]]:
+    """Returns one row without the vector (layer None), and one per layer that gets it: the likeliest next token."""
+    guesses = [found.likeliest(row) for row in range(len(found.p))]
+    return [{"layer": at - 1 if at else None, "token": token, "p": p} for at, (token, p) in enumerate(guesses)]
+
+
+def _file(suffix: str, rows: list[dict[str, Any]]) -> bytes:
     import pandas as pd
 
-    return table_file(suffix, pd.DataFrame(rows_of(found)))
+    return table_file(suffix, pd.DataFrame(rows))

@@ -192,7 +192,7 @@ def _context(target: Target, asked: HeadRequest, session: Session) -> Measuremen
     def expected() -> Workload:
         return Workload({"forward": 2.0 * LOG_BOOKS.n_texts * MIN_TOKENS * CHARACTERS_A_TOKEN})
 
-    return then(texts_of(target, LOG_BOOKS), of_texts, expected)
+    return then(texts_of(target, LOG_BOOKS), of_texts, expected, ("context", asked))
 
 
 def _each(

@@ -12,6 +12,7 @@ from engine.architecture.family import family_of
 from engine.errors import HeadroomError
 from engine.heads import function_vectors as module
 from engine.heads.function_vectors import function_vectors, mean_outputs
+from engine.heads.vector_prompt import guesses_with_vector
 from engine.heads.vector_switch import function_vector, vector_switch
 from engine.importance.importance import importance
 from engine.measurement import single
@@ -85,6 +86,34 @@ def test_the_vector_is_what_the_heads_write_on_average_after_solved_prompts(fami
     piece = mean_outputs(target, WORD_PAIRS, task)
     z = torch.from_numpy(final(single(target, piece, lambda record: record.arrays["z"]).run(session)))
     torch.testing.assert_close(function_vector(loaded(folder), heads, z), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
+def test_a_prompt_with_the_vector_is_a_full_pass_with_a_hook(family, tiny_opt, tmp_path, session, few, monkeypatch):
+    monkeypatch.setattr(module, "included_tasks", lambda folder: [WORD_PAIRS])
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer, target = AutoTokenizer.from_pretrained(folder), target_in(session, folder, "fp32", bos=True)
+    prompt = "A letter came to the market"
+    found = final(guesses_with_vector(target, WORD_PAIRS, prompt).run(session))
+    means = single(target, mean_outputs(target, WORD_PAIRS, WORD_PAIRS.tokenized), lambda record: record.arrays["z"])
+    vector = function_vector(loaded(folder), found.heads, torch.from_numpy(final(means.run(session))))
+    ids = torch.tensor([[2, *tokenizer(prompt, add_special_tokens=False).input_ids]])
+
+    def add(layer, args, kwargs):
+        stream = (args[0] if args else kwargs["hidden_states"]).clone()
+        stream[0, -1] += vector
+        return ((stream, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": stream})
+
+    for row, layer in enumerate([None, *family_of(target.identity.config).layer_list(model)]):
+        hook = None if layer is None else layer.register_forward_pre_hook(add, with_kwargs=True)
+        with torch.no_grad():
+            p = model(ids).logits[0, -1].softmax(-1)
+        if hook is not None:
+            hook.remove()
+        assert found.p[row] == pytest.approx(p[found.token_ids[row].tolist()].numpy(), rel=1e-4)
+        assert found.likeliest(row) == (tokenizer.decode([int(p.argmax())]), pytest.approx(float(p.max()), rel=1e-4))
+    assert (np.abs(found.p[1:, 0] - found.p[0, 0]) > 1e-6).any(), "the vector changes something"
 
 
 def test_the_criterion_reads_the_included_tasks_and_no_questions(tiny_opt, session, few, monkeypatch):

@@ -159,7 +159,9 @@ def test_values_in_order_are_none_where_they_are_missing(session, target):
 
 def test_what_follows_from_a_missing_value_is_expected_and_measured_once_it_is_known(session, target):
     expected = Workload({"gradient": 7.0})
-    wanted = then(n_tokens(target, SHORT), lambda n: n_tokens(target, LONG[:n]), lambda: expected)
+    wanted = then(n_tokens(target, SHORT), lambda n: n_tokens(target, LONG[:n]), lambda: expected, ("long",))
+    other = then(n_tokens(target, SHORT), lambda n: n_tokens(target, LONG), lambda: expected, ("other",))
+    assert wanted.key != other.key, "jobs are told apart by it"
     assert wanted.stored(session) is None
     assert wanted.left(session) == Workload({"forward": float(len(SHORT)), "gradient": 7.0})
     n = final(n_tokens(target, SHORT).run(session))

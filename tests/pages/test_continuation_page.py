@@ -1,11 +1,13 @@
 """The Continue screen in one process: what both models say is what the engine measures, whatever the prompt holds."""
 
 import json
+import shlex
 from functools import partial
 
 import numpy as np
 import pytest
 
+from engine.__main__ import main
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
@@ -16,7 +18,18 @@ from pages.ui.continuation import charts, patching, sections
 from pages.ui.controls.pruning import by_importance
 from pages.ui.figures.charts import to_svg
 from pages.ui.page import runtime
-from tests.pages.conftest import components, frames_of, printed_by_the_program, same_on_the_command_line, settled, slide
+from pages.ui.page.tables import probability
+from tests.engine.fixtures import WORD_PAIRS
+from tests.pages.conftest import (
+    components,
+    frames_of,
+    press,
+    printed_by_the_program,
+    same_on_the_command_line,
+    settled,
+    slide,
+)
+from tests.pages.conftest import said as on_screen
 
 PROMPT = "One two three, one two"
 
@@ -175,3 +188,28 @@ def test_what_is_seldom_changed_is_in_the_settings(open_screen):
     assert "continue_heads" in outside - inside
     words = {each.label: each.value for each in at.metric}
     assert list(words) == ["Full model, next token", "Pruned model, next token"]
+
+
+@pytest.mark.slow("scores every head of a model, and runs the command")
+def test_a_vector_is_added_to_the_prompt_at_each_layer(open_screen, capsys, monkeypatch, tmp_path):
+    for of in ("engine.heads.function_vectors", "engine.requests.vectors", "pages.ui.continuation.vector"):
+        monkeypatch.setattr(f"{of}.included_tasks", lambda folder: [WORD_PAIRS])
+    monkeypatch.setattr("engine.heads.function_vectors.N_CLEAN", 2)
+    monkeypatch.setattr("engine.heads.function_vectors.N_SHUFFLED", 1)
+    at = open_screen(continue_vector="true")
+    assert not at.exception
+    at = press(at, "Ask a test pair")
+    asked = at.text_area(key="continue_prompt").value
+    assert asked == WORD_PAIRS.asked(WORD_PAIRS.test[0]).contexts[0]
+    at = press(at, "Add the vector")
+    [rows] = [each.value for each in at.dataframe if "others" in each.value]
+    words = shlex.split(at.code[0].value)  # two commands; the prompt has more than one line
+    words = words[words.index("vector") :]
+    words[words.index("--out") + 1] = str(tmp_path / "vector.csv")
+    assert main([*words, "--json"]) == 0
+    guesses = json.loads(capsys.readouterr().out)["guesses"]
+    assert len(rows) == len(guesses) == 1 + 2, "without the vector, and at each layer"
+    assert rows["said"].tolist() == [probability(row["p"]) for row in guesses]
+    at = press(at, "Ask a test pair")
+    assert at.text_area(key="continue_prompt").value == WORD_PAIRS.asked(WORD_PAIRS.test[1]).contexts[0]
+    assert "Without the vector" not in on_screen(at), "what is shown is of this prompt"

@@ -3,6 +3,7 @@
 `setting`: the settings, their job and their command
 `sections`: the prompt and how it is continued, and both models side by side
 `said`: a component that shows a prompt and its continuation
+`vector`: what the model says with a task's function vector, by the layer that gets it
 `patching`: what moves the answer, by layer and position, from another prompt
 `charts`: the likeliest next tokens as bars
 """
