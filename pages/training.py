@@ -62,7 +62,7 @@ if not presenting():  # a slide shows one screen, and these sections are below i
          partial(sections.draw_paths, view, sheet), ()),
         ("Model analysis table: a column a run, nine rows", "analysis", "table_chart",
          partial(sections.analysis, view, sheet), ()),
-        ("What the paper says, and what these runs show", "statements", "fact_check",
+        ("What papers say, and what these runs show", "statements", "fact_check",
          partial(statements, choice.sources, sheet), ()),
     ):  # fmt: skip
         folded(label, f"training_{key}", inside, f":material/{icon}:", in_address=True, holds=holds)

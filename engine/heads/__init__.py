@@ -8,6 +8,7 @@
 `last_token`: predictions with one head replaced at the last tokens of a prompt, or the stream changed at one layer
 `entity_induction`: token and concept induction of every head, through the store
 `function_vectors`: function-vector scores of every head, through the store
+`patching`: what activations of one prompt change in another, by layer and position or head
 `vector_switch`: whether a function vector, added to the residual stream, makes the model do a task
 `vector_prompt`: the likeliest next tokens of a prompt with a function vector added at each layer
 `copy_suppression`: how much every head lowers tokens that the model is about to repeat, through the store

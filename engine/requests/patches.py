@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import UsageError
+from engine.heads.patching import HEADS, KINDS, Patching, PatchMap, patch_map
 from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import choice, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
-from engine.texts.patching import KINDS, Patching, PatchMap, patch_map
 
 N_LARGEST = 5
 
@@ -21,7 +21,11 @@ class PatchPrompts(OfModel):
     command: ClassVar[str] = "patch"
     prompt: str = string(MISSING, "prompt A, which is read with activations of prompt B")
     other_prompt: str = string(MISSING, "prompt B, with as many tokens as A")
-    patched: str = choice("stream", tuple(KINDS), "what is taken from B: stream (default), attention, or ffn")
+    patched: str = choice(
+        "stream",
+        tuple(KINDS),
+        "what is taken from B: stream (default), attention, ffn, or heads (one head at the last token)",
+    )
     answers: str | None = string(
         None, "the answers after A and after B, such as Rome,Paris (default: the likeliest next token of each)"
     )
@@ -32,7 +36,7 @@ class PatchPrompts(OfModel):
 
         check_out(self.out, TABLES)
         found = run.value(patch_map(self.target(run.session), self.wanted()))
-        rows = rows_of(found)
+        rows = rows_of(found, self.patched)
         largest = sorted(rows, key=lambda row: -abs(row["effect"]))[:N_LARGEST]
         before, after = found.differences
         fields: dict[str, Any] = {
@@ -41,8 +45,8 @@ class PatchPrompts(OfModel):
         }  # fmt: skip
         a, b = (repr(answer) for answer in found.answers)
         lines = [f"logit of {b} minus logit of {a}: {before:+.2f} after A, {after:+.2f} after B{run.taken}"]
-        lines += [f"{KINDS[self.patched]} {row['layer']}, position {row['position']} ({row['token_b']!r}): "
-                  f"{100 * row['effect']:.0f}% of the difference" for row in largest]  # fmt: skip
+        lines += [f"{KINDS[self.patched]} {row['layer']}, {_place(row)}: {100 * row['effect']:.0f}% of the difference"
+                  for row in largest]  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         return Result(found, fields, "\n".join(lines), files)
 
@@ -56,10 +60,18 @@ class PatchPrompts(OfModel):
         return Patching(self.prompt, self.other_prompt, self.patched, (answers[0], answers[1]))
 
 
-def rows_of(found: PatchMap) -> list[dict[str, Any]]:
-    """Returns one row per layer and position: both prompts' tokens there, and the effect (0 as in A, 1 as in B)."""
-    places = zip(*found.tokens, strict=True)
-    named = [{"position": at, "token_a": a, "token_b": b} for at, (a, b) in enumerate(places)]
+def rows_of(found: PatchMap, kind: str) -> list[dict[str, Any]]:
+    """Returns one row per layer and position, with both prompts' tokens there, or of heads per layer and head; and the
+    effect (0 as in A, 1 as in B)."""
+    if kind == HEADS:
+        named: list[dict[str, Any]] = [{"head": head} for head in range(len(found.effects[0]))]
+    else:
+        places = zip(*found.tokens, strict=True)
+        named = [{"position": at, "token_a": a, "token_b": b} for at, (a, b) in enumerate(places)]
     return [{"layer": layer, **place, "effect": float(np.float32(effect))}
             for layer, effects in sorted(found.effects.items())
             for place, effect in zip(named, effects, strict=True)]  # fmt: skip
+
+
+def _place(row: dict[str, Any]) -> str:
+    return f"head {row['head']}" if "head" in row else f"position {row['position']} ({row['token_b']!r})"

@@ -4,6 +4,5 @@
 `tokenloss`: the loss of each token under any mask, in overlapping windows
 `perplexity`: perplexity of a text by the standard recipe, and its change by a mask
 `incontext`: in-context score, and loss by index
-`patching`: what activations of one prompt change in another, by layer and position
 `continuation`: the likeliest next tokens after a prompt, and a continuation
 """

@@ -255,13 +255,15 @@ def _law(run: _Run) -> Judgment:
 
 
 def _without_copies(runs: Sequence[_Run]) -> Judgment:
-    """Whether runs without loss on copies have an in-context gain and no induction head, next to their twins."""
+    """Whether runs without loss on copies have an in-context gain and no induction head, next to their twins: of the
+    same settings, seed, and text."""
 
-    def other_settings(run: _Run) -> dict[str, Any]:
-        return {name: value for name, value in (run.held.recipe or {}).items() if name != "hapax"}
+    def alike(run: _Run) -> tuple[Any, ...]:
+        settings = {name: value for name, value in (run.held.recipe or {}).items() if name != "hapax"}
+        return settings, run.held.about.get("text_digest")
 
     pairs = [(run, twin) for run in runs if _said(run, "hapax") for twin in runs
-             if not _said(twin, "hapax") and other_settings(run) == other_settings(twin)]  # fmt: skip
+             if not _said(twin, "hapax") and alike(run) == alike(twin)]  # fmt: skip
     if not pairs:
         return None, "no such run with its twin"
     matching = np.array([[float(np.nanmax(run.held.best("prefix_matching"))) for run in pair] for pair in pairs])

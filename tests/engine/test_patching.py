@@ -7,8 +7,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.architecture.family import family_of
 from engine.errors import HeadroomError, UsageError
+from engine.heads.patching import HEADS, KINDS, Patching, patch_map
 from engine.progress import final
-from engine.texts.patching import KINDS, Patching, patch_map
 from tests.conftest import TEXT
 from tests.engine.fixtures import caught, family_folder, refused_by, target_in
 from tests.engine.test_circuits_of_hand_built_models import built
@@ -28,7 +28,7 @@ def words_of_one_token(tokenizer):
     return words[0], words[1]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != HEADS])
 @pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
 def test_every_place_equals_a_full_pass_with_a_hook(family, kind, tiny_opt, tmp_path, session):
     target = target_in(session, family_folder(family, tiny_opt, tmp_path / "model"), "fp32", bos=False)
@@ -73,6 +73,37 @@ def test_every_place_equals_a_full_pass_with_a_hook(family, kind, tiny_opt, tmp_
         hook.remove()
         assert found.effects[layer][at] == pytest.approx((patched - of_a) / (of_b - of_a), abs=1e-4), (layer, at)
     assert np.abs(np.stack([*found.effects.values()])).max() > 0.1
+
+
+@pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
+def test_every_head_at_the_last_token_equals_a_full_pass_with_a_hook(family, tiny_opt, tmp_path, session):
+    target = target_in(session, family_folder(family, tiny_opt, tmp_path / "model"), "fp32", bos=False)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
+    texts, answers = prompts(tokenizer), words_of_one_token(tokenizer)
+    found = final(patch_map(target, Patching(*texts, HEADS, answers)).run(session))
+    a, b = (torch.tensor([tokenizer(text, add_special_tokens=False).input_ids]) for text in texts)
+    model, of = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval(), family_of(target.identity.config)
+    outs = [out for out, _ in of.layer_modules(model)]
+    with torch.no_grad(), caught(*outs) as inputs:
+        after = model(b).logits[0, -1]
+    first, second = (tokenizer(f" {answer}", add_special_tokens=False).input_ids[0] for answer in answers)
+    with torch.no_grad():
+        of_a, of_b = (float(logits[second] - logits[first]) for logits in (model(a).logits[0, -1], after))
+    for layer, head in np.ndindex(3, 4):
+        mine, z = slice(8 * head, 8 * head + 8), inputs[outs[layer]][0, -1].clone()
+
+        def put(module, args, mine=mine, z=z):
+            held = args[0].clone()
+            held[0, -1, mine] = z[mine]
+            return (held, *args[1:])
+
+        hook = outs[layer].register_forward_pre_hook(put)
+        with torch.no_grad():
+            logits = model(a).logits[0, -1]
+        hook.remove()
+        effect = (float(logits[second] - logits[first]) - of_a) / (of_b - of_a)
+        assert found.effects[layer][head] == pytest.approx(effect, abs=1e-4), (layer, head)
+    assert np.abs(np.stack([*found.effects.values()])).max() > 0.01
 
 
 def test_the_difference_comes_from_the_one_token_that_differs_and_moves_with_the_head(tiny_opt, tmp_path, session):

@@ -271,6 +271,8 @@ def test_what_comes_without_loss_on_copies_is_said_whichever_way_it_falls():
     assert found(best=0.1, depth=0).verdict == "does not hold", "no induction head, and no gain"
     assert found(best=0.7, depth=0.3).verdict == "does not hold", "induction heads all the same"
     assert told([made_run(hapax=True), made_run(seed=1)])["hapax"].verdict == "not measured", "not its twin"
+    of_other_text = replace(made_run(), about={"text_digest": "another"})
+    assert told([made_run(hapax=True), of_other_text])["hapax"].verdict == "not measured"
 
 
 def test_what_was_not_measured_is_not_judged():

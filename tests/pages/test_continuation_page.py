@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from engine.__main__ import main
+from engine.heads.patching import PatchMap
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
-from engine.texts.patching import PatchMap
 from pages.ui.continuation import charts, patching, sections
 from pages.ui.controls.pruning import by_importance
 from pages.ui.figures.charts import to_svg
@@ -49,8 +49,12 @@ def test_what_moves_the_answer_is_said_of_the_first_layer_and_of_the_last_token(
     assert said.startswith("Logit of “␣cold” minus that of “␣hot”: −2.0 after this prompt, **+3.0** after the other.")
     assert said.endswith("“␣blue” (position 1) brings back **90%** of it; from layer 2 on, the last token does.")
     assert patching.in_words(found, 5).endswith("3 of 5 layers so far.")
-    rows = patching.rows_of(found)
+    rows = patching.rows_of(found, "stream")
     assert rows["token"].tolist()[:3] == ["A", "␣red / ␣blue", "␣is"] and len(rows) == 9
+    of_heads = PatchMap({0: np.array([0.1, -0.7]), 1: np.array([0.2, 0.0])}, tokens, (" hot", " cold"), (-2.0, 3.0))
+    said = patching.in_words(of_heads, 2, "heads")
+    assert said.endswith("At the last token, L0H1 brings back **−70%**, L1H0 20%, L0H0 10% of it.")
+    assert patching.rows_of(of_heads, "heads")["token"].tolist() == ["H0", "H1"] * 2
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.heads.patching import HEADS, Patching, PatchMap, patch_map
 from engine.models.session import Target
 from engine.requests import PatchPrompts
-from engine.texts.patching import Patching, PatchMap, patch_map
 from pages.ui.controls.controls import one_of
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures import charts
@@ -26,13 +26,17 @@ OTHER = (
     "A letter came to the market for Jane"
 )
 OTHER_HELP = "A second prompt with as many tokens, which ends in another answer. It is part of the address."
-PATCHED = {"stream": "Residual stream", "attention": "Attention output", "ffn": "FFN output"}
-PATCHED_HELP = "What is taken from the other prompt, at one layer and position at a time (the stream: before it)."
+PATCHED = {"stream": "Residual stream", "attention": "Attention output", "ffn": "FFN output", HEADS: "Single heads"}
+PATCHED_HELP = (
+    "What is taken from the other prompt, at one layer and position at a time (the stream: before it). Single heads: "
+    "the output of one head at the last token."
+)
 HELP = (
     "This prompt is read with one activation of the other. 0 (gray): the answer stays. 1 (orange): the difference of "
     "the two answers' logits becomes that of the other prompt. Below 0 (blue): it moves away from it."
 )
 MEASURE_HELP = "One pass per layer and position, layer by layer, in the background. Finished layers are shown and kept."
+N_STRONGEST = 3  # heads
 MOVED = 0.5  # of the difference, from which a place carries it
 
 
@@ -51,31 +55,40 @@ def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: flo
             return origin
         wanted = patch_map(target, Patching(prompt, other, kind))
         work: Work[PatchMap] = Work("continue patch", NAME, wanted, priority=2)
-        live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, sheet), since_s)
+        live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, kind, sheet), since_s)
         asked = PatchPrompts(**of_model(target), prompt=prompt, other_prompt=other, patched=kind, out="patching.csv")
         measured = {**origin.measurements, NAME: wanted}
         return replace(origin, requests=[*origin.requests, asked], measurements=measured)
     return origin
 
 
-def _draw_progress(work: Work[PatchMap], n_layers: int, sheet: Sheet) -> None:
+def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, sheet: Sheet) -> None:
     """Draws the layers that are measured, and the progress or the button that measures the others."""
     known = [each for each in (work.found, *work.stored()) if each is not None]
     found = max(known, key=lambda each: len(each.effects), default=None)
     if work.is_first_read:
         work.reading_line()
     elif not work.line() and (found is None or len(found.effects) < n_layers):
-        work.offer("Patch every layer and position", "swap_horiz", MEASURE_HELP, by_size=True, least_s=0.0)
+        work.offer(
+            "Patch every head" if kind == HEADS else "Patch every layer and position",
+            "swap_horiz",
+            MEASURE_HELP,
+            by_size=True,
+            least_s=0.0,
+        )
     if found is not None:
-        rows, words = rows_of(found), in_words(found, n_layers)
+        rows, words = rows_of(found, kind), in_words(found, n_layers, kind)
         sheet.tables[NAME] = rows
         st.markdown(words, help=HELP)
-        sheet.draw(NAME, _chart(rows, n_layers), "continue_patch_map", words)
+        sheet.draw(NAME, _chart(rows, n_layers, kind), f"continue_patch_map {kind}", words)
 
 
-def rows_of(found: PatchMap) -> pd.DataFrame:
-    """Returns one row per layer and position: the tokens of both prompts there, as one text, and the effect."""
+def rows_of(found: PatchMap, kind: str) -> pd.DataFrame:
+    """Returns one row per layer and position: the tokens of both prompts there, as one text, and the effect; of heads
+    one per layer and head, named as `token`."""
     named = [visible(a) if a == b else f"{visible(a)} / {visible(b)}" for a, b in zip(*found.tokens, strict=True)]
+    if kind == HEADS:
+        named = [f"H{head}" for head in range(len(found.effects[0]))]
     frames = [
         pd.DataFrame({"layer": layer, "position": np.arange(len(named)), "token": named, "effect": effects})
         for layer, effects in sorted(found.effects.items())
@@ -83,11 +96,24 @@ def rows_of(found: PatchMap) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def in_words(found: PatchMap, n_layers: int) -> str:
-    """Returns which place carries most of the difference, in the first layer and in the last that is measured."""
+def in_words(found: PatchMap, n_layers: int, kind: str = "stream") -> str:
+    """Returns which place carries most of the difference, in the first layer and in the last that is measured; of heads
+    the strongest ones."""
     a, b = (visible(answer) for answer in found.answers)
     before, after = (number(each, 1, sign=True) for each in found.differences)
     words = f"Logit of “{b}” minus that of “{a}”: {before} after this prompt, **{after}** after the other."
+    if kind == HEADS:
+        effects = np.stack([found.effects[layer] for layer in sorted(found.effects)])
+        strongest = np.argsort(-np.abs(effects), axis=None, kind="stable")[:N_STRONGEST]
+        named = [(*divmod(int(at), effects.shape[1]), whole_percent(float(effects.flat[at]))) for at in strongest]
+        return (
+            f"{words} At the last token, "
+            + ", ".join(
+                f"L{layer}H{head} brings back **{share}**" if at == 0 else f"L{layer}H{head} {share}"
+                for at, (layer, head, share) in enumerate(named)
+            )
+            + " of it."
+        )
     places = {layer: int(np.nanargmax(np.abs(effects))) for layer, effects in sorted(found.effects.items())}
     first, last = min(places), max(places)
     if len(places) < n_layers:
@@ -102,25 +128,25 @@ def in_words(found: PatchMap, n_layers: int) -> str:
     return f"{words}; in layer {last}, “{tokens[places[last]]}” (position {places[last]})."
 
 
-def _chart(rows: pd.DataFrame, n_layers: int) -> charts.Picture:
+def _chart(rows: pd.DataFrame, n_layers: int, kind: str) -> charts.Picture:
     marked = rows.assign(at=rows["position"].astype(str) + "|" + rows["token"])
-    return charts.picture(_template(n_layers), cells=marked)
+    return charts.picture(_template(n_layers, kind == HEADS), cells=marked)
 
 
 @charts.kept
-def _template(n_layers: int) -> charts.Template:
+def _template(n_layers: int, is_heads: bool) -> charts.Template:
     token = "substring(datum.label, indexof(datum.label, '|') + 1)"
     axis = partial(alt.Axis, ticks=False, domain=False, labelOverlap=False)
-    look = axis(labelExpr=token, labelAngle=-45, labelLimit=90)
-    x = alt.X(
-        "at:N", sort=alt.EncodingSortField("position", op="min"), title="Token (this prompt / the other)", axis=look
-    )
+    look = axis(labelExpr=token, labelAngle=0 if is_heads else -45, labelLimit=90)
+    title = "Head at the last token" if is_heads else "Token (this prompt / the other)"
+    x = alt.X("at:N", sort=alt.EncodingSortField("position", op="min"), title=title, axis=look)
     domain = list(range(n_layers))
     y = alt.Y("layer:O", title="Layer", scale=alt.Scale(domain=domain), axis=axis(labelOverlap=True))
     legend = alt.Legend(orient="top", direction="horizontal", titleLimit=400, values=[-1, 0, 1])
     scale = charts.around_zero(1)
     color = alt.Color("effect:Q", title="Share of the difference", scale=scale, legend=legend)
-    tooltip = charts.tips("layer:O|Layer; position:Q|Position; token:N|Token; effect:Q|Effect|+.2f")
+    place = "token:N|Head" if is_heads else "position:Q|Position; token:N|Token"
+    tooltip = charts.tips(f"layer:O|Layer; {place}; effect:Q|Effect|+.2f")
     base = charts.named_chart("cells").encode(x=x, y=y, color=color, tooltip=tooltip)
     row_px = min(24, max(12, 400 // n_layers))
     return charts.template(row_px * n_layers + 190, base.mark_rect(**charts.CELL))

@@ -1,9 +1,10 @@
 """Activation patching (Meng et al. 2202.05262): which layers and positions make two prompts end differently.
 
 Prompts A and B have equally many tokens. A is read with B's residual stream, attention output, or FFN output at one
-layer and position; the effect is the share of the difference between the logits of two answers, B's minus
-A's, that comes back: 0 as in A, 1 as in B. Each layer is one batch of all positions, from that layer on. Positions
-before the first token in which the prompts differ have an effect of 0 and are not read.
+layer and position, or with B's output of one head at the last token. The effect is the share of the difference between
+the logits of two answers, B's minus A's, that comes back: 0 as in A, 1 as in B. Each layer is one batch of all
+positions, from that layer on; all heads are one batch (`engine.heads.last_token`). Positions before the first token in
+which the prompts differ have an effect of 0 and are not read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from engine.accuracy.restarts import kept, starting_at
 from engine.accuracy.scoring import hidden_of, some_logits
 from engine.errors import HeadroomError, UsageError
+from engine.heads.last_token import head_outputs, hidden_with
 from engine.measurement import Measurement, by_name
 from engine.models.loading import Loaded
 from engine.models.session import Target
@@ -30,10 +32,12 @@ from engine.texts.passages import checked, text_digest
 if TYPE_CHECKING:
     from torch import Tensor
 
+HEADS = "heads"
 KINDS = {
     "stream": "residual stream before layer",
     "attention": "attention output of layer",
     "ffn": "FFN output of layer",
+    HEADS: "output of one head at the last token, layer",
 }
 MAX_TOKENS = 128
 
@@ -55,8 +59,8 @@ class Patching:
 
 @dataclass(frozen=True)
 class PatchMap:
-    """The effects by layer so far, each (n,) by position; the tokens of both prompts; their answers; and the logit of
-    B's answer minus that of A's, after A and after B."""
+    """The effects by layer so far, each (n,) by position, or of heads (H,); the tokens of both prompts; their answers;
+    and the logit of B's answer minus that of A's, after A and after B."""
 
     effects: dict[int, np.ndarray]
     tokens: tuple[list[str], list[str]]
@@ -73,6 +77,12 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
     shapes: dict[str, tuple[int | str, ...]] = {"effects": ("n",), "token_ids": (2, "n"), "answers": (2,)}
     shapes |= {"differences": (2,), "strings": ("bytes",)}
     n_layers, pieces = target.shape.n_layers, dict[str, Piece]()
+    if wanted.kind == HEADS:
+        key, of_heads = canonical_key("patching", target.key() | about), (n_layers, target.shape.n_heads)
+        measure = partial(_measured_heads, bos=target.bos, wanted=wanted)
+        read_for = 3 * len(a) + target.shape.n_heads * n_layers
+        pieces[HEADS] = Piece(key, 1, shapes | {"effects": of_heads}, measure, partial(float, read_for))
+        return by_name(target, pieces, lambda _, record: record).map(_as_map)
     for layer in range(n_layers):
         key = canonical_key("patching", target.key() | about | {"layer": layer})
         read_for = len(a) * (2 + len(a) / 4 * (n_layers - layer) / n_layers)  # each position is a row of all tokens
@@ -85,14 +95,8 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layer: int) -> Measur
     import torch
 
     yield Progress(0, 1, message=f"patching layer {layer}", share=0.0)
-    texts = [_tokens(loaded, text, bos) for text in (wanted.a, wanted.b)]
-    if len(texts[0]) != len(texts[1]):
-        raise HeadroomError(
-            f"prompt A has {len(texts[0])} tokens and prompt B {len(texts[1])}; write them equally long"
-        )
-    if np.array_equal(*texts):
-        raise HeadroomError("prompts A and B have the same tokens; change one of them")
-    ids, n = torch.from_numpy(np.stack(texts).astype(np.int64)), len(texts[0])
+    ids = _token_ids(loaded, bos, wanted)
+    n = ids.shape[1]
     with torch.inference_mode():
         streams, outputs, logits = _both(loaded, ids, layer, wanted.kind)
         answers = _answers(loaded, wanted, logits)
@@ -110,10 +114,50 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layer: int) -> Measur
     difference = (patched[:, 1] - patched[:, 0]).cpu().numpy()
     effects = np.zeros(n, np.float32)
     effects[places.numpy()] = (difference - before) / (after - before)
-    arrays = {"effects": effects, "token_ids": ids.numpy()}
-    arrays |= {"answers": np.array(answers), "differences": np.array([before, after], np.float32)}
+    return _packed(loaded, effects, ids, answers, (before, after), {"layer": layer})
+
+
+def _measured_heads(loaded: Loaded, bos: bool, wanted: Patching) -> Measuring:
+    import torch
+
+    yield Progress(0, 1, message="patching heads", share=0.0)
+    ids = _token_ids(loaded, bos, wanted)
+    with torch.inference_mode():
+        rows = hidden_with(loaded, ids[0].tolist(), head_outputs(loaded, ids[1].tolist()))
+        of_both = torch.cat([rows[:1], hidden_of(loaded, ids[1:])[:, -1]])
+        logits = torch.cat([logits for _, logits in some_logits(loaded, of_both)])
+        answers = _answers(loaded, wanted, logits)
+        last = torch.cat([of_both, rows[1:]])
+        found = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, last)])
+    before, after, *patched = (found[:, 1] - found[:, 0]).tolist()
+    shape = loaded.identity.shape
+    effects = ((np.array(patched) - before) / (after - before)).astype(np.float32)
+    return _packed(loaded, effects.reshape(shape.n_layers, shape.n_heads), ids, answers, (before, after), {})
+
+
+def _packed(
+    loaded: Loaded, effects: np.ndarray, ids: Tensor, answers: tuple[int, int], differences: tuple[float, float],
+    about: dict[str, Any],
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:  # fmt: skip
+    """Returns the arrays of a record, and its receipt."""
+    arrays = {"effects": effects, "token_ids": ids.numpy(), "answers": np.array(answers)}
+    arrays["differences"] = np.array(differences, np.float32)
     shown = np.concatenate([arrays["token_ids"].ravel(), arrays["answers"]])
-    return arrays | {"strings": pack_strings(shown, loaded.tokenizer)}, {"kind": "patching", "layer": layer}
+    return arrays | {"strings": pack_strings(shown, loaded.tokenizer)}, {"kind": "patching", **about}
+
+
+def _token_ids(loaded: Loaded, bos: bool, wanted: Patching) -> Tensor:
+    """Returns (2, n): the tokens of both prompts."""
+    import torch
+
+    texts = [_tokens(loaded, text, bos) for text in (wanted.a, wanted.b)]
+    if len(texts[0]) != len(texts[1]):
+        raise HeadroomError(
+            f"prompt A has {len(texts[0])} tokens and prompt B {len(texts[1])}; write them equally long"
+        )
+    if np.array_equal(texts[0], texts[1]):
+        raise HeadroomError("prompts A and B have the same tokens; change one of them")
+    return torch.from_numpy(np.stack(texts).astype(np.int64))
 
 
 def _tokens(loaded: Loaded, text: str, bos: bool) -> np.ndarray:
@@ -178,5 +222,8 @@ def _as_map(records: dict[str, Record]) -> PatchMap | None:
     tokens = [[strings[each] for each in ids] for ids in arrays["token_ids"].tolist()]
     answers = [strings[each] for each in arrays["answers"].tolist()]
     differences = [float(each) for each in arrays["differences"]]
-    effects = {int(layer): record.arrays["effects"] for layer, record in records.items()}
+    if HEADS in records:
+        effects = dict(enumerate(arrays["effects"]))
+    else:
+        effects = {int(layer): record.arrays["effects"] for layer, record in records.items()}
     return PatchMap(effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]))
