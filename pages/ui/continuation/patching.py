@@ -46,7 +46,7 @@ def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: flo
     if not at.open:
         return origin
     with at, errors_shown():
-        other_at, kind_at = st.columns([8, 5], vertical_alignment="bottom")
+        other_at, kind_at = st.columns([6, 7], vertical_alignment="bottom")
         key = "continue_patch_other"
         other = other_at.text_area("Other prompt", OTHER, 80, key=key, help=OTHER_HELP, bind="query-params") or ""
         kind = one_of(kind_at, "Patched", PATCHED, "continue_patch_kind", PATCHED_HELP)

@@ -99,7 +99,10 @@ def _chart(rows: pd.DataFrame, found: VectorSwitch) -> charts.Picture:
 def _template(n_layers: int) -> charts.Template:
     scale = alt.Scale(domain=[-0.5, n_layers - 0.5 + n_layers / 8], nice=False)
     x = alt.X(
-        "layer:Q", title="Layer whose input gets the vector", scale=scale, axis=alt.Axis(grid=False, tickMinStep=1)
+        "layer:Q",
+        title="Layer whose input gets the vector",
+        scale=scale,
+        axis=alt.Axis(grid=False, values=[*range(n_layers)], labelOverlap=True),
     )
     y = alt.Y(
         "acc:Q", title="Test pairs right", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)
