@@ -216,7 +216,7 @@ def main() -> None:
         ship(_measured(session, str(arguments.embedded), PLAN_OF_EMBEDDED, "measuring"), EMBEDDED_RUN)
         return
     for name in arguments.names:
-        run = begin(arguments.work / name, RECIPES[AGAIN.get(name, name)].recipe)
+        run = begin(arguments.work / name, RECIPES[AGAIN[name] if name in AGAIN else name].recipe)
         _last(train(run), f"{name}, training")
         steps = ",".join(map(str, steps_measured(run)))
         found = _measured(session, f"{run.folder}@step{{{steps}}}", PLAN, f"{name}, measuring")
