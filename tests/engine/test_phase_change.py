@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engine.demo import runs_folder
 from engine.errors import HeadroomError
 from engine.heads.induction import SCORES
 from engine.training.findings import findings, turns
@@ -298,3 +299,10 @@ def test_turns_are_angles_between_pieces_of_the_path():
     found = turns(np.stack([x, y], 1).astype(float), np.arange(20) * 1e5)
     assert int(np.nanargmax(found)) == 9 and found[9] == pytest.approx(90)
     assert found[4] == pytest.approx(0) and np.isnan(found[[0, 1, -1]]).all()
+
+
+def test_three_shipped_runs_without_loss_on_copies_have_their_twins():
+    files = [*runs_folder().glob("smeared-hapax*.safetensors"), *runs_folder().glob("smeared-twin*.safetensors")]
+    runs = [decode(file.read_bytes()) for file in [*files, runs_folder() / "smeared-seed-2.safetensors"]]
+    assert len(runs) == 6 and all(np.array_equal(run.tokens, runs[0].tokens) for run in runs)
+    assert told(runs)["hapax"].ours.startswith("3 runs without loss on copies: best prefix matching 0.05 ")
