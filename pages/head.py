@@ -11,7 +11,7 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.sheet import Sheet
-from pages.ui.head import by_weights, feeders, in_texts, losses, ranks, tables
+from pages.ui.head import by_weights, feeders, in_corpus, in_texts, losses, ranks, tables
 from pages.ui.head.asking import choose, choose_of
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
@@ -26,6 +26,7 @@ SECTIONS = {
     "Among all heads": ranks.section,
     "Without it": losses.section,
     "In a text": in_texts.section,
+    in_corpus.TITLE: in_corpus.section,
     "What feeds it": feeders.section,
     "Tokens it promotes": by_weights.section,
 }
@@ -59,5 +60,8 @@ if choice.tasks:
     more |= {"tasks": names, "shots": choice.tasks[0].shots, "task_data": setup.data_dir}
 request = ReportHead(head=asked.name, **of_model(target), **more)
 of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
-origin = Origin("Head", [request], {"Head": portrait(target, asked)}, about(target, asked.name, *of))
+corpus = in_corpus.opened(target, head)
+requests = [request, *([corpus.request] if corpus else [])]
+measured = {"Head": portrait(target, asked), **({in_corpus.TITLE: corpus.measurement} if corpus else {})}
+origin = Origin("Head", requests, measured, about(target, asked.name, *of))
 closing(origin, sheet)

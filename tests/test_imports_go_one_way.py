@@ -30,7 +30,7 @@ FLOORS = [
     "engine.composed engine.receipts",
     "engine.accuracy",
     "engine.texts",
-    "engine.heads",
+    "engine.corpus engine.heads",
     "engine.importance",
     "engine.export engine.studies engine.training",
     "engine.plans",

@@ -12,6 +12,7 @@ as a program
 `mechanisms`: `CompareMechanisms`
 `vectors`: `SwitchTaskOn`
 `patches`: `PatchPrompts`
+`corpus`: `ReadCorpus`
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `forecast`: `ForecastStudy`
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
@@ -24,6 +25,7 @@ as a program
 from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
 from engine.requests.base import Result as Result
+from engine.requests.corpus import ReadCorpus
 from engine.requests.doctor import Diagnose
 from engine.requests.fields import argv as argv
 from engine.requests.fields import program as program
@@ -44,6 +46,6 @@ REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
     WorkOnPlan, ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria,
-    CompareMechanisms, SwitchTaskOn, PatchPrompts, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
+    CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
     ListModels, Diagnose,
 )  # fmt: skip

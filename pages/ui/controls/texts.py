@@ -156,6 +156,22 @@ def show_text(key: str, name: str, text: str) -> None:
     st.session_state[f"{key}_menu"] = False  # the popover covers the result
 
 
+def open_passage(name: str, text: str) -> None:
+    """Opens Passage with a text."""
+    show_text("passage_text", name, text)
+    st.switch_page("pages/passage.py")
+
+
+def open_attention(name: str, text: str, head: str, token: int) -> None:
+    """Opens Attention with a text, at a head and the token that it looks from, by its number in the text."""
+    show_text("attention_text", name, text)
+    query = {"attention_heads": head, "attention_token": str(token)}
+    for key, value in query.items():
+        write(key, value)
+    st.session_state["attention_token of"] = f"{kept.text_digest(text)} "
+    st.switch_page("pages/attention.py", query_params=query)
+
+
 def _use_pasted(key: str) -> None:
     show_text(key, "Pasted text", kept.checked(st.session_state[f"{key}_pasted"], "the pasted text"))
 

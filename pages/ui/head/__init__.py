@@ -7,6 +7,8 @@
 `losses`: losses without it
 `idealised`: how much of its effect remains with an ideal pattern instead
 `in_texts`: where it looks in a text, which tokens it raises there, and the text's losses without it
+`in_corpus`: where it looks over many texts, the windows at which it fires most, and the losses there without it
+`corpus_tables`: these as rows, and as sentences
 `by_weights`: which tokens it raises wherever it looks at one
 `feeders`: which earlier heads feed it
 `tables`: all of that as rows, and as sentences

@@ -152,3 +152,17 @@ def _feeders(n_layers: int, highest: float) -> charts.Template:
     named = charts.written(edges, 11, align="right", baseline="bottom", dy=-2)
     named = named.encode(x=alt.value(alt.ExprRef("width")), text="words:N")
     return charts.template(280, line, named, points, names.encode(text="label:N"))
+
+
+def distances(frame: pd.DataFrame) -> charts.Picture:
+    """Returns `corpus_tables.distance_rows`: the share of attention by range of distances."""
+    return charts.picture(_distances(), distances=frame)
+
+
+@charts.kept
+def _distances() -> charts.Template:
+    axis = alt.Axis(labelAngle=0, ticks=False, labelExpr="split(datum.label, '–')[0]")
+    x = alt.X("distance:O", title="Tokens back, from", sort=None, axis=axis)
+    y = alt.Y("share:Q", title="Share of attention", axis=alt.Axis(format="%", tickCount=4))
+    tooltip = charts.tips("distance:N|Tokens back; share:Q|Share of attention|.1%")
+    return charts.template(200, charts.named_chart("distances").mark_bar().encode(x=x, y=y, tooltip=tooltip))

@@ -22,10 +22,9 @@ from engine.questions.requests import Question
 from engine.questions.tasks import task_info
 from engine.studies.removal import found_heads
 from engine.texts.passages import text_digest
-from pages.ui.controls.texts import show_text
+from pages.ui.controls.texts import open_attention
 from pages.ui.page.runtime import in_memory, session
 from pages.ui.page.tables import plain, whole_percent
-from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, under_way
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
@@ -174,12 +173,7 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
     if measured.mask is not None and not measured.mask.heads[layer][head]:
         label = f"In the full model, {label}"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
-        show_text("attention_text", f"A question of {x.task.name}", of.prompt)
-        write("attention_heads", found.head)
-        write("attention_token", str(found.token))
-        st.session_state["attention_token of"] = f"{found.digest} "
-        query = {"attention_heads": found.head, "attention_token": str(found.token)}
-        st.switch_page("pages/attention.py", query_params=query)
+        open_attention(f"A question of {x.task.name}", of.prompt, found.head, found.token)
 
 
 def decided_by(x: Experiment, question: Question) -> Copied | None:
