@@ -11,7 +11,7 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.sheet import Sheet
-from pages.ui.head import by_weights, feeders, in_corpus, in_texts, losses, ranks, tables
+from pages.ui.head import all_heads, by_weights, feeders, in_corpus, in_texts, losses, ranks, tables
 from pages.ui.head.asking import choose, choose_of
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
@@ -29,6 +29,7 @@ SECTIONS = {
     in_corpus.TITLE: in_corpus.section,
     "What feeds it": feeders.section,
     "Tokens it promotes": by_weights.section,
+    all_heads.TITLE: all_heads.section,
 }
 
 setup = chosen()

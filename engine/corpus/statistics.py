@@ -4,6 +4,8 @@ A head's activation of a query q and a key k is its attention times what it woul
 norm(W_O v_k). Norms of W_O x are those of R x, where W_O^T = Q R, so that no vector of the residual stream is made.
 The first token of a window is not a query: it can only attend to itself.
 
+Attention is computed in fp32, whatever the precision of the model.
+
 Departures: what follows a copy of a token may be that token itself, if it is repeated at once; a norm after attention
 (Gemma 2, OLMo 2) is left out of what a head writes.
 """
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # the first of each range
+SMALLEST = 1e-30  # attention, in a logarithm
 STRONG = 0.1  # of the residual stream's norm: a write from which it is strong
 # sums over queries, all (L, H); the first two over queries with an earlier copy of their token
 SUMS = ("induction", "same_token", "previous_token", "first_token", "entropy", "distance", "strong")
@@ -71,7 +74,7 @@ def measure_windows(loaded: Loaded, token_ids: np.ndarray, norms: Sequence[Tenso
         summed = by_query.sum(0)  # (H, T - 1, T)
         by_distance = summed.flatten(1) @ _by_distance(n_tokens).to(pattern.device)
         strong = written[:, :, 1:] > STRONG * stream_norms.pop(layer)[:, None, 1:]
-        entropy = torch.special.entr(by_query).sum((0, 2, 3))
+        entropy = -by_query.clamp_min(SMALLEST).log_().mul_(by_query).sum((0, 2, 3))  # twice as fast as torch's entr
         sums = {
             "induction": pattern[row, :, query, copy + 1].sum(0),
             "same_token": pattern[row, :, query, copy].sum(0),
@@ -91,7 +94,7 @@ def measure_windows(loaded: Loaded, token_ids: np.ndarray, norms: Sequence[Tenso
     with ExitStack() as open_hooks:
         for layer, module in enumerate(loaded.family.layer_list(loaded.model)):
             open_hooks.enter_context(module.register_forward_pre_hook(keep_norms(layer), with_kwargs=True))
-        open_hooks.enter_context(visited(loaded, visit))
+        open_hooks.enter_context(visited(loaded, visit, in_fp32=True))
         hidden_of(loaded, token_ids, positions=True)
     per_window = {"activation": np.float32, "query": np.int16, "key": np.int16}
     arrays = {name: np.stack(each).astype(np.float32) for name, each in found.items() if name not in per_window}

@@ -17,13 +17,16 @@ from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.one_head import head_named
 
 N_EXAMPLES, N_FREQUENT, CONTEXT = 3, 6, 8
-TITLES = {
+SCORE_TITLES = {
     "induction": "attention to what followed earlier copies",
     "same_token": "attention to earlier copies",
     "previous_token": "attention to the previous token",
     "first_token": "attention to the first token",
     "strong": "positions with a strong write",
+    "entropy": "entropy of attention, nats",
+    "distance": "tokens back on average",
 }
+SHARES = [*SCORE_TITLES][:5]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +60,9 @@ class ReadCorpus(OfModel):
             "heads": rows, "out": self.out,
         }  # fmt: skip
         lines = [f"{in_words(found, self.windows)}{run.taken}"]
-        for name, title in TITLES.items():
+        for name in SHARES:
             best = max(rows, key=lambda row: row[name])
-            lines.append(f"most {title}: {best['name']}, {100 * best[name]:.0f}%")
+            lines.append(f"most {SCORE_TITLES[name]}: {best['name']}, {100 * best[name]:.0f}%")
         if head is not None:
             removed = run.value(loss_without(target, found, head))
             fields |= head_fields(found, head, removed)

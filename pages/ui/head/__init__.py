@@ -11,6 +11,7 @@
 `corpus_tables`: these as rows, and as sentences
 `by_weights`: which tokens it raises wherever it looks at one
 `feeders`: which earlier heads feed it
+`all_heads`: all heads by any two scores, and a third as color
 `tables`: all of that as rows, and as sentences
 `charts`: all of that as pictures
 """

@@ -166,3 +166,28 @@ def _distances() -> charts.Template:
     y = alt.Y("share:Q", title="Share of attention", axis=alt.Axis(format="%", tickCount=4))
     tooltip = charts.tips("distance:N|Tokens back; share:Q|Share of attention|.1%")
     return charts.template(200, charts.named_chart("distances").mark_bar().encode(x=x, y=y, tooltip=tooltip))
+
+
+def all_heads(frame: pd.DataFrame, x: str, y: str, color: str) -> charts.Picture:
+    """Returns `all_heads.rows_of`: all heads by two scores, colored by a third or by layer, with this one ringed."""
+    n_layers = int(frame["layer"].max()) + 1 if color == "Layer" else 0
+    return charts.picture(_all_heads(x, y, color, n_layers), heads=frame)
+
+
+@charts.kept
+def _all_heads(x: str, y: str, color: str, n_layers: int) -> charts.Template:
+    clicked = alt.selection_point(name="head", fields=["layer", "head"], empty=False)
+    box = alt.selection_interval(name="box")
+    tooltip = charts.tips(
+        "name:N|Head",
+        *(f"{field}:Q|{title}|{charts.MAGNITUDE}" for field, title in (("x", x), ("y", y), ("color", color))),
+    )
+    scale = alt.Scale(zero=False, nice=True)
+    base = charts.named_chart("heads").encode(
+        x=alt.X("x:Q", title=x, scale=scale), y=alt.Y("y:Q", title=y, scale=scale), tooltip=tooltip
+    )
+    shade = alt.Color("color:Q", title=color, scale=alt.Scale(range=[GREY, MARK]))
+    colour = charts.by_layer(n_layers) if n_layers else shade
+    dots = base.mark_point(filled=True, size=80, opacity=0.8, cursor="pointer").encode(color=colour)
+    ring = base.transform_filter("datum.mine").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
+    return charts.template(380, dots.add_params(clicked, box), ring)

@@ -90,12 +90,24 @@ class Reading:
         return deferred(self.target, ("corpus", self.source, self.n_windows), build)
 
 
-def opened(target: Target, head: Head) -> Reading | None:
-    """Returns what the section reads if its tab is open."""
-    if current_value("head_part") != TITLE:
-        return None
+def chosen(target: Target, head: Head) -> Reading:
+    """Returns what the controls say, whether they are drawn or not."""
     n_windows = nearest(current_value(WINDOWS), (1, MAX_WINDOWS))
     return Reading(target, current_value(SOURCE).strip() or BUILT_IN, int(n_windows or N_WINDOWS), head)
+
+
+def opened(target: Target, head: Head) -> Reading | None:
+    """Returns what the section reads if its tab is open."""
+    return chosen(target, head) if current_value("head_part") == TITLE else None
+
+
+def stored(known: Known) -> HeadsInCorpus | None:
+    """Returns all heads over the corpus, as far as that is stored."""
+    return max(_work(chosen(known.target, known.asked.head)).stored(), key=len, default=None)
+
+
+def _work(reading: Reading) -> Work[HeadsInCorpus]:
+    return Work("head corpus", "Heads in a corpus", reading.measurement, priority=2)
 
 
 def section(known: Known, sheet: Sheet) -> None:
@@ -110,9 +122,8 @@ def section(known: Known, sheet: Sheet) -> None:
         return
     search = search_at.text_input("Find in windows", key=SEARCH, bind="query-params", help=SEARCH_HELP) or ""
     with errors_shown():
-        work: Work[HeadsInCorpus] = Work("head corpus", "Heads in a corpus", reading.measurement, priority=2)
-        since_s, stored = time.monotonic(), work.stored()
-        found = max(stored, key=len, default=None)
+        work, since_s = _work(reading), time.monotonic()
+        found = max(work.stored(), key=len, default=None)
         live(work.watched(), partial(_draw_progress, work, found is not None and found.is_complete), since_s)
         if found is not None:
             _draw_found(reading, found, search, sheet)
