@@ -10,6 +10,7 @@ import streamlit as st
 from engine.heads.induction import SCORES, VARIANTS
 from engine.importance.rankings import CRITERIA
 from engine.requests.corpus import SCORE_TITLES
+from engine.studies.one_head import TITLES as PART_TITLES
 from pages.ui.controls.controls import one_listed
 from pages.ui.controls.heads import open_prune
 from pages.ui.figures.induction_scores import TITLES
@@ -36,7 +37,7 @@ def section(known: Known, sheet: Sheet) -> None:
     if len(scores) < 2:
         st.caption("No two scores are stored yet. Measure the induction scores above.")
         return
-    across_at, up_at, color_at, rest_at = st.columns([4, 4, 4, 4], vertical_alignment="bottom")
+    across_at, up_at, color_at, _ = st.columns(4)
     x = one_listed(across_at, "Across", [*scores], ACROSS, help=SCORE_HELP)
     y = one_listed(up_at, "Up", [*scores], UP, index=1, help=SCORE_HELP)
     color = one_listed(color_at, "Color", [LAYER, *scores], COLOR, help=COLOR_HELP)
@@ -53,9 +54,11 @@ def section(known: Known, sheet: Sheet) -> None:
         st.caption("Click a head to open it. Drag a box to choose heads.")
         return
     listed = ", ".join(boxed[:MOST_NAMED]) + " …" * (len(boxed) > MOST_NAMED)
-    st.caption(f"In the box: {listed}")
     label = f"Prune these {len(boxed)}" if len(boxed) > 1 else f"Prune {boxed[0]}"
-    if rest_at.button(label, icon=":material/content_cut:", type="primary", help=PRUNE_HELP):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        is_clicked = st.button(label, icon=":material/content_cut:", type="primary", help=PRUNE_HELP)
+        st.caption(f"In the box: {listed}", width="content")
+    if is_clicked:
         open_prune(" ".join(boxed))
 
 
@@ -63,10 +66,11 @@ def scores_of(known: Known) -> dict[str, np.ndarray]:
     """Returns every stored score (L, H) of all heads by its name."""
     found = dict[str, np.ndarray]()
     if VARIANTS[0] in known.found.scores:
-        found |= {TITLES[name]: known.found.scores[VARIANTS[0]].mean[name] for name in SCORES}
+        scores = known.found.scores[VARIANTS[0]]
+        found |= {TITLES[name]: scores.copying_share if name == "copying" else scores.mean[name] for name in SCORES}
     found |= {CRITERIA[name].label: scores for name, scores in known.found.kinds.items()}
     for (what, task), scores in known.found.importance.items():
-        found[f"{CRITERIA[what].label}, {task.name}, {task.shots} shots"] = scores.scores
+        found[f"{PART_TITLES[what]}, {task.name}, {task.shots} shots"] = scores.scores
     corpus = in_corpus.stored(known)
     if corpus is not None:
         found |= {f"Corpus: {SCORE_TITLES[name]}": scores for name, scores in corpus.scores.items()}
