@@ -5,6 +5,7 @@
 `cli`: the command line
 `demo`: the embedded model, questions and passages
 `export`: pruned models as folders
+`corpus`: heads over a whole corpus
 `heads`: patterns, induction and ablation of heads
 `importance`: scores, rankings and estimates
 `architecture`: model families and shapes

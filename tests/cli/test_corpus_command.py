@@ -1,10 +1,12 @@
 """`headroom corpus` says where heads look in a corpus, shows one, and writes a row per head."""
 
 import pandas as pd
+import pytest
 
 from tests.conftest import TEXT
 
 
+@pytest.mark.slow("four commands, one of which loads a model")
 def test_the_command_shows_a_head_and_writes_all(tiny_opt, tmp_path, cli, told):
     text, table = tmp_path / "text.txt", tmp_path / "heads.csv"
     text.write_text(" ".join([TEXT] * 4))

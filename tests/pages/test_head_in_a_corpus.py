@@ -15,6 +15,7 @@ def corpus(tmp_path):
     return path
 
 
+@pytest.mark.slow("reads a corpus, measures losses, and runs the command too")
 def test_a_corpus_is_read_and_says_what_the_command_says(open_app, corpus, tmp_path, capsys):
     at = open_app("head", head="L1H2", head_part=in_corpus.TITLE, head_corpus=str(corpus), head_windows="6")
     assert not any("Tokens back" in str(each) for each in charts_of(at))
