@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -140,7 +140,7 @@ def _over(target: Target, windows: Windows) -> Measurement[HeadsInCorpus]:
     return of_records(target, tuple(piece.key for piece in pieces), given, partial(_joined, windows))
 
 
-def _measured(loaded: Loaded, token_ids: np.ndarray, norms: "lru_cache[list[Tensor]]") -> Measuring:  # noqa
+def _measured(loaded: Loaded, token_ids: np.ndarray, norms: Callable[[Loaded], list[Tensor]]) -> Measuring:
     import torch
 
     yield Progress(0, 1, message="windows")

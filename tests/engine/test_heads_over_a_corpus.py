@@ -126,7 +126,8 @@ def test_a_stopped_run_resumes_where_it_was(tiny_opt, session):
     for step in wanted.run(session):
         if step.value is not None and len(step.value) >= 8:
             break
-    assert len(wanted.so_far(session)) == 8 and wanted.stored(session) is None
+    some = wanted.so_far(session)
+    assert some is not None and len(some) == 8 and wanted.stored(session) is None
     assert wanted.left(session).characters["patterns"] < whole
     assert len(final(wanted.run(session))) == 20 and wanted.stored(session) is not None
 

@@ -33,8 +33,8 @@ def distance_rows(found: HeadsInCorpus, head: Head) -> pd.DataFrame:
 
 def distances_in_words(distances: pd.DataFrame) -> str:
     """Returns the range with the largest share."""
-    most = distances.loc[distances["share"].idxmax()]
-    return f"Most of its attention, {whole_percent(most['share'])}, goes {most['distance']} tokens back."
+    share, tokens = max(zip(distances["share"], distances["distance"], strict=True))
+    return f"Most of its attention, {whole_percent(share)}, goes {tokens} tokens back."
 
 
 def token_rows(found: HeadsInCorpus, head: Head) -> pd.DataFrame:
