@@ -1,4 +1,10 @@
-"""Entry point: `headroom` opens the app, `headroom COMMAND` runs the command line.
+"""Entry point: `headroom` opens the app, `headroom COMMAND` runs the command line, and `import headroom` gives the
+requests behind both to Python:
+
+>>> import headroom
+>>> result = headroom.Evaluate(task="demo_copy", limit=20).run()
+>>> result.fields["n"]
+20
 
 In a clone this file is next to app.py, cache, engine and pages. A wheel holds all of them in one package, with this
 file as its `__init__`, and imports `headroom.engine`, so site-packages gets no modules named cache, engine or pages.
@@ -14,9 +20,40 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from typing import Any
 
+    from engine.errors import HeadroomError as HeadroomError
+    from engine.errors import UsageError as UsageError
+    from engine.requests import *  # noqa: F403
+
+REQUESTS = (
+    "Evaluate", "ScoreImportance", "ScoreInduction", "ScoreLayers", "CheckPublished", "MeasureLosses", "AttributeHeads",
+    "ContinuePrompt", "MeasureAttention", "MeasureLens", "IdealizeHeads", "MeasurePerplexity", "ReportHead",
+    "Correlate", "Sweep", "WorkOnPlan", "ForecastStudy", "ExportModel", "MeasureSpeed", "CompareCriteria",
+    "CompareMechanisms", "SwitchTaskOn", "PatchPrompts", "ReadCorpus", "TrainModel", "MeasureTrajectory",
+    "ManageStore", "ListTasks", "ListModels", "Diagnose", "Result",
+)  # fmt: skip
+ERRORS = ("HeadroomError", "UsageError")
+__all__ = [*REQUESTS, *ERRORS]  # pyright: ignore[reportUnsupportedDunderAll]
 HERE = os.path.dirname(os.path.realpath(__file__))
 SOON_S = 0.02  # between two looks at whether the server takes connections, a moment after it says that it starts
 N_LOOKS = 250
+
+
+def __getattr__(name: str) -> Any:
+    """The public classes, imported when they are first used, so that importing this takes no time."""
+    if name in REQUESTS:
+        from engine import requests
+
+        return getattr(requests, name)
+    if name in ERRORS:
+        from engine import errors
+
+        return getattr(errors, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public classes, for completion."""
+    return [*__all__, "main"]
 
 
 def main() -> int:

@@ -91,7 +91,9 @@ def encode(record: Record) -> bytes:
     text = json.dumps(record.receipt, sort_keys=True, allow_nan=False)
     if len(text) > MAX_HEADER_BYTES // 2:
         raise ValueError(f"receipt of {len(text):,} characters is too long; put big things into arrays")
-    return save(arrays, metadata={"record": text})
+    blob = save(arrays, metadata={"record": text})
+    _note(blob, record.receipt)
+    return blob
 
 
 def decode(blob: bytes | None) -> Record | None:
@@ -110,9 +112,13 @@ def decode(blob: bytes | None) -> Record | None:
         record = Record(load(blob), receipt)
     except (SafetensorError, KeyError, ValueError, TypeError):
         return None
+    _note(blob, receipt)
+    return record
+
+
+def _note(blob: bytes, receipt: Mapping[str, Any]) -> None:
     if (notes := _notes.get()) is not None:
         notes[hashlib.blake2b(blob, digest_size=20).digest()] = receipt
-    return record
 
 
 def pack_json(value: Any) -> np.ndarray:
@@ -164,7 +170,8 @@ def _comparable(receipt: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def noted(notes: dict[bytes, Any]) -> Iterator[None]:
-    """While open, the receipt of every record that is decoded here goes into `notes`, by the digest of its blob."""
+    """While open, the receipt of every record that is read or stored here goes into `notes`, by the digest of its
+    blob."""
     token = _notes.set(notes)
     try:
         yield

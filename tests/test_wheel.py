@@ -201,7 +201,7 @@ def test_commands_run_from_a_users_folder_and_store_in_the_users_cache_folder(in
 
 def test_a_program_asks_the_installed_engine(installed):
     commands, environment, folder = installed
-    code = "from headroom.engine.requests import ListTasks; print(ListTasks().run())"
+    code = "import headroom; print(headroom.ListTasks().run())"
     told = called(commands / "python", "-c", code, cwd=folder, env=environment)
     assert "demo_copy" in told and is_untouched(folder)
 

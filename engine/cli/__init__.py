@@ -23,7 +23,8 @@ from engine.files import named
 from engine.memory import bound_growth
 from engine.progress import tell
 from engine.requests import REQUESTS, Request
-from engine.requests.base import apply_settings, gives
+from engine.requests.base import gives
+from engine.requests.running import apply_settings
 
 Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
 EARLIER_NAMES = {"idealize": "idealise"}

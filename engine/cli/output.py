@@ -12,8 +12,9 @@ from engine.errors import HeadroomError, NotHere
 from engine.files import write_whole
 from engine.models.session import Session
 from engine.progress import TimeLeft, in_time
-from engine.requests.base import Report, Request, Result
+from engine.requests.base import Request
 from engine.requests.output import to_json
+from engine.requests.running import Report, Result
 
 
 def deliver(request: Request, result: Result) -> None:

@@ -3,6 +3,7 @@
 `fields`: the fields of requests: their help, bounds, choices and names; a request as the words of a shell command, and
 as a program
 `base`: what all requests have in common, and the fields that several share
+`running`: how a request is run from Python, and what it gives
 `output`: what results are written as
 `accuracy`: `Evaluate`, `CheckPublished`
 `scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`, `CompareCriteria`
@@ -24,7 +25,6 @@ as a program
 
 from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
-from engine.requests.base import Result as Result
 from engine.requests.corpus import ReadCorpus
 from engine.requests.doctor import Diagnose
 from engine.requests.fields import argv as argv
@@ -35,6 +35,7 @@ from engine.requests.mechanisms import CompareMechanisms
 from engine.requests.patches import PatchPrompts
 from engine.requests.plans import WorkOnPlan
 from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
+from engine.requests.running import Result as Result
 from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
 from engine.requests.store import ListModels, ListTasks, ManageStore
 from engine.requests.studies import Correlate, Sweep

@@ -1,4 +1,4 @@
-"""What requests have in common: `Request`, how one is run and what that gives, and the fields that several share.
+"""What requests have in common: `Request`, how one is run, and the fields that several share.
 
 A class of requests derives from the classes whose fields it has. Python puts the fields of the last one named first:
 `class Evaluate(WithPruning, OfTask)` has those of `OfTask` before those of `WithPruning`.
@@ -6,12 +6,10 @@ A class of requests derives from the classes whose fields it has. Python puts th
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
-from cache import open_store
 from engine.checkpoints.names import with_revision
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings import permille
@@ -20,42 +18,18 @@ from engine.measurement import Measurement
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
-from engine.placement.placement import PLACE, PLACE_HELP, places
+from engine.placement.placement import PLACE_HELP
 from engine.progress import Progress, TimeLeft
 from engine.questions.chats import chat_template
 from engine.questions.labels import LABELS
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
+from engine.records import noted
 from engine.requests.fields import choice, flag, number, path, string, switch
+from engine.requests.running import NotStored, ProgressBar, Report, Result, StoredOnly, opened, silent
 
 T = TypeVar("T")
-Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
 AS_CHAT = "write each prompt as a chat, with the chat template of the model (default: as typed)"
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a request gives.
-
-    `value`: the engine's own value
-    `fields`: the object that `--json` prints
-    `text`: the lines that the command line prints
-    `files`: what it writes, by path
-    `agrees`: whether the exit code of the command is 0
-    `failure`: why nothing could be measured; "" where something could
-    `report_folder`: the folder that a report on `value`, a study, is drawn in
-    """
-
-    value: Any
-    fields: Mapping[str, Any]
-    text: str
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    agrees: bool = True
-    failure: str = ""
-    report_folder: str = ""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass
@@ -93,6 +67,17 @@ class RequestRun:
         return ", from the store" if self.cached else f", {self.seconds:.1f} s"
 
 
+class StoredRun(RequestRun):
+    """A run that measures nothing."""
+
+    def value(self, measurement: Measurement[T]) -> T:
+        """The value of a measurement; NotStored if a record is missing."""
+        known = measurement.look(self.session)
+        if known.is_complete and known.value is not None:
+            return known.value
+        raise NotStored(known.left.seconds_by_size(self.session.store, measurement.target))
+
+
 def training_questions(
     default: int | None = 64,
     help: str = "number of training questions used to compute each pruning order (default: 64)",
@@ -116,10 +101,6 @@ def gives(request: type["Request"]) -> str:
     return " ".join((request.__doc__ or "").split()).partition(".")[0]
 
 
-def silent(done: int, total: int, message: str, left_s: float | None) -> None:
-    """Reports nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A request to the engine, the same for a screen, a command and a program.
@@ -138,16 +119,47 @@ class Request:
     )
     json: bool = flag("print the result as one JSON object on standard output", is_output=True)
 
-    def run(self, session: Session | None = None, report: Report = silent) -> Result:
-        """The result; missing records are measured. Without a session, the store is opened and closed again."""
-        if session is None:
-            from engine.receipts import is_readable
+    def run(self, session: Session | None = None, report: Report | None = None) -> Result:
+        """The result; missing records are measured. Without a session, the store is opened and closed again, and
+        without `report` too, progress is a bar in a terminal or notebook. Interrupted, what is finished is kept.
 
-            apply_settings(self)
-            with closing(open_store(self.cache, is_readable)) as store:
-                return self.run(Session(store), report)
-        run = RequestRun(session, report)
-        result = self.measure(run)
+        >>> Evaluate(task="demo_copy", limit=4).run().fields["n"]
+        4
+        """
+        if session is None:
+            with opened(self) as own, ProgressBar() as bar:
+                return self.run(own, report or bar)
+        return self._noted(RequestRun(session, report or silent))
+
+    def stored(self, session: Session | None = None) -> Result | None:
+        """The result if all of it is stored, or else None; measures nothing."""
+        try:
+            return self._read(session)
+        except NotStored:
+            return None
+
+    def left(self, session: Session | None = None) -> float | None:
+        """About how many seconds the first missing part takes here, 0 if all is stored, or None if that is unknown.
+        What comes after that part may depend on it."""
+        try:
+            self._read(session)
+        except NotStored as missing:
+            return missing.seconds
+        return 0.0
+
+    def _read(self, session: Session | None) -> Result:
+        """The result; NotStored if a part is missing."""
+        if session is None:
+            with opened(self) as own:
+                return self._read(own)
+        return self._noted(StoredRun(StoredOnly(session.store), silent))
+
+    def _noted(self, run: RequestRun) -> Result:
+        """The result, with the receipts of what was read and stored for it."""
+        notes = dict[bytes, Any]()
+        with noted(notes):
+            result = self.measure(run)
+        result = replace(result, receipts=tuple(each for each in notes.values() if "measured_at" in each))
         if not self.is_measured:
             return result
         return replace(result, fields={"seconds": run.seconds, "cached": run.cached, **result.fields})
@@ -304,12 +316,3 @@ def selected(
     """At most `limit` questions of a task; of a very long file no more are read than are wanted."""
     first = limit if sample == "first" else 0
     return select(get_requests(task, data_dir, session.store, first), limit, sample)
-
-
-def apply_settings(request: Any) -> None:
-    """Sets for this process where layers are placed and how many threads compute, as far as a request says so."""
-    if (threads := getattr(request, "threads", None)) is not None:
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
-    if place := getattr(request, "place", None):
-        places(place)  # rejects an invalid placement before anything is read
-        os.environ[PLACE] = place

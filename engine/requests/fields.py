@@ -132,11 +132,10 @@ def program(requests: Sequence[Any]) -> str:
     """A program that runs the requests one after the other, from the same store, and prints what each gives."""
     if not requests:
         return ""
-    package = __name__.removesuffix(".fields")  # in a clone "engine.requests", installed in the package `headroom`
-    is_clone = package == "engine.requests"
+    is_clone = __name__.startswith("engine.")  # an installation has the engine in the package `headroom`
     names = sorted({type(request).__name__ for request in requests})
     lines = ["# run in the folder of the clone, with the Python that the app runs with"] if is_clone else []
-    lines += [f"from {package} import {', '.join(names)}", ""]
+    lines += [f"from headroom import {', '.join(names)}", ""]
     lines += [_printed(request) for request in requests]
     return "\n".join(lines)
 

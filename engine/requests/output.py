@@ -7,12 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TABLES, ARRAYS = (".csv", ".parquet"), (".npz", ".csv", ".parquet")
 
@@ -53,12 +56,16 @@ def scores_file(suffix: str, arrays: Mapping[str, Any], columns: Mapping[str, An
         buffer = io.BytesIO()
         np.savez(buffer, **{name: array for name, array in arrays.items() if array is not None})
         return buffer.getvalue()
+    return table_file(suffix, scores_table(columns))
+
+
+def scores_table(columns: Mapping[str, Any]) -> "pd.DataFrame":
+    """The columns, with layer (and head) in front; None is left out."""
     import pandas as pd
 
     shape = next(iter(columns.values())).shape
     index = dict(zip(("layer", "head"), np.indices(shape).reshape(len(shape), -1), strict=False))
-    frame = pd.DataFrame(index | {name: column.ravel() for name, column in columns.items() if column is not None})
-    return table_file(suffix, frame)
+    return pd.DataFrame(index | {name: column.ravel() for name, column in columns.items() if column is not None})
 
 
 def table_file(suffix: str, frame: Any) -> bytes:

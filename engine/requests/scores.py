@@ -4,6 +4,7 @@ compared: `CompareCriteria`, one task pruned in several orders and at random.
 
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from engine.accuracy.restarts import lost, oracle
@@ -18,7 +19,7 @@ from engine.models.session import Session
 from engine.questions.tasks import SPLITS
 from engine.requests.base import MOST, MOST_SEED, NamesTask, OfModel, OfTask, RequestRun, Result, training_questions
 from engine.requests.fields import choice, names_of, number, path, string
-from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
+from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, scores_table, table_file
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
 
@@ -58,7 +59,8 @@ class ScoreImportance(OfTask):
                   "examples_per_second": scores.n / run.seconds, "out": self.out,
                   "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero}  # fmt: skip
         line = f"{self.score} importance of {self.task} from {scores.n} questions{run.taken}"
-        return Result(scores, fields, line, file_of(self.out, lambda suffix: scores_file(suffix, found, columns)))
+        files = file_of(self.out, lambda suffix: scores_file(suffix, found, columns))
+        return Result(scores, fields, line, files, table=partial(scores_table, columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ class ScoreInduction(OfModel):
         lines.append(f"{found.note or f'{self.variant}, seed {self.seed}'}{run.taken}")
         both = found.mean | errors
         files = file_of(self.out, lambda suffix: scores_file(suffix, both, both))
-        return Result(found, fields, "\n".join(lines), files)
+        return Result(found, fields, "\n".join(lines), files, table=partial(scores_table, both))
 
 
 @dataclass(frozen=True, kw_only=True)

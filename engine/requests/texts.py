@@ -4,6 +4,7 @@ and `MeasureLens`."""
 import io
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Target
 from engine.requests.base import AS_CHAT, MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, number, path, string
-from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
+from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, scores_table, table_file
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
 from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, as_chat, decoded, texts_of
@@ -180,7 +181,8 @@ class AttributeHeads(ScoredTexts):
                   "shape": list(mean.shape), "out": self.out}  # fmt: skip
         heads = ", ".join(f"{head} {score:+.3f} nats" for head, score in best)
         line = f"without these heads the in-context score rises most: {heads}"
-        return Result(ablations, fields, line, file_of(self.out, lambda suffix: scores_file(suffix, found, found)))
+        files = file_of(self.out, lambda suffix: scores_file(suffix, found, found))
+        return Result(ablations, fields, line, files, table=partial(scores_table, found))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,10 +93,10 @@ def test_a_command_shows_what_differs_from_the_defaults_and_no_more():
 def test_a_program_leaves_out_how_results_leave_the_command_line():
     code = program([ScoreImportance(task="demo_copy", shots=1, out="heads.csv", json=True)])
     assert code.splitlines()[1:] == [
-        "from engine.requests import ScoreImportance", "", "print(ScoreImportance(task='demo_copy', shots=1).run())"
+        "from headroom import ScoreImportance", "", "print(ScoreImportance(task='demo_copy', shots=1).run())"
     ]  # fmt: skip
     several = program([ScoreInduction(model="a" * 99), ScoreInduction(), ScoreImportance(task="x")]).splitlines()
-    assert several[1] == "from engine.requests import ScoreImportance, ScoreInduction"
+    assert several[1] == "from headroom import ScoreImportance, ScoreInduction"
     assert several[3:7] == [
         "print(ScoreInduction(",
         f"    model='{'a' * 99}',",
@@ -107,7 +107,7 @@ def test_a_program_leaves_out_how_results_leave_the_command_line():
 
 def test_an_installed_program_imports_from_the_package(monkeypatch):
     monkeypatch.setattr("engine.requests.fields.__name__", "headroom.engine.requests.fields")
-    assert program([ScoreInduction()]).startswith("from headroom.engine.requests import ScoreInduction\n")
+    assert program([ScoreInduction()]).startswith("from headroom import ScoreInduction\n")
 
 
 def test_a_request_gives_what_its_command_prints(cli, told, tiny_opt):

@@ -1,0 +1,132 @@
+"""How a request is run from Python (its store, opened and closed again, its progress, and without measuring), and its
+`Result`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from cache import open_store
+from engine.models.loading import Loaded
+from engine.models.session import Session, Target
+from engine.placement.placement import PLACE, places
+from engine.progress import Progress, in_time
+from engine.receipts import is_readable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a request gives.
+
+    `value`: the engine's own value
+    `fields`: the object that `--json` prints
+    `text`: the lines that the command line prints
+    `files`: what it writes, by path
+    `agrees`: whether the exit code of the command is 0
+    `failure`: why nothing could be measured; "" where something could
+    `report_folder`: the folder that a report on `value`, a study, is drawn in
+    `table`: makes the table of `frame`, if the fields have no list of rows
+    `receipts`: how each stored record was measured that the result was read from: model, versions, machine, time
+    """
+
+    value: Any
+    fields: Mapping[str, Any]
+    text: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    agrees: bool = True
+    failure: str = ""
+    report_folder: str = ""
+    receipts: tuple[Mapping[str, Any], ...] = ()
+    table: Callable[[], pd.DataFrame] | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def frame(self) -> pd.DataFrame:
+        """The result as a table: its list of rows, such as one per head or task, or one row of its single values."""
+        import pandas as pd
+
+        if self.table is not None:
+            return self.table()
+        for rows in self.fields.values():
+            if isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows):
+                return pd.DataFrame(rows)
+        return pd.DataFrame([{name: each for name, each in self.fields.items() if not isinstance(each, Mapping)}])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the lines, and the table below them."""
+        return f"<pre>{escape(self.text)}</pre>{self.frame().to_html(index=False, max_rows=20)}"
+
+
+class NotStored(Exception):
+    """A record is missing, and nothing is to be measured. `seconds`: about how long it would take, None if unknown."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        super().__init__("not stored")
+        self.seconds = seconds
+
+
+class StoredOnly(Session):
+    """A session that reads what is stored, and loads no model."""
+
+    def loaded(self, target: Target, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
+        """Raises NotStored."""
+        raise NotStored
+
+
+class ProgressBar:
+    """Reports progress as a bar of tqdm: in a notebook its widget, in a terminal a line on standard error."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, done: int, total: int, message: str, left_s: float | None) -> None:
+        """Shows how far a run is."""
+        if self._bar is None:
+            from tqdm.auto import tqdm
+
+            look = "{desc} {bar} {n_fmt}/{total_fmt}{postfix}"
+            # disable=None: only in a terminal, or a notebook
+            self._bar = tqdm(total=total, disable=None, leave=False, bar_format=look)
+        bar, self._bar.total, self._bar.n = self._bar, total, done
+        bar.set_description_str(message, refresh=False)
+        bar.set_postfix_str("" if left_s is None else f"about {in_time(left_s)} left", refresh=False)
+        bar.refresh()
+
+
+def silent(done: int, total: int, message: str, left_s: float | None) -> None:
+    """Reports nothing."""
+
+
+@contextmanager
+def opened(request: Any) -> Iterator[Session]:
+    """While open, a session of the store that a request names."""
+    apply_settings(request)
+    with closing(open_store(request.cache, is_readable)) as store:
+        yield Session(store)
+
+
+def apply_settings(request: Any) -> None:
+    """Sets for this process where layers are placed and how many threads compute, as far as a request says so."""
+    if (threads := getattr(request, "threads", None)) is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
+    if place := getattr(request, "place", None):
+        places(place)  # rejects an invalid placement before anything is read
+        os.environ[PLACE] = place

@@ -1,0 +1,89 @@
+"""`import headroom` alone: requests that run, read what is stored, say what is left, and show themselves."""
+
+import doctest
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headroom
+from engine.__main__ import main
+from engine.requests import REQUESTS
+from engine.requests.running import ProgressBar
+from tests.conftest import HANG_S, REPOSITORY
+
+OPTIONS = {"task": "demo_copy", "limit": 6, "precision": "fp32", "mask": "L1H1"}
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "store"))
+
+
+def test_it_names_every_request_and_imports_nothing():
+    assert {*headroom.REQUESTS} == {request.__name__ for request in REQUESTS} | {"Result"}
+    assert {*headroom.__all__} <= {*dir(headroom)} and headroom.Evaluate in REQUESTS
+    with pytest.raises(AttributeError, match="no attribute 'Evaluation'"):
+        headroom.Evaluation  # noqa: B018
+    code = "import headroom, sys; print([each for each in ('numpy', 'torch', 'engine') if each in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.slow("imports torch, and renders questions")
+def test_a_request_is_run_once_and_then_read(capsys):
+    request = headroom.Evaluate(**OPTIONS)
+    assert request.stored() is None and request.left() > 0
+    result = request.run()
+    assert request.left() == 0 and not result.fields["cached"]
+    again = request.stored()
+    assert again.fields["cached"] and again.fields["acc"] == result.fields["acc"]
+    assert len(again.receipts) == len(result.receipts) > 0
+    assert {each["precision"] for each in again.receipts} == {"fp32"} and all(
+        each["versions"] for each in again.receipts
+    )
+    words = "evaluate --task demo_copy --limit 6 --precision fp32 --mask L1H1 --json"
+    assert main(words.split()) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["cached"] and printed["acc"] == result.fields["acc"] == result.frame()["acc"].item()
+    html = again._repr_html_()
+    assert html.startswith("<pre>demo_copy, 0 shots: acc ") and "<table" in html
+
+
+def test_tables_are_those_of_the_files(tmp_path):
+    file = tmp_path / "scores.csv"
+    result = headroom.ScoreImportance(task="demo_copy", limit=4, precision="fp32", out=str(file)).run()
+    [(path, written)] = result.files.items()
+    assert path == str(file)
+    file.write_bytes(written)
+    pd.testing.assert_frame_equal(result.frame(), pd.read_csv(file), check_dtype=False)
+    assert np.allclose(result.frame()["score"].to_numpy(), result.value.scores.ravel())
+
+
+def test_errors_are_one_line():
+    with pytest.raises(headroom.HeadroomError, match="task 'nope' is unknown"):
+        headroom.Evaluate(task="nope").run()
+
+
+def test_progress_is_a_bar_in_a_terminal_only(capsys, monkeypatch):
+    with ProgressBar() as bar:
+        bar(1, 4, "questions", 30.0)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with ProgressBar() as bar:
+        bar(1, 4, "questions", 30.0)
+        bar(2, 4, "questions", 20.0)
+    shown = capsys.readouterr().err
+    assert "questions" in shown and "2/4" in shown and "about 20 s left" in shown
+
+
+@pytest.mark.slow("runs the examples of the docstrings")
+def test_the_examples_in_docstrings_are_right():
+    import engine.requests.base as base
+
+    for module, names in ((headroom, {}), (base, {"Evaluate": headroom.Evaluate})):
+        failed, tried = doctest.testmod(module, extraglobs=names)
+        assert not failed and tried
