@@ -154,11 +154,17 @@ def _number(value: float) -> str:
     return short if float(short := f"{value:g}") == value else repr(value)
 
 
-def _printed(request: Any) -> str:
-    """The line that prints what a request gives, or several where it is long."""
+def expression(request: Any) -> str:
+    """Returns a request as Python, in one line or several; fields that say how results leave the command line are left
+    out."""
     of = options(request)
     fields = [f"{name}={value!r}" for name, value in given(request).items() if not of[name][1].is_output]
     name, line = type(request).__name__, ", ".join(fields)
     if len(line) + len(name) < WIDTH - len("print(().run())"):
-        return f"print({name}({line}).run())"
-    return "\n".join([f"print({name}(", *(f"    {each}," for each in fields), ").run())"])
+        return f"{name}({line})"
+    return "\n".join([f"{name}(", *(f"    {each}," for each in fields), ")"])
+
+
+def _printed(request: Any) -> str:
+    """The line that prints what a request gives, or several where it is long."""
+    return f"print({expression(request)}.run())"

@@ -5,4 +5,5 @@
 `provenance`: how the results shown were measured: the stored receipts, and the link
 `shipped`: that results are shipped, and the button that measures them here
 `exports`: a screen as one archive and as one page
+`notebook`: a screen as a Jupyter notebook
 """

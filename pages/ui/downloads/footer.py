@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pages.ui.downloads.exports import ScreenFiles, file_name, to_html, to_zip
+from pages.ui.downloads.notebook import to_notebook
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import draw_measured, permalink
 from pages.ui.downloads.shipped import draw_shipped
@@ -21,6 +22,8 @@ MEASURED_HELP = "When, on which machine, with which versions and how long; and t
 PYTHON_HELP = "A program that reads the same numbers through the engine."
 HTML_HELP = "One file that any browser opens from disk, without this app and without a network; its charts are alive."
 ZIP_HELP = "Every picture and table, the command, the program, the receipts and the page."
+NOTEBOOK_HELP = "The requests behind this screen, their tables, and its charts. Runs wherever Headroom is installed."
+NOTEBOOK = ("ipynb", "application/x-ipynb+json")
 SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
 
@@ -64,6 +67,7 @@ def _draw_buttons(files: ScreenFiles) -> None:
 def _draw_files(files: ScreenFiles) -> None:
     _button("This screen (HTML)", partial(to_html, files), files.origin.screen, ("html", "text/html"), HTML_HELP)
     _button("Everything (ZIP)", partial(to_zip, files), files.origin.screen, ("zip", "application/zip"), ZIP_HELP)
+    _button("Notebook (IPYNB)", partial(to_notebook, files), files.origin.screen, NOTEBOOK, NOTEBOOK_HELP)
     for name in files.sheet.tables:
         _button(f"{name} (CSV)", partial(files.sheet.table, name), name, ("csv", "text/csv"))
     for name in files.sheet.pictures:
