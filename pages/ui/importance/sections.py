@@ -222,9 +222,9 @@ def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
     return JointLoss(task, found, measured)
 
 
-def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator | None]:
-    """Draws what heads cost alone and together; returns that in words, and the place next to it, if there is one."""
-    chart_at, side_at = (st.container(), None) if presenting() else st.columns(2, gap="medium")
+def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator]:
+    """Draws what heads cost alone and together; returns that in words, and the place next to it."""
+    chart_at, side_at = st.columns(2, gap="medium")
     task, every = joint.task, tables.head_rows(of.scores)  # what is clear: of all cells together, as in the maps
     scores, rows = of.scores[task], every[every["task"].eq(task.name) & every["shots"].eq(task.shots)]
     sets, words = tables.joint_rows(scores, rows, joint.found), tables.joint_in_words(joint.found, task)
