@@ -41,11 +41,12 @@ with errors_shown():
 asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
 headline = tables.headline(known.found)
-headline_at.header(f"{asked.name} · {headline}")
+headline_at.header(f"{asked.name} · {headline}" if headline else asked.name)
 choose_of(tables.of_interest(known.found), asked.name, list_at)
-with work_at:
-    draw_all(known)
-sheet = Sheet(says=[f"{headline}.", tables.in_short(known.found)])
+if not known.is_blank:  # else the button is in the place of what it measures
+    with work_at:
+        draw_all(known)
+sheet = Sheet(says=[*([f"{headline}."] if headline else []), tables.in_short(known.found)])
 sheet.add("Scores", tables.scores_table(known.found))
 draw_portrait(known, sheet)
 if not presenting():  # a slide shows one screen, and these sections are below it

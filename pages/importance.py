@@ -101,7 +101,7 @@ compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
 weights, joint = dict[str, Measurement[Any]](), dict[str, Measurement[Any]]()
-trust_at = map_at = None
+trust_at = map_at = map_of = None
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 if weights:
@@ -113,11 +113,11 @@ else:
     if loss := sections.joint_loss(shown, setup):
         words, map_at = sections.draw_joint(shown, loss, sheet)
         together, joint = [words], {"Without the induction heads": loss.measured}
-    words, trust_at = sections.draw_heads(shown, sheet, map_at)
+    words, trust_at, map_of = sections.draw_heads(shown, sheet, loss, map_at)
     of_heads = [words, *together]
     sections.draw_best(shown)
 draw_ffns_work = partial(draw_work, "ffns")
-of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, draw_ffns_work)
+of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, draw_ffns_work, map_of)
 n_known = len(shown.scores)
 partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
 says = [*partly, *of_heads, *of_ffns]

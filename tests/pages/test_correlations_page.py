@@ -399,7 +399,8 @@ def test_the_finding_sets_the_scores_against_one_another():
     assert not tables.across_in_words(by_score(a=np.nan, b=0.9), "a"), "the chosen one is undefined"
     tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
     said = tables.across_in_words(tied, "b")
-    assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie, so their order means little.")
+    words = " By b, 8 of 8 heads share their score with another, so their order means little."
+    assert said.endswith(f"**0.50**; by chance within ±0.74).{words}")
 
 
 def test_charts_leave_their_frames_alone():

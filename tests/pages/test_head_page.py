@@ -23,7 +23,7 @@ from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
-from pages.ui.head import asking, charts, idealised, measuring, tables
+from pages.ui.head import asking, by_weights, charts, idealised, measuring, tables
 from pages.ui.head.asking import neighbour
 from pages.ui.head.measuring import Known
 from pages.ui.head.portrait import PALE, looks_in_text, mark_kind
@@ -64,7 +64,9 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     assert {"scores", "cells", "tasks", "places", "heads", "lines"} <= set(frames)
     mine = frames["scores"][frames["scores"]["mine"]].set_index("score")["words"]
     rank = found["scores"]["olsson"]["prefix_matching"]["rank"]
-    assert mine["Prefix matching"].endswith(f"· {rank} of 8") and [*mine.index[4:]] == ["Function vector"]
+    assert mine["Prefix matching"].endswith(f"· {rank} of 8") and len(mine) == 4, (
+        "a function-vector score under 0.01 is noise"
+    )
     [task] = found["tasks"]
     assert frames["tasks"]["points"].tolist() == pytest.approx([100 * task["change"]])
     ranks, scores = (
@@ -92,12 +94,16 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
 
 def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(open_screen, nothing_ahead):
     at = open_screen(head_tasks="demo_copy,demo_walk")
-    [label] = [label for label in labels(at) if label.startswith("Measure all")]
-    shown = {title for name, title in TITLES.items() if title in labels(at)}
-    assert {TITLES[name] for name in (*LOOKING, "tasks", "heads", "heads-oracle") if name != "context"} <= shown
-    assert f"({len(shown)} parts)" in label and charts_of(at) == []
+    first, shown = (
+        {TITLES[name] for name in measuring.FIRST},
+        {TITLES[name] for name in (*LOOKING, "tasks", "heads-oracle")},
+    )
+    assert labels(at).count("Measure this head") == 1 and charts_of(at) == []
+    assert shown - {*labels(at)} == first | {TITLES["context"]}, "its place is taken by that button"
+    assert said(at).lower().count("not measured yet") == 1
     press(at, TITLES["scores"])
-    assert TITLES["scores"] not in labels(at) and len(charts_of(at)) == 1
+    assert TITLES["scores"] not in labels(at) and len(charts_of(at)) == 1 and first <= {*labels(at)}
+    assert "Measure the rest" in labels(at)
     assert re.match(r"L1H2 · .*prefix matching", at.header[0].value)
     at.multiselect(key="head_tasks").set_value([])
     settled(at)
@@ -134,7 +140,7 @@ def test_the_parts_of_the_page_are_in_the_address(open_screen, nothing_ahead):
     at = open_screen(head_part="What feeds it")
     assert at.session_state["head_part"] == "What feeds it" and not at.error
     assert [tab.label for tab in at.tabs] == [
-        "Among all heads", "Without it", "In a text", "What feeds it", "Tokens it promotes",
+        "Among all heads", "Without it", "In a text", "In a corpus", "What feeds it", "Tokens it promotes",
     ]  # fmt: skip
     assert open_screen(head_part="nothing such").session_state["head_part"] == "Among all heads"
 
@@ -196,7 +202,8 @@ def test_tables_tell_the_largest_first():
     assert rows["at"].between(0, 1).all() and rows["mine"].sum() == 4
     rows = tables.score_rows(replace(found, kinds={"retrieval": np.arange(12.0).reshape(3, 4) - 1}))
     assert rows["at"].between(0, 1).all() and rows["score"].iloc[-1] == "Retrieval"
-    assert rows["words"].iloc[-12:].max() == "8 · 3 of 12"
+    assert rows["words"].iloc[-12:].max() == "8.00 · 3 of 12"
+    assert "Retrieval" not in {*tables.score_rows(replace(found, kinds={"retrieval": np.full((3, 4), 0.007)}))["score"]}
     cells = tables.probe_cells(HeadOnProbe(np.array([[1, 0], [0.01, 0.99]]), ("a", "b")))
     assert cells[["destination", "source"]].to_numpy().tolist() == [[0, 0], [1, 1]]
     for picture in (charts.score_strip(rows), charts.feeders(frame, 0.1), charts.pattern_map(cells, 2, (1,))):
@@ -237,23 +244,26 @@ def test_the_in_context_gain_says_its_text_its_direction_and_signs():
     assert tables.context_in_words((score, change)).startswith(words)
     for each, words in (
         (change, ("In-context gain lost without it", "0.78 nats", "95%: 0.15 to 1.40")),
-        (MeanOverTexts(-0.2, -0.6, 0.1, 6), ("In-context gain added without it", "0.20 nats", "95%: −0.10 to 0.60")),
+        (
+            MeanOverTexts(-0.2, -0.6, 0.1, 6),
+            ("In-context gain added without it", "0.20 nats", "95%: −0.10 to 0.60, may be chance"),
+        ),
     ):
         [figure] = tables.figures_of(Portrait(SHAPE, (2, 1), context=(score, each)))
         assert (figure.title, figure.value, figure.note) == words
+        assert figure.is_chance == words[2].endswith("may be chance")
     assert figure.about.endswith("gain 1.78 nats; without it, 1.98.")
 
 
-def test_the_rank_that_was_measured_is_told_from_the_estimates():
-    frame = pd.DataFrame({"criterion": ["Oracle", "Gradient", "Weight"], "rank": [22, 18, 3], "heads": 48})
-    frame["is_chance"] = False
-    shown = tables.shown_places(frame)
+def test_the_rank_that_was_measured_is_told_from_its_estimate():
+    frame = pd.DataFrame({"criterion": ["Gradient", "Oracle", "Weight"], "rank": [18, 22, 3], "heads": 48})
+    shown = tables.shown_places(frame.assign(is_chance=False))
     measured = "Pruned alone (measured): **rank 22 of 48**."
-    assert tables.ranks_in_short(shown) == f"{measured} Estimates: **rank 3 to 18**."
+    assert tables.ranks_in_short(shown) == f"{measured} Gradient (an estimate): **rank 18**."
     assert tables.ranks_in_short(shown[:1]) == measured
-    assert tables.ranks_in_short(shown[1:2]) == "Estimates: **rank 18 of 48**."
-    unclear = tables.ranks_in_short(shown.assign(is_chance=[True, False, False]))
-    assert unclear.startswith("Pruned alone (measured): **no clear loss, so its rank is chance**. Estimates: **rank 3 ")
+    assert tables.ranks_in_short(shown[1:]) == "Gradient (an estimate): **rank 18 of 48**."
+    unclear = tables.ranks_in_short(shown.assign(is_chance=[True, False]))
+    assert unclear.startswith("Pruned alone (measured): **no clear loss, so its rank is chance**. Gradient (an estim")
 
 
 def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):
@@ -262,13 +272,23 @@ def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):
     assert [Known.is_under_way(known, name) for name in ("losses", "heads")] == [True, False]  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize(
+    "is_demo, seconds, begun", [(True, 10.0, ["probe", "texts"]), (False, 10.0, []), (True, 0.0, [])]
+)
+def test_the_patterns_of_the_demo_model_begin_whatever_the_forecast(is_demo, seconds, begun, monkeypatch):
+    monkeypatch.setattr(measuring, "budget_s", lambda: seconds)
+    target = SimpleNamespace(spec=SimpleNamespace(is_demo=is_demo))
+    parts = ["probe", "texts", "losses"]
+    assert measuring.cheap(SimpleNamespace(missing=parts, takes_s=lambda names: 480.0, target=target)) == begun  # pyright: ignore[reportArgumentType]
+
+
 def test_the_tokens_raised_by_weights_say_why_the_copying_score_differs():
     names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
     mean = dict.fromkeys(names, np.full((3, 4), -0.2))
     tokens = SimpleNamespace(token_ids=range(60), copied=0.0)
     of = partial(Portrait, SHAPE, scores={"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))})
-    assert "**20%** of what it raises is what it looks at" in tables.ov_in_words(tokens, of(head=(1, 2)))
-    assert tables.ov_in_words(tokens, of(head=(0, 2))).startswith("By weights alone, **none of the 60")
+    assert "**20%** of what it raises is what it looks at" in by_weights.in_words(tokens, of(head=(1, 2)))
+    assert by_weights.in_words(tokens, of(head=(0, 2))).startswith("By weights alone, **none of the 60")
 
 
 def test_stored_results_show_while_the_worker_cannot_read_them(open_screen, monkeypatch):

@@ -110,7 +110,7 @@ def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, st
     points = tables.agreement_rows(three, "heads-one-divisor")
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
     assert spearmanr(points["rank"], points["oracle_rank"]).statistic == pytest.approx(rho)
-    assert "8 of 8 heads cost nothing clear alone" in said(at)
+    assert "8 of 8 heads show no clear loss" in said(at)
     assert "Compare with measured losses" not in labels(open_screen(**one))
 
 
@@ -212,7 +212,7 @@ def test_negative_head_scores_have_a_scale_around_zero():
     colour, *_ = encodings(chart, "color")
     assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
-    assert tables.values_in_words(found, mean.iloc[0], True) == ":small[task0 +50.0 points lost alone]"
+    assert tables.values_in_words(found, mean.iloc[0], True) == ":small[task0 +50 points lost alone]"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     assert colour["legend"]["values"] == [0, 12.5, 50], "no side on which nothing is drawn in color"
     one = scores([[0.5, -0.125]])
@@ -225,8 +225,8 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     rows, mean = tables.ffn_rows(found), ffn_mean(found)
     chart = drawn.ffn_map(rows, mean)
     cells = pd.DataFrame(chart.datasets["ffns"])
-    assert cells.query("task == 'task0'")["number"].tolist() == ["+25.0", "−1.6"]
-    assert cells.query("task == 'task1'")["number"].tolist() == ["0", "+12.5"]
+    assert cells.query("task == 'task0'")["number"].tolist() == ["+25", "−2"]
+    assert cells.query("task == 'task1'")["number"].tolist() == ["0", "+12"]
     assert cells.query("task == 'mean'")["points"].tolist() == [12.5, pytest.approx(5.46875)]
     colour, *_ = encodings(chart, "color")
     assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, (
@@ -234,10 +234,13 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     )
     words = tables.ffns_in_words(rows)
     assert words == "Gray cells may be chance: accuracy clearly falls in 2 of 4 and clearly rises in none."
-    assert tables.top_ffn_in_words(mean) == "Of FFNs, **F0** costs most: **12 points**."
+    words = tables.top_ffn_in_words(mean, "in the mean over 2 tasks")
+    assert words == "Of FFNs, **F0** costs most: **12 points** in the mean over 2 tasks."
+    assert tables.top_ffn_in_words(rows[:2], "on task0").endswith("**F0** costs most: **25 points** on task0.")
     helped = scores([0.25, -0.25], what="ffns")
     assert "rises in 1: task0, 0 shots by 25.0 points without F1." in tables.ffns_in_words(tables.ffn_rows(helped))
-    assert tables.top_ffn_in_words(ffn_mean(scores([0.03, 0.0], what="ffns"))).startswith("No FFN clearly costs")
+    words = tables.top_ffn_in_words(ffn_mean(scores([0.03, 0.0], what="ffns")), "on task0")
+    assert words == "No FFN clearly costs accuracy alone on task0."
 
 
 def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
@@ -294,6 +297,7 @@ def test_induction_heads_have_a_ring_in_an_oracles_maps():
     rows = tables.head_rows(scores([[0.5, 0.03], [0.0, 0.25]], what="heads-oracle"))
     chart = drawn.score_maps(rows, "Oracle", (1, 2))
     assert [cell["is_ringed"] for cell in chart.datasets["heads"]] == [False, True, True, False]
+    assert [cell["number"] for cell in chart.datasets["heads"]] == ["+50", "+3", "0", "+25"], "0 too"
     assert "datum.is_ringed" in str(chart.template), "drawn"
 
 
@@ -302,7 +306,7 @@ def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
     for other, words in ((heads, "largely rank heads as measured"), (-heads, "do not clearly rank heads as measured")):
         found = agreement({"heads": heads, "heads-oracle": other})
         assert words in tables.trust_in_words(found, "heads", 10, 40)
-    words = "39 of 40 heads cost nothing clear alone, so they have no order: Prune uses gradients."
+    words = "39 of 40 heads show no clear loss, so Prune ranks by gradients."
     assert tables.trust_in_words(found, "heads", 39, 40) == words
     one = next(iter(scores([[0.5, 0.03, -0.03]], what="heads-oracle").values()))
     assert tables.n_unclear(one) == 2

@@ -222,7 +222,10 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
         return ""
     words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}."
     tied = [of for of in known.values() if of.ties > of.n / 2]
-    ties = [f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so their order means little." for of in tied]
+    ties = [
+        f" By {of.by}, {of.ties} of {of.n} {noun}s share their score with another, so their order means little."
+        for of in tied
+    ]
     return words + "".join(ties)
 
 

@@ -44,7 +44,7 @@ def choose(target: Target, data_dir: str | None) -> tuple[HeadControls, DeltaGen
     typed = current_value(KEY).strip()
     head = _one_of(shape, typed) or first
     wraps = st.container(key="wraps head")  # in a narrow window
-    steps_at, list_at, settings_at, rest_at = wraps.columns([5, 6, 3, 7], vertical_alignment="bottom")
+    steps_at, list_at, settings_at, rest_at = wraps.columns([5, 5, 3, 8], vertical_alignment="bottom")
     settings = settings_popover(settings_at)
     with steps_at, st.container(horizontal=True, vertical_alignment="bottom", gap="xxsmall"):
         look: dict[str, Any] = {"on_click": go_to, "width": "content"}

@@ -7,11 +7,14 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.circuits import OvTokens, ov_tokens
+from engine.studies.one_head import READ
+from engine.studies.portrait import Portrait
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.runtime import session
+from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
@@ -34,16 +37,43 @@ def section(known: Known, sheet: Sheet) -> None:
     if typed.strip():
         own = _of_typed(known, typed)
         if own is not None:
-            rows = tables.ov_rows(own)
+            rows = rows_of(own)
             sheet.add(TYPED, rows)
             _table(rows)
     draw_missing(known, "tokens")
     found = known.found.tokens
     if found is not None:
-        rows = tables.ov_rows(found)
-        words_at.markdown(tables.ov_in_words(found, known.found), help=HELP)
+        rows = rows_of(found)
+        words_at.markdown(in_words(found, known.found), help=HELP)
         sheet.add(TOKENS, rows)
-        _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
+        if found.copied:  # else its tokens are noise
+            _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
+
+
+def rows_of(found: OvTokens, count: int = 6) -> pd.DataFrame:
+    """Returns one row per token: its own rank among the tokens it raises, and those raised and lowered most."""
+    rows = []
+    for at, token in enumerate(found.token_ids):
+        row = {"token": found.strings[int(token)], "own_rank": int(found.own_rank[at]), "own": float(found.own[at])}
+        for side, ids in (("raises", found.raised_ids), ("lowers", found.lowered_ids)):
+            row[side] = "  ".join(tables.quote_token(found.strings[int(each)]) for each in ids[at, :count])
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def in_words(tokens: OvTokens, found: Portrait) -> str:
+    """Describes how many tokens a head raises wherever it looks at them, and why its copying score differs."""
+    n, scores = len(tokens.token_ids), found.scores.get(tables.OLSSON)
+    left_out = "" if tokens.copied else " They are in the download."
+    some = f"{round(tokens.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
+    count = f"**{some}** are among the ten that looking at them raises most.{left_out}"
+    if not found.head[0] or scores is None:  # nothing is before the first layer
+        return f"By weights alone, {count}"
+    share = whole_percent(scores.copying_share[found.head])
+    return (
+        f"In the model, where earlier layers change what it reads, **{share}** of what it raises is what it looks at "
+        f"(its copying score). By weights alone, on unchanged tokens, {count}"
+    )
 
 
 def _of_typed(known: Known, typed: str) -> OvTokens | None:

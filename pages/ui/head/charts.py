@@ -1,19 +1,17 @@
 """One head as pictures: takes a DataFrame, returns a picture."""
 
 from dataclasses import replace
-from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK
-from pages.ui.head.tables import ASKS, STANDS_OUT
+from pages.ui.head.tables import STANDS_OUT
 
 ROOM = 1.6  # of the strip, for its text
 SIDE_PX, Y_AXIS_PX = 260, 60  # of a pattern; in a file it is square
 X_AXIS_PX = 62
-ESTIMATES = "Estimates"  # heads the rows of criteria that do not measure what is lost
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -96,11 +94,8 @@ def places(frame: pd.DataFrame) -> charts.Picture:
 
 @charts.kept
 def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> charts.Template:
-    measured = [each for each in criteria if each == ASKS["Oracle"]]
-    rows = [*measured, ESTIMATES, *criteria[len(measured) :]]
-    axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True,
-                    labelFontWeight=_in_heading("bold", "normal"), gridOpacity=_in_heading(0, 1))  # fmt: skip
-    y = alt.Y("criterion:N", scale=alt.Scale(domain=rows), axis=axis)
+    axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True)
+    y = alt.Y("criterion:N", sort=list(criteria), axis=axis)
     scale = alt.Scale(domain=[1, n_heads], nice=False, range=[8, alt.ExprRef("width - 80")])  # room for the words
     title = f"Rank among {n_heads:,} heads (1 = most important)"
     x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
@@ -117,11 +112,7 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
     words = f"datum.is_chance ? 'not clear' : format(datum.rank, ',') + ' of {n_heads:,}'"
     words = base.transform_calculate(words=words)
     ranks = charts.written(words, 12, align="right").encode(x=alt.value(alt.ExprRef("width")), text="words:N")
-    return charts.template(30 * len(rows) + charts.AXIS_PX, points, ranks)
-
-
-def _in_heading(value: Any, other: Any) -> dict[str, Any]:
-    return {"condition": {"test": f"datum.value === '{ESTIMATES}'", "value": value}, "value": other}
+    return charts.template(40 * len(criteria) + charts.AXIS_PX, points, ranks)
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine.models.session import Target
 from engine.progress import in_time
-from engine.studies.one_head import LOOKING, TITLES, HeadRequest, portrait
+from engine.studies.one_head import LONG, LOOKING, READ, TITLES, HeadRequest, portrait
 from engine.studies.portrait import Portrait, joined
 from pages.ui.page.runtime import budget_s, notes, session, store
 from pages.ui.page.tables import plain
@@ -44,6 +44,11 @@ class Known:
         return sum(
             self.found.left[each].seconds_by_size(store(), self.target) for each in names if each in self.missing
         )
+
+    @property
+    def is_blank(self) -> bool:
+        """Returns whether nothing that is drawn on top is known."""
+        return not self.found.scores and self.found.probe is None and READ not in self.found.texts
 
     @property
     def missing(self) -> list[str]:
@@ -83,17 +88,21 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
 
 
 def cheap(known: Known) -> list[str]:
-    """Returns the missing parts, in order, that together fit the budget of background work."""
+    """Returns the missing parts, in order, that together fit the budget of background work; of the demo model those
+    that are drawn on top too, whose forecast a busy machine may have spoiled."""
     left_s, found = budget_s(), []
+    if not left_s:  # nothing begins unasked
+        return found
     for name in known.missing:
-        if left_s and (takes_s := known.takes_s([name])) <= left_s:  # 0: nothing begins unasked
-            left_s -= takes_s
+        takes_s, is_first = known.takes_s([name]), name in FIRST and known.target.spec.is_demo
+        if is_first or takes_s <= left_s:
+            left_s -= 0 if is_first else takes_s
             found.append(name)
     return found
 
 
 def draw_all(known: Known) -> None:
-    """Draws the progress, or the button that measures all missing parts."""
+    """Draws the progress, or the button that measures the missing parts: at first those that do not take long."""
     works = [known.work, *map(known.part, known.asked.parts)]
 
     def draw() -> None:
@@ -107,11 +116,12 @@ def draw_all(known: Known) -> None:
             st.rerun()
 
     if len(known.missing) > 1 and not known.work.under_way:  # a single one has its own button
-        names = notes()[NOW] = tuple(known.missing)  # if it is clicked
+        names = tuple(name for name in known.missing if not known.is_blank or name not in LONG)
+        notes()[NOW] = names  # if it is clicked
         wanted, takes = portrait(known.target, known.asked, names), partial(known.takes_s, names)
         every = replace(known.work, of=wanted, priority=2, takes=takes)
-        label = f"Measure all missing ({len(names)} parts)"
-        every.offer(label, "playlist_play", ALL_HELP)
+        label, kind = ("Measure this head", "primary") if known.is_blank else ("Measure the rest", "secondary")
+        every.offer(label, "playlist_play", ALL_HELP, type=kind)
     live(known.slots(), draw, known.since_s, POLL_S if {*FIRST} <= {*known.found.done} else SOON_S)
     for name, line in known.found.failed.items():
         st.caption(f"{TITLES[name]}: {plain(line)}.")
@@ -124,15 +134,16 @@ def is_awaited(known: Known, name: str) -> bool:
 
 
 def draw_missing(known: Known, *names: str) -> None:
-    """Draws the state of the missing ones of these parts: their buttons, or their progress."""
-    if not {*names} <= {*known.found.done, *known.found.failed, *known.missing}:
+    """Draws the state of the missing ones of these parts: their buttons, or their progress, which is said once on top
+    as long as nothing is known."""
+    if not known.is_blank and not {*names} <= {*known.found.done, *known.found.failed, *known.missing}:
         with st.container(height=PLACE_PX, border=False):  # about as high as what comes
             st.caption("Reading stored results …")
     missing = [name for name in names if name in known.missing]
     waiting = [name for name in missing if known.is_under_way(name)]
-    if waiting:
+    if waiting and not known.is_blank:
         st.caption(f"Measuring: {', '.join(TITLES[name] for name in waiting)} …")
-    if len(missing) > len(waiting):
+    if len(missing) > len(waiting) and not known.is_blank:
         st.caption("Not measured yet:")
     with st.container(horizontal=True, gap="xsmall"):
         for name in [name for name in missing if name not in waiting]:

@@ -12,14 +12,16 @@ from engine.studies.one_head import READ
 from engine.studies.portrait import Portrait
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
-from pages.ui.head.measuring import Known, draw_missing, is_awaited
+from pages.ui.head.measuring import Known, draw_all, draw_missing, is_awaited
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import notes
 from pages.ui.page.tables import whole_percent
 
 NAMES = {"probe": "Pattern on random tokens", "texts": "Pattern in a text"}
+SHOWS = "You will see its scores among all heads, where it looks, and what is lost without it."
 PALE = 0.15
 PREVIOUS = "previous_token"
 LOOKS_AT = {  # where a head of each kind looks
@@ -28,6 +30,7 @@ LOOKS_AT = {  # where a head of each kind looks
     "duplicate_token": "an earlier copy",
 }
 NOTICED = 0.1  # share of the attention from which its place is marked
+NO_CELLS = pd.DataFrame({"destination": [], "source": [], "from": [], "to": [], "attention": []})
 Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.pattern_map
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
@@ -38,7 +41,12 @@ PROBE_HELP = (
 
 
 def draw_portrait(known: Known, sheet: Sheet) -> None:
-    """Draws them."""
+    """Draws them; as long as nothing is known, what they will be, and the button or the progress."""
+    if known.is_blank:
+        demo = {} if known.target.spec.is_demo else {"model": "demo", "precision": "int8"}
+        with empty_state("matrix", SHOWS, known.is_read, demo):
+            draw_all(known)
+        return
     wraps = st.container(key="wraps slide" if presenting() else "wraps portrait")
     figure_at, probe_at, text_at = wraps.columns([8, 10, 10], gap="medium")
     with figure_at:
@@ -50,10 +58,10 @@ def draw_portrait(known: Known, sheet: Sheet) -> None:
 
 
 def _draw_figure(known: Known) -> None:
-    draw_missing(known, "scores")
     gray: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
     for figure in tables.figures_of(known.found):
-        st.metric(figure.title, figure.value, figure.note, **gray)
+        with st.container(key="head_may_be_chance" if figure.is_chance else None):
+            st.metric(figure.title, figure.value, figure.note, **gray)
         st.caption(figure.about)
     st.markdown("  \n".join(tables.facts(known.found)))
 
@@ -125,10 +133,11 @@ def _draw_square(drawn: Picture, part: str, words: str) -> None:
 
 
 def _draw_pale(known: Known, part: str) -> None:
-    """Draws what is missing, while it comes by itself below the pattern of the head before: steps keep the place."""
-    target, pattern = notes().get(NAMES[part], (None, None))
-    if pattern is not None and target == known.target and is_awaited(known, part):
-        cells, *rest = pattern
+    """Draws what is missing, while it comes by itself below an empty pattern or that of the head before: steps keep the
+    place."""
+    target, (cells, *rest) = notes().get(NAMES[part], (None, (NO_CELLS, 100, ())))
+    if is_awaited(known, part):
+        cells = cells if target == known.target else NO_CELLS
         pale = charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest)
-        _draw_square(pale, part, "The head before.")
+        _draw_square(pale, part, "The head before." if len(cells) else "Being measured.")
     draw_missing(known, part)

@@ -4,7 +4,6 @@ import streamlit as st
 
 from engine.heads.induction import VARIANTS
 from engine.importance.rankings import CRITERIA
-from engine.studies.one_head import CRITERIA as OF_TASK
 from pages.ui.figures.induction_scores import ABOUT, TITLES
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
@@ -14,12 +13,13 @@ from pages.ui.page.tables import number
 STRIP, PLACES = "Scores among all heads", "Rank by criterion"
 STRIP_HELP = "Each tick is a head, the dot this one; each row has its own scale. Right: value and rank. "
 STRIP_HELP += " ".join(f"*{TITLES[score]}*: {ABOUT[score]}" for score in tables.ON_STRIP)
-STRIP_HELP += " The download has two more, by weights alone."
-PLACES_HELP = (
-    "Each criterion orders all heads by the task's train questions. Importance: |z · gradient|, Bansal et al. Taylor: "
-    "|dLoss/dgate|, Michel et al. Wanda: |weight| times its input. The download has two more."
+STRIP_HELP += (
+    f" The download has two more, by weights alone, and kinds of heads it scores under {tables.NOTICEABLE} for."
 )
-WHY = {"Gradient": "Gradients estimate what is lost.", "Size": "Size ignores the task."}
+PLACES_HELP = (
+    "Both order all heads by the task's train questions. Measured: the accuracy lost when just that head is pruned. "
+    "Gradient: |z · gradient|, which estimates it. The download has the other criteria."
+)
 SHORT_OF = {"bansal": "Bansal's variant"}
 
 
@@ -36,8 +36,8 @@ def _draw_scores(known: Known, sheet: Sheet) -> None:
     found = known.found
     kinds = [f" *{CRITERIA[name].label}*: {CRITERIA[name].help.partition(';')[0]}." for name in found.kinds]
     st.markdown("**What it does**, among all heads", help=STRIP_HELP + "".join(kinds))
-    if VARIANTS[0] not in found.scores:  # the button is with the large figure
-        st.caption("Its induction scores are not measured yet.")
+    draw_missing(known, "scores")
+    if VARIANTS[0] not in found.scores:
         return
     sheet.draw(STRIP, charts.score_strip(tables.score_rows(found)), "head strip", tables.scores_in_words(found))
     for variant in [each for each in found.scores if each != VARIANTS[0]]:
@@ -57,5 +57,4 @@ def _draw_importance(known: Known, sheet: Sheet) -> None:
     if len(shown):
         st.markdown(tables.ranks_in_short(shown))
         sheet.draw(PLACES, charts.places(shown), "head places", tables.places_in_words(shown))
-        st.caption(" ".join(words for asks, words in WHY.items() if shown["criterion"].str.startswith(asks).any()))
-    draw_missing(known, *OF_TASK)
+    draw_missing(known, "heads-oracle", "heads-one-divisor")

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.heads.circuits import OvTokens
 from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, best_heads
 from engine.importance.rankings import CRITERIA
-from engine.studies.one_head import READ
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import CLEARLY, Portrait
 from engine.studies.surveys import in_words
@@ -19,7 +17,7 @@ from engine.texts.incontext import MeanOverTexts
 from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.figures.induction_scores import ABOUT, TITLES
-from pages.ui.page.tables import better_or_worse, magnitude, number, p_in_words, whole_percent
+from pages.ui.page.tables import better_or_worse, number, p_in_words, whole_percent
 
 CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
@@ -27,6 +25,8 @@ STANDS_OUT = 2.0  # times the K-composition of random heads, from which an earli
 RESTS = "Share of its attention in plain text that goes to the first token, as idle heads do."
 ON_STRIP = ("prefix_matching", "copying", "previous_token", "duplicate_token")  # those by weights have no unit
 ORACLE, CLEAR_P = "heads-oracle", 0.05
+NOTICEABLE = 0.01  # score of a kind of heads, a share or a probability, from which it is drawn
+MAY_BE_CHANCE = ", may be chance"
 MOST_LISTED, N_COSTLY = 6, 3  # heads of a kind, and those that cost most, in the list of heads of interest
 # scores that name a kind of head
 KINDS = {"prefix_matching": "matches prefixes", "previous_token": "previous token", "duplicate_token": "duplicates"}
@@ -40,6 +40,7 @@ class KeyFigure:
     value: str  # as text
     note: str  # its rank among all heads, or its interval
     about: str  # its meaning
+    is_chance: bool = False  # the interval includes 0
 
 
 def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
@@ -64,7 +65,9 @@ def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
         low, high = (low, high) if score == "copying" else (min(0.0, low), max(1.0, high))
         add(TITLES[score], values, low, high, _with_rank(found, score, variant, written))
     for name, scores in found.kinds.items():
-        words = f"{magnitude(float(scores[found.head]))} · {found.rank_in_kind(name)} of {found.n_heads:,}"
+        if abs(scores[found.head]) < NOTICEABLE:
+            continue
+        words = f"{number(float(scores[found.head]))} · {found.rank_in_kind(name)} of {found.n_heads:,}"
         add(CRITERIA[name].label, scores.ravel(), float(scores.min()), float(scores.max()), words)
     return pd.DataFrame(rows)
 
@@ -76,13 +79,17 @@ def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[flo
 
 
 def scores_table(found: Portrait) -> pd.DataFrame:
-    """Returns one row for each variant and score: this head's value, its standard error, and its rank."""
+    """Returns one row for each variant and score, and each kind of heads: this head's value, its standard error, and
+    its rank."""
     rows = []
     for variant, scores in found.scores.items():
         for score in SCORES:
             error = float(scores.standard_error[score][found.head])
             row = {"variant": variant, "score": score, "value": found.score(score, variant), "standard_error": error}
             rows.append(row | {"rank": found.rank(score, variant) or None, "heads": found.n_heads})
+    for name, scores in found.kinds.items():
+        row = {"variant": "", "score": name, "value": float(scores[found.head])}
+        rows.append(row | {"rank": found.rank_in_kind(name), "heads": found.n_heads})
     return pd.DataFrame(rows)
 
 
@@ -114,10 +121,8 @@ def effect_rows(found: Portrait) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-# on screen, by what a criterion asks; the first is what the others estimate
-ASKS = {"Oracle": "Accuracy lost (measured)", "Gradient": "Gradient",
-        "Importance as published": "Gradient, as published", "Taylor": "Gradient (Taylor)", "Wanda": "Size (Wanda)",
-        "Activation": "Size (activation)", "Weight": "Size (weight)"}  # fmt: skip
+# the criteria on screen; the first is what the second estimates
+ASKS = {"Oracle": "Accuracy lost (measured)", "Gradient": "Gradient (an estimate)"}
 
 
 def place_rows(found: Portrait) -> pd.DataFrame:
@@ -177,7 +182,7 @@ def raised_rows(seen: HeadInText, count: int) -> pd.DataFrame:
         }
         looks = words[int(seen.pattern[at].argmax())]
         came = words[at + 1] if at + 1 < len(words) else ""
-        rows.append(row | {"others": " ".join(map(_quote_token, raised[1:])), "looks_at": looks, "came": came})
+        rows.append(row | {"others": " ".join(map(quote_token, raised[1:])), "looks_at": looks, "came": came})
     return pd.DataFrame(rows, columns=["before", "at", "token", "nats", "others", "looks_at", "came"])
 
 
@@ -189,36 +194,13 @@ def loss_rows(losses: tuple[TokenLosses, TokenLosses]) -> pd.DataFrame:
     return pd.DataFrame(columns | {"change": change})
 
 
-def ov_rows(found: OvTokens, count: int = 6) -> pd.DataFrame:
-    """Returns one row per token: its own rank among the tokens it raises, and those raised and lowered most."""
-    rows = []
-    for at, token in enumerate(found.token_ids):
-        row = {"token": found.strings[int(token)], "own_rank": int(found.own_rank[at]), "own": float(found.own[at])}
-        for side, ids in (("raises", found.raised_ids), ("lowers", found.lowered_ids)):
-            row[side] = "  ".join(_quote_token(found.strings[int(each)]) for each in ids[at, :count])
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def ov_in_words(tokens: OvTokens, found: Portrait) -> str:
-    """Describes how many tokens a head raises wherever it looks at them, and why its copying score differs."""
-    n, scores = len(tokens.token_ids), found.scores.get(OLSSON)
-    some = f"{round(tokens.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
-    count = f"**{some}** are among the ten that looking at them raises most."
-    if not found.head[0] or scores is None:  # nothing is before the first layer
-        return f"By weights alone, {count}"
-    share = whole_percent(scores.copying_share[found.head])
-    return (
-        f"In the model, where earlier layers change what it reads, **{share}** of what it raises is what it looks at "
-        f"(its copying score). By weights alone, on unchanged tokens, {count}"
-    )
-
-
 def in_short(found: Portrait) -> str:
     """Returns its place in the model and the strongest result of each other part, in a line, as far as known."""
     layer, head = found.head
     place = f"Layer {layer} of {found.shape.n_layers}, head {head} of {found.shape.n_heads}, counted from 0"
-    context = [] if found.context is None else [f"In context: {_nats_moved(found.context[1])} without it"]
+    lost = None if found.context is None else found.context[1]
+    chance = MAY_BE_CHANCE if lost is not None and _is_chance(lost) else ""
+    context = [] if lost is None else [f"In context: {_nats_moved(lost)} without it{chance}"]
     return " · ".join([place, *context, *facts(found)])
 
 
@@ -248,14 +230,16 @@ def _context_figure(score: MeanOverTexts, lost: MeanOverTexts) -> KeyFigure:
     low, high = (number(end) for end in ((lost.low, lost.high) if moved == "lost" else (-lost.high, -lost.low)))
     with_it, without = (number(-value) for value in (score.value, score.value + lost.value))
     about = f"Later tokens of a text gain {with_it} nats; without it, {without}."
-    return KeyFigure(f"In-context gain {moved} without it", nats, f"95%: {low} to {high}", about)
+    is_chance, title = _is_chance(lost), f"In-context gain {moved} without it"
+    return KeyFigure(title, nats, f"95%: {low} to {high}{MAY_BE_CHANCE * is_chance}", about, is_chance)
 
 
 def headline(found: Portrait) -> str:
-    """Returns what the head is: its kind, else the accuracy clearly lost without it, else its scores."""
+    """Returns what the head is: its kind, else the accuracy clearly lost without it, else its scores; "" while they are
+    unknown."""
     cost = _cost(found)
     if cost is None or kinds(found) or OLSSON not in found.scores:
-        return (found.verdict or "Its scores are not measured yet.").rstrip(".")
+        return found.verdict.rstrip(".")
     ranks = [each.rank for each in found.places if (each.what, in_words(each.task)) == (ORACLE, cost["task"])]
     lost = f"{_points_lost(cost)} points lost on {cost['task']}"
     if ranks == [1]:
@@ -307,7 +291,13 @@ def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
     with_it, without = (number(-value, sign=True) for value in (score.value, score.value + lost.value))
     ends = f"95% interval of the loss {number(lost.low, sign=True)} to {number(lost.high, sign=True)}, {lost.n} texts"
     words = f"“{LOG_BOOKS.name}”: {with_it} with it, {without} without"
-    return f"{words}: **{_nats_moved(lost)}** ({ends}). Higher is better."
+    moved = f"{_nats_moved(lost)}{MAY_BE_CHANCE}" if _is_chance(lost) else f"**{_nats_moved(lost)}**"
+    return f"{words}: {moved} ({ends}). Higher is better."
+
+
+def _is_chance(mean: MeanOverTexts) -> bool:
+    """Returns whether the interval includes 0."""
+    return mean.low <= 0 <= mean.high
 
 
 def _nats_moved(lost: MeanOverTexts) -> str:
@@ -339,7 +329,7 @@ def _context_before(words: list[str], at: int) -> str:
     return "".join(words[max(0, at - 8) : at])[-CONTEXT:].replace("\n", "⏎")
 
 
-def _quote_token(piece: str) -> str:
+def quote_token(piece: str) -> str:
     """Returns a token as it is listed among others."""
     return f"“{piece.strip()}”" if piece.strip() else repr(piece)
 
@@ -374,9 +364,9 @@ def places_in_words(frame: pd.DataFrame) -> str:
 
 
 def ranks_in_short(frame: pd.DataFrame) -> str:
-    """Describes `shown_places`: the measured rank, and the range of the estimated ones."""
+    """Describes `shown_places`: the measured rank and the estimated one, over several tasks their ranges."""
     is_measured, of, words = frame["criterion"] == ASKS["Oracle"], f" of {frame['heads'].iloc[0]:,}", []
-    for start, ranks in (("Pruned alone (measured)", frame[is_measured]), ("Estimates", frame[~is_measured])):
+    for start, ranks in (("Pruned alone (measured)", frame[is_measured]), (ASKS["Gradient"], frame[~is_measured])):
         if len(ranks):
             ends = " to ".join(f"{each:,}" for each in sorted({ranks["rank"].min(), ranks["rank"].max()}))
             is_chance = ranks["is_chance"].all()
@@ -390,6 +380,6 @@ def losses_in_words(frame: pd.DataFrame) -> str:
     mean = float(frame["change"].mean())
     worst = frame.nlargest(3, "change")
     named = ", ".join(
-        f"{_quote_token(row['token'])} {better_or_worse(row['change'], 'nats')}" for row in worst.to_dict("records")
+        f"{quote_token(row['token'])} {better_or_worse(row['change'], 'nats')}" for row in worst.to_dict("records")
     )
     return f"Without the head, a token is **{better_or_worse(mean, 'nats')}** on average; most: {named}."

@@ -22,8 +22,8 @@ WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths f
 LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
-SET_PX, UNDER_PX = 27, 64  # of a set of heads that is removed, and of the axis under them
-ORACLE_PX = 13  # the highest row of an oracle's maps, which are mostly gray
+SET_PX, UNDER_PX = 40, 64  # of a set of heads that is removed, and of the axis under them
+CELL_PX, NUMBERED_PX, SLIDE_PX = 26, 12, 20  # the highest row of a map, and the least that has room for a number
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
 NUMBER_PX = 22  # width of a cell that has room for a number
 SHARE = ".2~p"  # such as "5.1%" or "0.012%"
@@ -36,9 +36,9 @@ def score_maps(
 ) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
     task's total; by an oracle in points around 0, gray if not clear, with a ring on the heads `ringed` (flat indices),
-    and the number of these, for which a slide's type is too large, and of clear ones. `width`: share of the page's."""
+    and the number in each cell that has room. `width`: share of the page's."""
     is_oracle = "is_clear" in rows
-    maps, row_px, px_per_head = _places(rows, ORACLE_PX if is_oracle else 26, width)
+    maps, row_px, px_per_head = _places(rows, width)
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
@@ -98,29 +98,36 @@ def score_maps(
     chart = chart.properties(height=down + LEGEND_PX + (UNDER_PX if is_oracle and not is_slide else charts.AXIS_PX))
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
     numbered = numbered.assign(is_ringed=(n_heads * numbered["layer"] + numbered["head"]).isin(list(ringed)))
-    columns = ["map", "layer", "head", "score", "rank", *(["is_clear", "is_ringed"] if is_oracle else [])]
+    if is_oracle:
+        numbered["number"] = [_points(100 * score) for score in numbered["score"]]
+    columns = ["map", "layer", "head", "score", "rank", *(["is_clear", "is_ringed", "number"] if is_oracle else [])]
     columns += ["each"] if "each" in rows else []
     return charts.with_data(chart, heads=numbered[columns], maps=maps)
 
 
 def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, is_slide: bool) -> list[alt.Chart]:
-    """Returns the rings of an oracle's maps, and the numbers of their heads and of clear ones in cells with room."""
-    number = "abs(datum.shade) < 0.5 ? '0' : format(datum.shade, '+.0f')"
-    middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}", number=number)
+    """Returns the rings of an oracle's maps, and the numbers in cells with room: in small ones of clear heads alone."""
+    middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}")
     look: dict[str, Any] = {"stroke": GREY, "strokeWidth": 1.5, "cornerRadius": row_px / 2, "cursor": "pointer"}
     inner = base.transform_calculate(x="datum.x + 0.1", x2="datum.x2 - 0.1", y="datum.y + 1", y2="datum.y2 - 1")
     rings = inner.transform_filter("datum.is_ringed").mark_rect(filled=False, **look).encode(x2="x2:Q", y2="y2:Q")
     if px_per_head < NUMBER_PX:
         return [rings]
-    numbered = middle.transform_filter("datum.is_clear" if is_slide else "datum.is_clear || datum.is_ringed")
+    has_room = row_px >= (SLIDE_PX if is_slide else NUMBERED_PX)
+    numbered = middle if has_room else middle.transform_filter("datum.is_clear")
     return [rings, *charts.on_cells(numbered, 10, "tint", "number:N")]
+
+
+def _points(lost: float) -> str:
+    """Returns points such as "+42", the same in every cell and sentence; "0" without a sign."""
+    return number(lost, 0, sign=abs(lost) >= 0.5)
 
 
 def joint_losses(rows: pd.DataFrame, n: int) -> charts.Picture:
     """Returns `joint_rows`, asked of so many train questions, as bars with their intervals; orange where the
     loss is clear."""
     numbered = rows.assign(
-        points=[number(lost, 0, sign=abs(lost) >= 0.5) for lost in rows["lost"]],
+        points=[_points(lost) for lost in rows["lost"]],
         interval=[
             f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)} ({of})"
             for low, high, of in zip(rows["low"], rows["high"], rows["of"], strict=True)
@@ -173,7 +180,7 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
     cells = pd.concat([mean, named]) if named["row"].nunique() > 1 else named
     points = 100 * cells["score"]
-    numbers = ["0" if abs(value) < 0.05 else number(value, 1, sign=True) for value in points]
+    numbers = [_points(value) for value in points]
     n_layers = int(rows["layer"].max()) + 1
     if n_layers > ROOM_FOR_NUMBERS:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
@@ -202,9 +209,9 @@ def _if_clear(colour: alt.Color) -> Any:
     return alt.condition("!isValid(datum.tint)", alt.value(UNKNOWN), colour)
 
 
-def _places(rows: pd.DataFrame, most_px: int, width: float) -> tuple[pd.DataFrame, int, float]:
+def _places(rows: pd.DataFrame, width: float) -> tuple[pd.DataFrame, int, float]:
     """Returns (one row per map: its corners, x in heads and y in pixels, titles, highest score and sum; pixels of a
-    layer's row, at most `most_px`; about those of a head's column), in a `width` that is a share of the page's.
+    layer's row; about those of a head's column), in a `width` that is a share of the page's.
 
     One chart that places its maps, not a facet: a facet's width cannot follow the window.
     """
@@ -214,7 +221,7 @@ def _places(rows: pd.DataFrame, most_px: int, width: float) -> tuple[pd.DataFram
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
     px_per_head = width * WIDTH_PX / (per_row * task_width)
-    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(most_px, 420 // n_layers))))
+    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(CELL_PX, 420 // n_layers))))
     maps = rows.assign(score=rows["score"].abs()).groupby(["task", "shots"], sort=False)["score"]
     maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
     down, across = np.divmod(maps["task"].map(names.index), per_row)

@@ -19,6 +19,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.removal import Removal, without_heads
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
+from pages.ui.controls.controls import one_listed
 from pages.ui.controls.first_views import first_task
 from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, reserve_finding, setting_of, so_far
@@ -58,6 +59,8 @@ OUTLINED = "Outlined: induction heads."
 UNCHECKED = f"Not checked by removing each head: that is offered up to {ORACLE_HEADS} heads."
 TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers it."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
+MAP_OF = "importance_map"
+MAP_OF_HELP = "Of one task, as in *Alone and together*, or of the mean over all that are chosen above."
 TOGETHER = "Remove heads together"
 ORACLE_HELP = (
     "Of the mean over tasks; the ranks are in the downloads. Measured: accuracy lost when just that head is pruned, "
@@ -114,14 +117,19 @@ def first_score(setup: Setup, tasks: Sequence[TaskSpec], key: str) -> str:
     return ORACLE if st.session_state[BY_ORACLE] else EVEN
 
 
-def draw_heads(of: HeadMaps, sheet: Sheet, at: DeltaGenerator | None) -> tuple[str, DeltaGenerator | None]:
-    """Draws a map of each task, of measured losses at one shot count their mean, in half the width if `at` a place;
-    returns the finding, and by gradients the place for how far these agree with measured losses."""
+def draw_heads(
+    of: HeadMaps, sheet: Sheet, joint: JointLoss | None, at: DeltaGenerator | None
+) -> tuple[str, DeltaGenerator | None, TaskSpec | None]:
+    """Draws a map of each task, of measured losses at one shot count that of one task, by default of `joint`, or their
+    mean, in half the width if `at` a place; returns the finding, by gradients the place for how far these agree with
+    measured losses, and the one task."""
     with at or st.container():
-        return _draw_heads(of, sheet, 0.5 if at else 1.0)
+        return _draw_heads(of, sheet, joint, 0.5 if at else 1.0)
 
 
-def _draw_heads(of: HeadMaps, sheet: Sheet, width: float) -> tuple[str, DeltaGenerator | None]:
+def _draw_heads(
+    of: HeadMaps, sheet: Sheet, joint: JointLoss | None, width: float
+) -> tuple[str, DeltaGenerator | None, TaskSpec | None]:
     n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
     rows, mean = tables.head_rows(of.scores), of.mean
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
@@ -130,21 +138,32 @@ def _draw_heads(of: HeadMaps, sheet: Sheet, width: float) -> tuple[str, DeltaGen
     title = "Each head alone" if of.what == ORACLE else "Heads by task"
     st.subheader(f"{title} :small[heads {IN_SHORT['heads']}]", help=help)
     trust_at = None if of.what == ORACLE else reserve_finding("finding-line")
-    if trust_at is None:
-        n_unclear = tables.n_unclear(together(of.setting, of.scores))
-        unclear = tables.tied_in_words(n_unclear, n_heads) or UNCLEAR
-        st.caption(f"{unclear} {OUTLINED}" if of.induction_heads else unclear)
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
-    shown = tables.shown_maps(list(of.scores), n_heads)
+    shown, on = tables.shown_maps(list(of.scores), n_heads), None
     if of.what == ORACLE and n_maps > 1 and len({task.shots for task in of.scores}) == 1:
-        rows = tables.mean_rows(of.scores, mean)
+        on = _choose_map(list(of.scores), joint)
+        rows = tables.mean_rows(of.scores, mean) if on is None else rows[rows["task"].eq(on.name)]
     elif len(shown) < n_maps:
         help = f"Of {n_heads:,} heads each. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
+    if trust_at is None:
+        n_unclear, n = int((~rows["is_clear"]).sum()), len(rows)
+        unclear = (tables.tied_in_words(n_unclear, n) if n == n_heads else "") or UNCLEAR
+        st.caption(f"{unclear} {OUTLINED}" if of.induction_heads else unclear)
     picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting(), width)
     sheet.draw("Heads by task", picture, MAPS, words, _reserved(picture), on_select="rerun", selection_mode="head")
-    return words if of.what == ORACLE else f"Estimated by gradients: {words}", trust_at
+    return words if of.what == ORACLE else f"Estimated by gradients: {words}", trust_at, on
+
+
+def _choose_map(tasks: Sequence[TaskSpec], joint: JointLoss | None) -> TaskSpec | None:
+    """Draws the choice of one map; returns its task, None for the mean over tasks."""
+    named: dict[str, TaskSpec | None] = {task.name: task for task in tasks} | {f"Mean of {len(tasks)} tasks": None}
+    if st.session_state.get(MAP_OF) not in named:
+        st.session_state.pop(MAP_OF, None)  # of tasks that were chosen before
+    first = len(tasks) if joint is None else tasks.index(joint.task)
+    look: dict[str, Any] = {"index": first, "help": MAP_OF_HELP, "label_visibility": "collapsed", "width": 220}
+    return named[one_listed(st.container(), "Map of", list(named), MAP_OF, **look)]
 
 
 def _reserved(picture: Picture) -> DeltaGenerator:
@@ -203,9 +222,9 @@ def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
     return JointLoss(task, found, measured)
 
 
-def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator | None]:
-    """Draws what heads cost alone and together; returns that in words, and the place next to it, if there is one."""
-    chart_at, side_at = (st.container(), None) if presenting() else st.columns(2, gap="medium")
+def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator]:
+    """Draws what heads cost alone and together; returns that in words, and the place next to it."""
+    chart_at, side_at = st.columns(2, gap="medium")
     task, every = joint.task, tables.head_rows(of.scores)  # what is clear: of all cells together, as in the maps
     scores, rows = of.scores[task], every[every["task"].eq(task.name) & every["shots"].eq(task.shots)]
     sets, words = tables.joint_rows(scores, rows, joint.found), tables.joint_in_words(joint.found, task)
@@ -218,10 +237,14 @@ def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, Delta
 
 
 def draw_ffns(
-    setting: StudySettings, scores: Mapping[TaskSpec, Scores], sheet: Sheet, draw_work: Callable[[], None]
+    setting: StudySettings,
+    scores: Mapping[TaskSpec, Scores],
+    sheet: Sheet,
+    draw_work: Callable[[], None],
+    on: TaskSpec | None,
 ) -> list[str]:
     """Draws the accuracy lost without each FFN, by task, and by `draw_work` what measures the missing; returns the
-    finding, [] without scores."""
+    finding, `on` the task of the heads' map or in the mean, [] without scores."""
     rows = tables.ffn_rows(scores)
     st.subheader(f"FFNs by task :small[feed-forward networks, one a layer, {IN_SHORT['ffns']}]", help=FFNS_HELP)
     if not scores:
@@ -234,7 +257,10 @@ def draw_ffns(
     picture = charts.ffn_map(rows, mean)
     sheet.draw("FFNs by task", picture, "importance_ffns", words, _reserved(picture))
     draw_work()
-    return [tables.top_ffn_in_words(mean)]
+    if on is None or on not in scores:
+        over = f"in the mean over {len(scores)} tasks" if len(scores) > 1 else f"on {next(iter(scores)).name}"
+        return [tables.top_ffn_in_words(mean, over)]
+    return [tables.top_ffn_in_words(rows[rows["task"].eq(on.name)], f"on {on.name}")]
 
 
 def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: float) -> str:

@@ -76,7 +76,7 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
     for task, found in [*scores.items()][:MOST_RANKS]:
         score = float(found.scores[at])
         share = score / (np.abs(found.scores).sum() or 1)
-        value = number(100 * score, 1, sign=True) if is_oracle else percent(share)
+        value = number(100 * score, 0, sign=abs(score) >= 0.005) if is_oracle else percent(share)
         parts.append(f"{task.name if is_one_count else in_words(task)} {value}")
     of = " in the mean over tasks" if len(scores) > 1 else ""
     rank = f" \nRank {mean['rank']}{of}. Share of the total:"  # by an oracle most heads tie
@@ -211,12 +211,12 @@ def _top_share(rows: pd.DataFrame) -> float:
     return rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
 
 
-def top_ffn_in_words(mean: pd.DataFrame) -> str:
-    """Returns which FFN costs most accuracy, in the mean over tasks (`ffn_mean`)."""
-    best = mean.nsmallest(1, "rank").iloc[0]
+def top_ffn_in_words(rows: pd.DataFrame, on: str) -> str:
+    """Returns which FFN costs most accuracy `on` a task, or in the mean over tasks (`ffn_mean`)."""
+    best = rows.nsmallest(1, "rank").iloc[0]
     if best["score"] <= 0 or not best["is_clear"]:
-        return "No FFN clearly costs accuracy when it is removed alone."
-    return f"Of FFNs, **{best['name']}** costs most: **{100 * best['score']:.0f} points**."
+        return f"No FFN clearly costs accuracy alone {on}."
+    return f"Of FFNs, **{best['name']}** costs most: **{100 * best['score']:.0f} points** {on}."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:
@@ -256,8 +256,8 @@ def trust_in_words(found: Agreement, what: str, n_unclear: int = 0, n: int = 0) 
 
 
 def tied_in_words(n_unclear: int, n: int) -> str:
-    """Returns that most of an oracle's heads have no order; "" if that is not so."""
-    tied = f"{n_unclear} of {n} heads cost nothing clear alone, so they have no order: Prune uses gradients."
+    """Returns that most of an oracle's heads cannot be ranked by it; "" if that is not so."""
+    tied = f"{n_unclear} of {n} heads show no clear loss, so Prune ranks by gradients."
     return tied if 2 * n_unclear > n else ""
 
 
