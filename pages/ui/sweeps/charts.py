@@ -65,7 +65,7 @@ def _curves(axis: Axis, is_low: bool) -> charts.Template:
         .encode(**interval),
         _of_kind(base, "chance").transform_calculate(kind=AS_FRONT).mark_line(strokeDash=[2, 3], strokeWidth=1.5),
         _of_kind(base, "random").mark_line(strokeWidth=1.5).encode(**interval),
-        _of_kind(base, "mean").mark_line(strokeWidth=2, strokeDash=[6, 3]),
+        _of_kind(base, "mean").mark_line(strokeWidth=2, strokeDash=[6, 3], point={"size": 20}),
         _of_kind(base, "front").mark_line(strokeWidth=3.5, point=True).encode(**interval),
     ]
     drawn = [each.encode(y=right("acc:Q")) for each in layers]
