@@ -87,7 +87,7 @@ if found.n_known < len(tasks) and what == EVEN:
 line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
 if reading := [each for each in works.values() if each.is_first_read]:
     finding_at.markdown(f"Reading the stored results of {reading[0].title}.")
-    with reading_state("matrix"):
+    with reading_state(*(("intervals", "ranks") if len(task_names) <= sections.FEW else ("matrix",))):
         live(watched, reading[0].reading_line, since_s)
     end_run()
 request = Correlate(

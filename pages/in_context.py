@@ -66,8 +66,10 @@ asks = not is_started and setting.is_long(x, takes_s, most_s)
 if not asks:
     losses.value()
 mask = pruning.known_mask(target.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
-if mask is None or mask.is_full:
-    controls.badge_at.caption("Ordering heads …" if mask is None else "Nothing is pruned: move the slider.")
+if mask is None:
+    mark("badge", "reserved", controls.badge_at)  # an empty container has no height
+elif mask.is_full:
+    controls.badge_at.caption("Nothing is pruned: move the slider.")
 carried.hand_on("incontext", target.shape, mask, controls.badge_at, controls.is_first)
 if asks:
     demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", **first_choices((), (), True)}
@@ -91,7 +93,7 @@ def draw_scores() -> None:
     if presenting() and len(found.full) == len(texts):  # a slide has the finding, with the same numbers
         curve_at = line_at = st.container()
     else:
-        figures_at, curve_at = st.container(key="wraps curves").columns([4, 9], gap="large")
+        figures_at, curve_at = st.container(key="wraps curves").columns([3, 8], gap="medium")
         with figures_at:
             sections.figures(found, controls.around, len(texts))
             line_at = st.container() if found.full else curve_at  # where it moves nothing
@@ -142,7 +144,7 @@ if not presenting():  # a slide shows one screen, and these sections are below i
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)
 known = induction(target).stored(session())
-sections.draw_finding(finding_at, sections.finding(so_far(), controls.around, len(texts), known), x.base_key)
+sections.draw_finding(finding_at, sections.finding(so_far(), controls, len(texts), known), x.base_key)
 if source.kind == "task" and not presenting():
     finding_at.page_link(
         "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}

@@ -34,7 +34,7 @@ HELP = (
     "importance is measured again before each step. Compare criteria: the highlighted task pruned by several rankings, "
     "and at random."
 )
-FRONT_HELP = "Drawn darker among the curves. “Rescored after each step” and “Compare criteria” measure this task alone."
+FRONT_HELP = "The boldest of the curves. “Rescored after each step” and “Compare criteria” measure this task alone."
 JUDGES_HELP = "Of each task's validation split. More of them, narrower intervals."
 SETTINGS_HELP = "Questions per task."
 MEASURE_HELP = "In the background. Finished work is stored, even if you leave this page."

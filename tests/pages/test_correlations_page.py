@@ -399,8 +399,25 @@ def test_the_finding_sets_the_scores_against_one_another():
     assert not tables.across_in_words(by_score(a=np.nan, b=0.9), "a"), "the chosen one is undefined"
     tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
     said = tables.across_in_words(tied, "b")
-    words = " By b, 8 of 8 heads share their score with another, so their order means little."
-    assert said.endswith(f"**0.50**; by chance within ±0.74).{words}")
+    assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie, so their order means little.")
+    few_apart = {"b": replace(tied["b"], scores={"x": np.array([0.0] * 7 + [1.0])})}
+    assert tables.across_in_words(by_score(a=0.9) | few_apart, "a").endswith(
+        " By b, 7 of 8 heads tie, so only the few others are told apart. The order of the rest comes from a alone, and "
+        "agrees across tasks."
+    )
+    assert "comes from" not in tables.across_in_words(by_score(a=0.5) | few_apart, "a"), "or of none"
+
+
+def test_a_row_of_ties_says_so_and_its_pair_names_those_that_do_not_tie():
+    tied = replace(by_score(b=0.5)["b"], scores={"x": np.array([0.0] * 7 + [1.0])})
+    cells = tables.cells_by_score({**by_score(a=0.9, ffns=0.4), "b": tied}, "a", "srcc")
+    notes = dict(zip(cells["score"], cells["note"], strict=True))
+    by_chance = f"32 FFNs: by chance within ±{tables.chance(32):.2f}"
+    assert notes == {"a": "", "ffns": by_chance, "b": "7 of 8 heads tie: order means little"}
+    assert dict(zip(cells["score"], cells["ties"], strict=True)) == {"a": False, "ffns": False, "b": True}
+    assert set(cells["tasks"]) == {"task_00 and task_01", "task_00 and task_02", "task_01 and task_02"}
+    rows = tables.apart_rows(two_by_four([0, 0, 0, 0.5, 0, 0, 0, 0]), two_by_four([0, 0, 0, 0.2, 0.3, 0, 0, 0]))
+    assert rows[["name", "a", "b"]].to_numpy().tolist() == [["L0H3", "50.0", "20.0"], ["L1H0", "0.0 (ties)", "30.0"]]
 
 
 def test_charts_leave_their_frames_alone():

@@ -6,6 +6,7 @@ import re
 import shlex
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -228,21 +229,40 @@ def test_the_band_spans_the_means_of_the_seeds():
     assert band.loc[0.0, "acc"] == pytest.approx(0.8), "the full model is every ranking's beginning"
 
 
-def test_a_line_is_named_at_its_end_and_names_do_not_overlap():
+def test_a_line_is_named_where_lines_are_apart_and_names_do_not_overlap():
     names = [TaskSpec(f"task{at}", 0) for at in range(9)]
-    found = tables.curves([each for task in names[:4] for each in falling(task)], [], "heads", "task1")
-    ends = tables.line_ends(found)
-    assert set(ends["line"]) == {"task0", "task1", "task2", "task3", "mean of tasks", "chance on task1"}
-    assert ends["acc"].tolist() == [0.25] * 6 and np.diff(np.sort(ends["at"])).min() >= tables.NAME_SHARE - 1e-9
-    assert ends["at"].mean() == pytest.approx(0.25), "around where the lines end"
-    early = tables.line_ends(found[found["level"] <= 0.2])
-    assert set(early["x"]) == {0.2 + tables.NAME_GAP}, "next to the last level that is measured"
-    low = tables.curves([row(task, 1000, 0, 0.0) for task in names[:4]], [], "heads")
-    assert tables.line_ends(low)["at"].min() == 0, "and none under the axis"
+    starts = (0.95, 0.8, 0.65, 0.4)
+    each = [line for task, start in zip(names, starts, strict=False) for line in falling(task, start)]
+    found, letter = tables.curves(each, [], "heads", "task1"), 0.008
+    named = tables.line_names(found, letter, 0.5)
+    assert named["line"].tolist() == ["task0", "task1", "task2", "task3", "mean of tasks"], "not chance"
+    assert not [pair for pair in combinations(named.itertuples(), 2) if overlap(*pair, letter)]
+    flat = named[named["level"] < 0.4].set_index("line")["at"]
+    for name, start in zip(flat.index.intersection(["task0", "task2", "task3"]), (0.95, 0.65, 0.4), strict=True):
+        assert abs(flat[name] - start) == pytest.approx(tables.NAME_SHARE), "next to its line"
+    assert abs(named["level"] - 0.5).min() >= letter * len("task1") / 2, "not on the rule of the finding"
+    early = tables.line_names(found[found["level"] <= 0.2], letter)
+    assert early["level"].max() <= 0.2, "where it is measured"
+    low = tables.curves([row(task, level, 0, 0.0) for task in names[:2] for level in (0, 1000)], [], "heads")
+    assert tables.line_names(low, letter)["at"].min() >= tables.NAME_SHARE, "and none under the axis"
     many = tables.curves([each for task in names for each in falling(task)], [], "heads")
-    assert tables.line_ends(many)["line"].tolist() == ["mean of tasks"]
-    assert charts.curves(found, "heads", 0).datasets["ends"] == []
+    assert tables.line_names(many, letter)["line"].tolist() == ["mean of tasks"]
+    assert charts.curves(found, "heads", 0).datasets["names"] == []
     assert ">task3<" in to_svg(charts.curves(found, "heads", 300), "title").decode()
+
+
+def overlap(one, other, letter):
+    reach = letter * (len(one.line) + len(other.line)) / 2
+    return abs(one.level - other.level) < reach and abs(one.at - other.at) < tables.NAME_SHARE
+
+
+def test_the_highlighted_task_is_the_boldest_line_and_the_mean_is_dashed():
+    layers = charts.curves(tables.curves(falling(TASKS[0]), [], "heads", "piqa"), "heads").spec["layer"]
+    lines = {each["transform"][0]["filter"]: each["mark"] for each in layers if each["mark"]["type"] == "line"
+             if isinstance(each["transform"][0]["filter"], str)}  # fmt: skip
+    front, mean = (lines[f"(datum.kind === '{kind}')"] for kind in ("front", "mean"))
+    assert front["strokeWidth"] > max(each["strokeWidth"] for each in lines.values() if each is not front)
+    assert "strokeDash" in mean and "strokeDash" not in front
 
 
 def test_the_border_runs_between_small_and_large_losses():
@@ -283,19 +303,30 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
         return tables.curves_finding(tables.curves(rows, random, "heads"), rows, "heads")
 
     assert said_of(own) == (
-        "**No loss is detected up to 50% of heads** on the task: 90% right instead of 90%. No task drops. "
-        "100 questions detect losses from 12 points."
+        "**No clear loss up to 50% of heads** on the task: 90% right instead of 90% (0.0 points, 95% interval −2.7 to "
+        "+2.7). 100 questions detect losses from 12 points."
     )
     assert tables.holds(tables.break_table(break_points(own, "heads")), 0) == 0.5
     drawn = charts.curves(tables.curves(own, random, "heads"), "heads", 300, 0.5)
-    assert "No detected loss up to 50%" in to_svg(drawn, "title").decode()
+    assert "No task clearly loses up to 50%" in to_svg(drawn, "title").decode()
     random.append(row(TASKS[0], 500, 0, 0.3, "random"))
-    assert "right instead of 90%, 30% in random order. No task" in said_of(own)
-    small = [replace(each, lost=8, p_mcnemar=0.02) if each.point.heads_permille == 500 else each for each in own]
+    assert "to +2.7), 30% in random order. 100 questions" in said_of(own)
+
+    def with_losses(lost, of=own):
+        return [replace(each, lost=lost, p_mcnemar=0.02) if each.point.heads_permille == 500 else each for each in of]
+
+    assert "(−13.0 points, 95% interval −19." in said_of(with_losses(13))
+    assert ", not significant over all levels. 100 questions detect losses" in said_of(with_losses(13))
+    three = [each for task in ("piqa", "copa", "boolq") for each in falling(TaskSpec(task, 0))]
+    assert "up to 50% of heads** on all 3 tasks: 90% right instead of 90% on average (0.0 points" in said_of(three)
+    assert said_of(three).endswith("No task drops. 100 questions detect losses from 12 points.")
+    assert said_of(with_losses(5, three)).startswith(
+        "**No task alone clearly loses up to 50% of heads**: 90% right instead of 90% on average (−5.0 points, 95% "
+        "interval −7."
+    ), "the mean of three loses clearly"
     drop = "The largest drop, 8 points on piqa, is below the 12 that 100 questions detect."
-    assert said_of(small).endswith(drop), "no interval without 0, which would be at odds with the first sentence"
-    large = [replace(each, lost=13, p_mcnemar=0.02) if each.point.heads_permille == 500 else each for each in own]
-    assert "Largest drop: −13 points on piqa, not significant over all levels. 100 questions detect" in said_of(large)
+    assert said_of(with_losses(8, three)).endswith(drop)
+    assert "Largest drop: −13 points on piqa, not significant over all levels." in said_of(with_losses(13, three))
     assert said_of([own[0], own[7], own[10]]).startswith("3 of 11 levels are measured")
     early = [own[0], *(row(TASKS[0], each, 0, 0.3, lost=60) for each in range(100, 1001, 100))]
     assert said_of(early).startswith("Pruning **10% of heads** already costs a task accuracy: 30% right")
@@ -349,12 +380,14 @@ def test_charts_keep_their_scales():
     own = falling(TASKS[0])
     curves = charts.curves(tables.curves(own, [], "heads"), "heads").spec
     scaled = [layer["encoding"]["y"] for layer in curves["layer"] if "field" in layer["encoding"].get("y", {})]
-    assert {y["scale"]["domain"][1] for y in scaled} == {1}
+    assert {y["scale"]["domain"][1] for y in scaled} == {tables.TOP}
     cells = tables.grid(own)
     grid = charts.grid_map(tables.spread(cells), tables.border(cells, 5), 5).spec
     assert grid["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 50]
     transfer = charts.transfer_map(tables.transfer([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
-    assert transfer.spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-30, 30]
+    scale = transfer.spec["layer"][0]["encoding"]["color"]["scale"]
+    assert scale["domain"] == [-30, 30] and scale["reverse"], "worse at the left, and orange"
+    assert transfer.datasets["transfer"][0]["gained"] == pytest.approx(-20)
     lines = charts.lines(tables.lines(own)).spec
     assert lines["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 1]
     assert tables.curves([], [], "heads").empty

@@ -16,7 +16,7 @@ import pandas as pd
 
 from engine.importance.rankings import n_top
 from pages.ui.figures import charts
-from pages.ui.figures.colours import DARK, GREY, MARK, UNDEFINED
+from pages.ui.figures.colours import DARK, GREY, MARK, UNDEFINED, palette
 from pages.ui.page.tables import RANK_TITLE, number
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
@@ -28,6 +28,7 @@ ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
 PAIR_PX, ROW_LEAST_PX = 28, 44  # of a dot with its interval, and of a score's row at least
+PAIR_NAME_PX, SHAPES = 29, ["circle", "square", "triangle-up"]  # of the pairs of tasks, in the legend
 MEAN_PX = 75  # at the right of the dots
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
@@ -71,7 +72,12 @@ def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) 
     has one, between lines around unrelated rankings, and their mean: for so few that a matrix is nearly empty."""
     shown = _ringed(cells, selected).assign(last=cells["group"])
     shown = shown.assign(selected=shown["selected"] & shown["chosen"])
-    of_group = {"mean": ("value", "mean"), "n": ("value", "size"), "chance": ("chance", "first")}
+    of_group = {
+        "mean": ("value", "mean"),
+        "n": ("value", "size"),
+        "chance": ("chance", "first"),
+        "note": ("note", "first"),
+    }
     means = shown.groupby("group", sort=False).agg(**of_group).reset_index()
     words = ["mean " * (n > 1) + number(mean) for mean, n in zip(means["mean"], means["n"], strict=True)]
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
@@ -91,24 +97,34 @@ def _intervals(measure: Measure, groups: tuple[str, ...], n_pairs: int, lowest: 
     of_rows = partial(alt.Y, sort=list(groups), axis=names, scale=alt.Scale(padding=0.25))
     x = alt.X("value:Q", title=measure.title, scale=scale, axis=alt.Axis(tickCount=5))
     base = charts.named_chart("cells").encode(x=x, y=of_rows("group:N"), tooltip=_tooltip(measure))
-    base = base.encode(yOffset=alt.YOffset("pair:N", sort=None))
+    base = base.encode(yOffset=alt.YOffset("tasks:N", sort=None))
     edges = charts.named_chart("chance").encode(x=alt.X("edge:Q", scale=scale))
     edges = edges.mark_rule(color=GREY, strokeDash=[3, 3])
     edges = edges.encode(y=of_rows("group:N", bandPosition=0), y2=alt.Y2("last:N", bandPosition=1))
     means = charts.written(charts.named_chart("means"), 12, align="right").encode(y=of_rows("group:N"))
-    drawn = [edges, means.encode(x=alt.value("width"), text="words:N")]
-    faint = alt.condition("datum.chosen", alt.value(1), alt.value(0.55))
+    notes = charts.written(charts.named_chart("means"), 11, align="left", dy=9).encode(x=alt.value(0), text="note:N")
+    notes = notes.encode(y=of_rows("group:N", bandPosition=1))
+    drawn = [edges, means.encode(x=alt.value("width"), text="words:N"), notes]
+    faint = alt.condition("datum.chosen && !datum.ties", alt.value(1), alt.value(0.55))
     if measure.column == "srcc":
-        rule = base.mark_rule(color=GREY, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+        width = alt.condition("datum.ties", alt.value(1), alt.value(3))
+        rule = base.mark_rule(color=GREY).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", strokeWidth=width)
         first = charts.named_chart("means").transform_filter(f"datum.group == {json.dumps(groups[0])}")
         first = first.transform_calculate(text="'by chance'").encode(y=of_rows("group:N", bandPosition=0))
         drawn.append(charts.written(first, 11, dy=-7).encode(x=alt.datum(0, scale=scale), text="text:N"))
         drawn.append(rule.encode(opacity=faint))
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
-    dots = base.mark_point(filled=True, size=110, cursor="pointer").encode(opacity=faint)
+    legend = alt.Legend(
+        orient="top", direction="vertical", title=None, labelLimit=400, symbolFillColor=GREY, symbolSize=90
+    )
+    shapes = alt.Shape("tasks:N", sort=None, scale=alt.Scale(range=SHAPES), legend=legend)
+    colour = alt.Color("look:N", scale=alt.Scale(domain=palette(pruned="clear", random="ties")), legend=None)
+    dots = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'").mark_point(filled=True, cursor="pointer")
+    size = alt.condition("datum.ties", alt.value(40), alt.value(110))
+    dots = dots.encode(shape=shapes, color=colour, opacity=faint, size=size)
     clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
-    height = max(ROW_LEAST_PX, PAIR_PX * n_pairs) * len(groups) + LEGEND_PX
+    height = max(ROW_LEAST_PX, PAIR_PX * n_pairs) * len(groups) + LEGEND_PX + PAIR_NAME_PX * n_pairs
     return charts.template(height, *drawn, dots.add_params(clicked), ring)
 
 

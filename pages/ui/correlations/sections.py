@@ -14,7 +14,7 @@ from engine.importance.rankings import agreement_within_layers
 from engine.studies.surveys import shots_in_words
 from pages.ui.correlations import charts, tables
 from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -30,6 +30,7 @@ PAIR_HELP = (
     "One dot per {0}. Click two tasks on the left, or choose two here. On the diagonal, both rank a {0} alike. Left of "
     "one dashed line are the top 30% of the first ranking, under the other line those of the second."
 )
+APART_HELP = "Accuracy lost when just that one is pruned. Ties: another loses as much on this task."
 TRANSFER = {"sweeps_what": "Transfer"}
 WHAT = "correlations_what"
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
@@ -73,9 +74,23 @@ def draw_pair(
         at.caption(f"Not measured yet: {'; '.join(missing)}.")
         return first, second
     at.markdown(said := tables.pair_in_words(pairs, scores, first, second))
+    if tables.mostly_tied(scores[first], scores[second]):
+        _draw_apart(at, tables.apart_rows(scores[first], scores[second]), (first, second), noun)
+        return first, second
     scatter = charts.rank_scatter(tables.rank_rows(scores[first], scores[second]), first, second, noun)
     sheet.draw("Two rankings", scatter, "correlations_pair", f"{first}; {second}. {said}", at)
     return first, second
+
+
+def _draw_apart(at: DeltaGenerator, rows: pd.DataFrame, pair: tuple[str, str], noun: str) -> None:
+    """Draws the components that tie with no other; a scatter would be of ties."""
+    if rows.empty:
+        at.caption(f"Every {noun} ties with another." if noun == "FFN" else "Every head ties with another.")
+        return
+    at.markdown(f"**{noun}s that tie with no other**: points lost without each", help=APART_HELP)
+    right = partial(st.column_config.TextColumn, alignment="right")
+    titles = {"name": noun, "a": right(pair[0]), "b": right(pair[1])}
+    draw_table(rows, titles, f"{noun}s that tie with no other", at, height="content")
 
 
 @dataclass(frozen=True)

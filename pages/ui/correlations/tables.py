@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,10 @@ class ScoreAgreement:
     def ties(self) -> int:
         """Components of a task that share their score with another, at most."""
         return max(map(tied, self.scores.values()))
+
+    @property
+    def mostly_ties(self) -> bool:
+        return mostly_tied(*self.scores.values())
 
 
 def digest(found: Survey) -> str:
@@ -121,12 +126,17 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
 
 
 def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> pd.DataFrame:
-    """Returns `cells` of every score, with `score`, its title as `group`, the SRCC of unrelated rankings as `chance`,
-    and whether it is `what`, the chosen one."""
+    """Returns `cells` of every score, with the names of both tasks as `tasks`, `score`, its title as `group`, the SRCC
+    of unrelated rankings as `chance`, whether most components tie as `ties`, a `note` on the row, and whether it is
+    `what`, the chosen one."""
     found = []
     for score, of in by_score.items():
         each = cells(of.pairs, column, names_in_order(of.pairs, "chosen"))
-        found.append(each.assign(score=score, group=of.title, chance=chance(of.n), chosen=score == what))
+        noun = "FFN" if score == "ffns" else "head"
+        note = f"{of.n} {noun}s: by chance within ±{chance(of.n):.2f}" if score == "ffns" and column == "srcc" else ""
+        note = f"{of.ties} of {of.n} {noun}s tie: order means little" if of.mostly_ties else note
+        more = {"score": score, "group": of.title, "chance": chance(of.n), "ties": of.mostly_ties, "note": note}
+        found.append(each.assign(**more, tasks=each["b"] + " and " + each["a"], chosen=score == what))
     return pd.concat(found, ignore_index=True)
 
 
@@ -221,12 +231,26 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
     if not parts or by_score[what].pairs["srcc"].isna().all():
         return ""
     words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}."
-    tied = [of for of in known.values() if of.ties > of.n / 2]
-    ties = [
-        f" By {of.by}, {of.ties} of {of.n} {noun}s share their score with another, so their order means little."
-        for of in tied
-    ]
+    ties = [_ties_in_words(of, noun) for of in known.values() if of.mostly_ties]
+    shared = [of for of in known.values() if not of.mostly_ties and of.pairs["srcc"].mean() >= ALIKE]
+    if ties and shared:
+        ties.append(f" The order of the rest comes from {shared[0].by} alone, and agrees across tasks.")
     return words + "".join(ties)
+
+
+def _ties_in_words(of: ScoreAgreement, noun: str) -> str:
+    words = f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so "
+    return words + ("only the few others are told apart." if of.ties < of.n else "their order means little.")
+
+
+def apart_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
+    """Returns the components that share their score with no other in one of two rankings, the largest first: name, and
+    the scores as `a` and `b`, in points, with whether it ties."""
+    scores = pd.DataFrame({"a": a.ravel(), "b": b.ravel()})
+    ties = scores.apply(lambda each: each.duplicated(keep=False))
+    words = (100 * scores).map(partial(number, digits=1)) + ties.replace({True: " (ties)", False: ""})
+    largest = scores.max(axis=1).sort_values(ascending=False, kind="stable").index
+    return words.assign(name=rank_rows(a, b)["name"])[~ties.all(axis=1)].reindex(largest).dropna()
 
 
 def chance(n: int) -> float:
@@ -238,6 +262,11 @@ def tied(scores: np.ndarray) -> int:
     """Returns how many components share their score with another."""
     counts = np.unique(scores, return_counts=True)[1]
     return int(counts[counts > 1].sum())
+
+
+def mostly_tied(*scores: np.ndarray) -> bool:
+    """Returns whether more than half of the components of one ranking share their score with another."""
+    return any(2 * tied(each) > each.size for each in scores)
 
 
 def ties_at_cut(scores: np.ndarray) -> bool:
@@ -294,7 +323,8 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     else:
         words += f"; of the {count:,} in each top 30% they share **{round(row['overlap'] * count):,}**"
         words = f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
-    if (rank_rows(scores[first], scores[second])["n"] > 1).any():
+    is_drawn = not mostly_tied(scores[first], scores[second])
+    if is_drawn and (rank_rows(scores[first], scores[second])["n"] > 1).any():
         words += " Gray dots stand for several that tie, their number inside."
     return words
 

@@ -23,10 +23,24 @@ _CELLS = "".join(
     for y, row in enumerate(_SHADES)
     for x, shade in enumerate(row)
 )
+_TALL_PX = 560  # of one of two charts side by side, as high as these
+_ROWS = "".join(
+    f'<rect x="110" y="{150 + 84 * row + 25 * dot}" width="{200 - 30 * row}" height="4" rx="2" opacity="0.5"/>'
+    f'<rect x="{270 - 40 * row}" y="{147 + 84 * row + 25 * dot}" width="10" height="10" rx="5"/>'
+    for row in range(4)
+    for dot in range(3)
+)
+_DOTS = "".join(
+    f'<rect x="{60 + 17 * at}" y="{490 - 15 * at + 40 * (at * 7 % 5 - 2) // 2}" width="9" height="9" rx="4"/>'
+    for at in range(20)
+)
+_HEADING = '<rect x="0" y="10" width="170" height="14" rx="3"/>'
+_BOXES = "".join(f'<rect x="{x}" y="62" width="197" height="38" rx="5" opacity="0.4"/>' for x in (0, 213))
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 140" width="260" height="140">'
     f'<g fill="{GREY}" stroke="none" opacity="0.45">{{}}</g></svg>'
 )
+TALL = f'viewBox="0 0 410 {_TALL_PX}" preserveAspectRatio="none"'
 _LINE = f'fill="none" stroke="{GREY}" stroke-linecap="round" stroke-width'
 SKETCHES = {  # what a chart looks like, without a value in it
     "matrix": _CELLS,
@@ -35,6 +49,8 @@ SKETCHES = {  # what a chart looks like, without a value in it
     "curves": f'<path {_LINE}="3" d="M20 20 L120 26 L170 40 L205 95 L250 118"/>'
     f'<path {_LINE}="3" opacity="0.5" d="M20 20 L70 34 L120 62 L170 88 L250 120"/>'
     f'<path {_LINE}="1" opacity="0.35" d="M20 4 V132 H250"/>',
+    "intervals": f"{_HEADING}{_ROWS}",
+    "ranks": f'{_HEADING}{_BOXES}{_DOTS}<path {_LINE}="1" opacity="0.5" d="M55 215 V510 H410"/>',
 }
 
 
@@ -60,17 +76,30 @@ def empty_state(
 
 
 @contextmanager
-def reading_state(sketch: str) -> Iterator[None]:
-    """Holds the place of charts with a sketch of them while their stored results are read; what the caller draws
-    inside, what the reading waits for, comes above it."""
+def reading_state(*sketches: str) -> Iterator[None]:
+    """Holds the place of charts with a sketch of them, or of two side by side, while their stored results are read;
+    what the caller draws inside, what the reading waits for, comes above it."""
     with st.container(height=READING_PX, border=False, key="reading"):
         yield
-        st.html(_picture(sketch, 620))
+        if len(sketches) == 1:
+            st.html(_picture(*sketches, 620))
+        else:
+            for sketch, at in zip(sketches, st.columns(len(sketches), gap="large"), strict=True):
+                at.html(_tall_picture(sketch))
 
 
 def _picture(sketch: str, width: int) -> str:
-    picture = b64encode(SVG.format(SKETCHES[sketch]).encode()).decode()
-    return f'<img alt="" width="{width}" src="data:image/svg+xml;base64,{picture}">'
+    return f'<img alt="" width="{width}" src="{_address(SVG.format(SKETCHES[sketch]))}">'
+
+
+def _tall_picture(sketch: str) -> str:
+    """Returns a sketch as wide as its place."""
+    svg = SVG.replace('viewBox="0 0 260 140" width="260" height="140"', TALL).format(SKETCHES[sketch])
+    return f'<img alt="" width="100%" height="{_TALL_PX}" src="{_address(svg)}">'
+
+
+def _address(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
 def _set(values: Mapping[str, Any]) -> None:

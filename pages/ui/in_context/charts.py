@@ -17,9 +17,10 @@ TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving abl
 TITLES |= {"before_and_after": "Before-and-after vector"}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 STEP_NATS, SLOPE_STEP = 4, 2  # of the ends of an axis, so that it rarely changes while a slider moves
-HEIGHT_PX, ROW_PX = 280, 22
+HEIGHT_PX, SLOPE_PX, ROW_PX = 380, 280, 22
 FIRST = 10  # token of the curve: those before it are single tokens of a few texts, all noise
 N_NAMED = 6
+BESIDE = 0.03  # between two intervals, in prefix matching
 BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
 INTERVAL = "low:Q|95% interval from|+.3f; high:Q|to|+.3f"
 ZERO = pd.DataFrame({"at": [0.0]})
@@ -54,7 +55,7 @@ def slope_chart(frame: pd.DataFrame) -> charts.Picture:
 @charts.kept
 def _slope_chart(lowest: int, highest: int, last: float, drawn: tuple[str, ...]) -> charts.Template:
     y = alt.Scale(domain=[lowest, highest], nice=False)
-    return charts.template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, (1, last), drawn))
+    return charts.template(SLOPE_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, (1, last), drawn))
 
 
 def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Picture:
@@ -77,9 +78,10 @@ def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bo
 
 def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
     """Returns each head's change of the score against its prefix matching; those that are clear, with their names and
-    95% intervals."""
+    95% intervals, side by side where they would hide one another."""
     value, low, high, clear = (frame[f"{column}{end}"] for end in ("", " low", " high", " clear"))
     frame = frame.assign(value=value, low=low, high=high, clear=clear)
+    frame = frame.assign(at=_apart(frame))
     return charts.picture(_attribution_scatter(), heads=frame.assign(named=_sides(frame)), zero=ZERO)
 
 
@@ -87,9 +89,7 @@ def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
 def _attribution_scatter() -> charts.Template:
     title = "Gain lost (nats)"
     axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format=".1f")
-    x = alt.X(
-        "prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[-0.03, 1.05], nice=False), axis=axis
-    )
+    x = alt.X("at:Q", title="Prefix matching", scale=alt.Scale(domain=[-0.12, 1.05], nice=False), axis=axis)
     tooltip = charts.tips(f"name:N|Head; prefix_matching:Q|Prefix matching|.3f; value:Q|{title}|+.3f", INTERVAL)
     base, y = charts.named_chart("heads").encode(x=x, tooltip=tooltip), alt.Y("value:Q", title=title)
     clear = base.transform_filter("datum.clear")
@@ -150,17 +150,32 @@ def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(tokens=first.where(first == last, first + " to " + last))
 
 
+def _apart(frame: pd.DataFrame) -> np.ndarray:
+    """Returns where each point is drawn: at its prefix matching, and one that is clear at least `BESIDE` to the right
+    of the clear one before it."""
+    found, last = frame["prefix_matching"].to_numpy(float).copy(), -math.inf
+    clear = [at for at in np.argsort(found, kind="stable") if frame["clear"].iloc[at]]
+    for at in clear:
+        found[at] = last = max(found[at], last + BESIDE)
+    return found
+
+
 def _sides(frame: pd.DataFrame) -> list[str]:
     """Returns the side of each point on which its name is, "" without: those that are clear have one, the largest
-    first, where no other point or name is in the way."""
+    first, where no other point, interval or name is in the way."""
     near = 0.08 * max(float(frame["high"].max() - frame["low"].min()), 1e-9)  # the height of a name on the drawn span
-    points = frame[["prefix_matching", "value"]].to_numpy(float)
+    points, bars = frame[["at", "value"]].to_numpy(float), frame.loc[frame["clear"], ["at", "low", "high"]].to_numpy()
     taken, found = [*points], [""] * len(frame)
     for at in [at for at in np.argsort(-np.abs(points[:, 1])) if frame["clear"].iloc[at]][:N_NAMED]:
         for side, step in (("right", 0.07), ("left", -0.07)):
             place = points[at] + (step, 0)
             apart = np.abs(np.array([*taken[:at], *taken[at + 1 :]]).reshape(-1, 2) - place)
-            if 0 <= place[0] <= 1 and not ((apart[:, 0] < 0.07) & (apart[:, 1] < near)).any():
+            is_crossed = any(
+                0 < abs(bar - points[at][0]) and abs(bar - place[0]) < 0.07 and low - near < place[1] < high + near
+                for bar, low, high in bars
+            )
+            is_free = not is_crossed and not ((apart[:, 0] < 0.07) & (apart[:, 1] < near)).any()
+            if -0.07 <= place[0] <= 1 and is_free:
                 found[at], taken = side, [*taken, place]
                 break
     return found

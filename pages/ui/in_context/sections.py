@@ -27,6 +27,7 @@ from pages.ui.in_context.first_view import AROUND, HEADS, ORDER, SEEN, first_cho
 from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.address import number_field, one_among, unseen_field
 from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS, Axis
+from pages.ui.page.marks import mark
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.tables import number
 from pages.ui.page.widget_writes import write
@@ -166,21 +167,19 @@ def _read_older_address() -> None:
 
 
 def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
-    """Draws the gain with what is pruned as a large figure, and below it that of the full model on the same texts with
-    the interval of the change; that of the full model alone if nothing is pruned."""
+    """Draws the gain with what is pruned as a large figure, what it means, and that of the full model on the same
+    texts; that of the full model alone if nothing is pruned. One that means little is gray."""
     full, pruned = (tables.gain(icl_score(each, around)) if each else None for each in (found.full, found.pruned))
     is_full = found.mask is not None and found.mask.is_full
-    title, shown = ("In-context gain", full) if is_full else ("In-context gain with pruning", pruned)
+    title, shown = ("In-context gain", full) if is_full else ("Gain with pruning", pruned)
     st.markdown(f"**{title}**, nats", help=GAIN_HELP)
-    st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed")
+    is_sure = shown is not None and shown.n == n_texts and tables.is_clear(shown)
+    with st.container(key="incontext_gain" if is_sure else "unsure_gain"):
+        st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed")
+    words = [tables.gain_in_words(shown, n_texts) if shown else "Not measured yet."]
     if not is_full and full:
-        st.markdown(f"The full model's is **{number(full.value, sign=True)}**.")
-    if shown is None:
-        st.caption("Not measured yet.")
-    elif is_full:
-        st.caption(tables.interval_in_words(shown, n_texts))
-    else:
-        st.caption(tables.change_in_words(_change(found, around), n_texts))
+        words.append(f"The full model's is **{number(full.value, sign=True)}**.")
+    st.markdown(" ".join(words))
     if not around and full and full.high - full.low > NOISY_NATS:
         st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
 
@@ -203,18 +202,20 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     return says
 
 
-def finding(found: LossesSoFar, around: int, n_texts: int, known: InductionScores | None) -> str:
+def finding(found: LossesSoFar, controls: Controls, n_texts: int, known: InductionScores | None) -> str:
     """Returns the finding once both models have read all `n_texts` (the full one alone if nothing is pruned), else "".
     `known`: the induction scores, if they are measured."""
+    source, around = controls.source, controls.around
     if found.mask is None or len(found.full) < n_texts:
         return ""
     full = tables.gain(icl_score(found.full, around))
+    long_text = source.name if source is not None and source.kind != "task" else ""
     if found.mask.is_full:
-        return tables.finding(full, None, None, "")
+        return tables.finding(full, None, None, "", long_text)
     if not found.pruned:
         return ""
     pruned, what = tables.gain(icl_score(found.pruned, around)), tables.pruned_in_words(found.mask, known)
-    return tables.finding(full, pruned, _change(found, around), what)
+    return tables.finding(full, pruned, _change(found, around), what, long_text)
 
 
 def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
@@ -227,7 +228,7 @@ def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
     elif before == key:
         where.container(key="outdated_finding").markdown(last)
     else:
-        where.caption("Measuring …")
+        mark("finding", "reserved", where)  # an empty container has no height
 
 
 def loss_curve(found: LossesSoFar, around: int, sheet: Sheet) -> None:
@@ -257,7 +258,7 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
     sheet.tables["Heads"] = frame
     n = frame["n"].iloc[0]
     so_far = "" if n == n_texts else f" So far {n} of {n_texts} texts."
-    st.markdown(tables.heads_in_words(frame) + so_far, help=WHICH_HELP)
+    st.markdown(tables.heads_in_words(frame) + so_far, help=f"{tables.mechanism_in_words(frame)} {WHICH_HELP}".strip())
     map_at, scatter_at = st.columns([5, 7], gap="large")
     with map_at:
         _draw_map(frame, kind, sheet, ": orange is gain lost, gray is not clear")

@@ -23,10 +23,11 @@ from engine.texts.incontext import (
     slope,
 )
 from pages.ui.in_context.setting import LossesSoFar
-from pages.ui.page.tables import number, p_in_words, to_csv
+from pages.ui.page.tables import number, p_in_words, plain, to_csv
 
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
+N_NEEDED = 3  # heads that the sentence names
 CLEAR_SHARE = 0.1  # of the largest change, from which that of a head is named
 COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
 
@@ -97,41 +98,57 @@ def gain(score: MeanOverTexts) -> MeanOverTexts:
     return MeanOverTexts(-score.value, -score.high, -score.low, score.n)
 
 
-def interval_in_words(found: MeanOverTexts, n_texts: int = 0, of: str = "") -> str:
-    """Returns text such as "95% interval +0.63 to +4.08, 24 texts", or "2 of 24 texts" if there are `n_texts`; `of`
-    what the interval is."""
-    count = f"{found.n} of {n_texts} texts" if found.n < n_texts else f"{found.n} text{'s' * (found.n > 1)}"
+def interval_in_words(found: MeanOverTexts, long_text: str = "", of: str = "") -> str:
+    """Returns text such as "95% interval +0.63 to +4.08, 24 texts", or "24 windows of “The ferry”" if they are from a
+    `long_text`; `of` what the interval is."""
+    plural = "s" * (found.n > 1)
+    count = f"{found.n} window{plural} of “{plain(long_text)}”" if long_text else f"{found.n} text{plural}"
     if np.isnan(found.low):
         return f"{count}, so no interval"
     return f"95% interval{of} {_signed(found.low)} to {_signed(found.high)}, {count}"
 
 
-def change_in_words(change: MeanOverTexts, n_texts: int = 0) -> str:
+def change_in_words(change: MeanOverTexts, long_text: str = "") -> str:
     """Returns the interval of a change of the gain, and whether the change may be chance."""
-    chance = "; may be chance" if change.low <= 0 <= change.high else ""
-    return interval_in_words(change, n_texts, " of the change") + chance
+    return interval_in_words(change, long_text, " of the change") + "; may be chance" * (not is_clear(change))
 
 
-def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str) -> str:
+def is_clear(found: MeanOverTexts) -> bool:
+    """Returns whether there is an interval, and 0 is not in it."""
+    return found.low > 0 or found.high < 0
+
+
+def gain_in_words(found: MeanOverTexts, n_texts: int) -> str:
+    """Returns what a gain means, or why it means little: some of the `n_texts` are missing, or it may be chance."""
+    if found.n < n_texts:
+        return f"{found.n} of {n_texts} texts so far."
+    if not is_clear(found):
+        return "It may be chance."
+    return f"Later tokens are predicted {'better' if found.value > 0 else 'worse'} than early ones."
+
+
+def finding(
+    full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str, long_text: str = ""
+) -> str:
     """Returns the finding from in-context gains: whether later tokens are predicted better, and what is left of that
-    without the pruned parts, `what`; `change` is that of the gain. None: nothing is pruned."""
+    without the pruned parts, `what`; `change` is that of the gain. None: nothing is pruned. `long_text`: the name of
+    that whose windows are the texts."""
     if pruned is None or change is None:
         value = f"{number(abs(full.value))} nats {'better' if full.value >= 0 else 'worse'}"
-        is_clear = full.low > 0 or full.high < 0
-        said = f"Late tokens are predicted **{value}** than early ones ({interval_in_words(full)})"
-        return f"{said}{'' if is_clear else ': no clear difference'}."
+        said = f"Late tokens are predicted **{value}** than early ones ({interval_in_words(full, long_text)})"
+        return f"{said}{'' if is_clear(full) else ': no clear difference'}."
     before, after = number(full.value), number(pruned.value)
+    interval = interval_in_words(change, long_text, " of the change")
     if not full.low > 0:
         late = "harder" if full.high < 0 else "not clearly easier"
         leads = f"**The full model has no in-context gain here**: late tokens are {late} than early ones"
-        return f"{leads} ({before} nats; {after} without {what})."
-    if change.low <= 0 <= change.high or np.isnan(change.low):
+        return f"{leads} ({before} nats; {after} without {what}; {interval})."
+    if not is_clear(change):
         moves = f"**Without {what}, the in-context gain does not clearly change**: from {before} to {after} nats"
     else:
         verb = "falls" if change.value < 0 else "rises"
         moves = f"**Without {what}, the in-context gain {verb} from {before} to {after} nats**"
-        moves += ": later tokens become harder, not easier" if pruned.high < 0 else ""
-    return f"{moves} ({interval_in_words(change, of=' of the change')})."
+    return f"{moves} ({interval})."
 
 
 def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
@@ -149,32 +166,41 @@ def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
 
 
 def heads_in_words(frame: pd.DataFrame) -> str:
-    """Concludes from both ablations which heads the gain needs, and which of them act through later patterns: without
-    those, nothing is clearly lost while the patterns stay as they were."""
-    full, kept = KINDS
-    clear = frame[frame[f"{full} clear"] & (frame[full] > 0)].sort_values(full, ascending=False)
-    if clear.empty:
+    """Returns the heads of which each, removed alone, clearly lowers the gain."""
+    names = _needed(frame)["name"].tolist()
+    if not names:
         return "Without any one head, no gain is clearly lost: others do the same, or more texts are needed."
-    first = clear.head(3)
-    named = ", ".join(f"{number(value)} ({name})" for name, value in zip(first["name"], first[full], strict=True))
-    heads = "one head alone" if len(clear) == 1 else f"any one of {len(clear)} heads"
-    words = f"**Removing {heads} clearly lowers the gain**: by {named} nats."
-    if "prefix_matching" not in first:
-        return words
+    others = len(names) - N_NEEDED
+    named = [*names[:N_NEEDED], f"one of {others} others"] if others > 1 else names
+    return f"Removing **{_listed(named, 'or')}** alone clearly lowers the gain."
+
+
+def mechanism_in_words(frame: pd.DataFrame) -> str:
+    """Concludes from both ablations whether the heads that the gain needs are induction heads, and whether they act
+    through later patterns: then nothing is clearly lost while these stay as they were."""
+    first = _needed(frame).head(N_NEEDED)
+    if first.empty or "prefix_matching" not in first:
+        return ""
     others = first[first["prefix_matching"] < INDUCTION_FROM]
     if others.empty:
-        return f"{words} {'They match' if len(first) > 1 else 'It matches'} prefixes, as induction heads do."
-    is_one, names = len(others) == 1, _listed(others["name"])
-    words += f" {names} {'is not an induction head' if is_one else 'are not induction heads'}"
+        return f"{'They match' if len(first) > 1 else 'It matches'} prefixes, as induction heads do."
+    is_one, kept = len(others) == 1, KINDS[1]
+    words = f"{_listed(others['name'])} {'is not an induction head' if is_one else 'are not induction heads'}"
     if (others[f"{kept} low"] <= 0).all():
-        words += f": **{'it steers' if is_one else 'they steer'} where later heads look** (nothing is clearly lost "
-        words += "if these look where they looked)"
+        words += f": {'it steers' if is_one else 'they steer'} where later heads look, as nothing is clearly lost if "
+        words += "these look where they looked"
     return f"{words}."
 
 
-def _listed(each: Iterable[str]) -> str:
+def _needed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the heads without which gain is clearly lost, the most first."""
+    full = KINDS[0]
+    return frame[frame[f"{full} clear"] & (frame[full] > 0)].sort_values(full, ascending=False)
+
+
+def _listed(each: Iterable[str], link: str = "and") -> str:
     *most, last = each
-    return f"{', '.join(most)} and {last}" if most else last
+    return f"{', '.join(most)} {link} {last}" if most else last
 
 
 def _signed(value: float) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from engine.studies.statements import SMALL_LOSS
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, palette
+from pages.ui.figures.colours import GREY, MARK, UNKNOWN, palette
 from pages.ui.page.defaults import AXES, Axis
 from pages.ui.page.tables import number, whole_percent
-from pages.ui.sweeps.tables import NAMES, TASKS, line_ends
+from pages.ui.sweeps.tables import NAMES, TASKS, TOP, line_names
 
 _PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
 DOMAIN = palette(pruned="mean", now="front", random="random", chance="chance", **_PLACES)
@@ -22,64 +23,57 @@ INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
 LEFT_UNDER = 0.4  # level under which words are at the right of its line
 AT_RIGHT, AT_LEFT = {"align": "left", "dx": 5}, {"align": "right", "dx": -5}
-LETTER_PX, AROUND_PX = 6, 25  # of a line's name, about; the space around it
+LETTER_PX, AROUND_PX = 6, 25  # of a name, about; the space around it
+AXIS_PX = 65  # at the left of the curves
 ROW_PX, ROWS_PX, NAME_PX = 30, 200, 240  # of Transfer: the lowest row, few rows together, and the longest name
 LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
 UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
 CHANGE = "Points against the task's own ranking"
-CLEAR = "*: the 95% intervals are apart"
+CLEAR = f"gray: under {SMALL_LOSS}; *: the 95% intervals are apart"
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
 def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0) -> charts.Picture:
     """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
-    random rankings, and a dashed line at the level to which the finding `holds` (0: none). Each line is named at its
-    end, if the chart has about `names_in_px` of width for that (0: none)."""
-    ends = line_ends(frame)[: None if names_in_px else 0]
-    name_px = max((AROUND_PX + LETTER_PX * len(name) for name in ends["line"]), default=0)
-    limit = pd.DataFrame(
-        [{"level": holds, "words": f"No detected loss up to {whole_percent(holds)}"}] if holds > 0 else []
-    )
-    room = name_px / max(names_in_px - name_px, name_px, 1)
-    return charts.picture(_curves(axis, round(1 + room, 1), holds < LEFT_UNDER), curves=frame, ends=ends, holds=limit)
+    random rankings, and a dashed line at the level to which the finding `holds` (0: none). Lines are named if the
+    chart has `names_in_px`, about its width (0: none)."""
+    names = line_names(frame, LETTER_PX / (names_in_px - AXIS_PX), holds) if names_in_px else frame[:0]
+    words = f"No task clearly loses up to {whole_percent(holds)}"
+    limit = pd.DataFrame([{"level": holds, "words": words}] if holds > 0 else [])
+    return charts.picture(_curves(axis, holds < LEFT_UNDER), curves=frame, names=names, holds=limit)
 
 
 @charts.kept
-def _curves(axis: Axis, end: float, is_low: bool) -> charts.Template:
-    x = _share("level:Q", AXES[axis])
-    x |= {"scale": {"domain": [0, end], "nice": False}, "axis": {"format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}}
+def _curves(axis: Axis, is_low: bool) -> charts.Template:
+    x, right = _share("level:Q", AXES[axis]), partial(_share, title=RIGHT, top=TOP)
     colour = alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=None)
     base = charts.named_chart("curves").encode(
         x=x, detail="line:N", color=colour, tooltip=charts.tips(LINE, "acc:Q|Questions right|.1%")
     )
     interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
-    ends = charts.named_chart("ends").transform_calculate(kind=AS_FRONT)
-    leaders = ends.mark_rule(color=GREY, strokeWidth=1, strokeDash=[1, 3])
-    leaders = leaders.encode(x=x, x2="x:Q", y=_share("acc:Q", RIGHT), y2="at:Q")
-    at = {"x": {**x, "field": "x"}, "y": _share("at:Q", RIGHT), "text": "line:N"}
+    named = charts.named_chart("names").encode(x=x, y=right("at:Q"), text="line:N")
     names = [
-        charts.written(ends.transform_filter(f"datum.kind {which} 'mean'"), 11, align="left", dx=3, fontWeight=weight)
-        .encode(**at)
+        charts.written(named.transform_filter(f"datum.kind {which} 'front'"), 11, fontWeight=weight)
         for which, weight in (("===", 700), ("!==", 400))
-    ]  # fmt: skip
-    band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
-    bars = _of_kind(base, "front").mark_rule().encode(y=_share("low:Q", RIGHT), y2="high:Q", **interval)
+    ]
+    band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=right("low:Q"), y2="high:Q")
+    bars = _of_kind(base, "front").mark_rule().encode(y=right("low:Q"), y2="high:Q", **interval)
     layers = [
         base.transform_filter(alt.FieldOneOfPredicate("kind", list(TASKS)))
         .mark_line(strokeWidth=1.5)
         .encode(**interval),
-        _of_kind(base, "front").mark_line(strokeWidth=1.5, point=True).encode(**interval),
         _of_kind(base, "chance").transform_calculate(kind=AS_FRONT).mark_line(strokeDash=[2, 3], strokeWidth=1.5),
         _of_kind(base, "random").mark_line(strokeWidth=1.5).encode(**interval),
-        _of_kind(base, "mean").mark_line(strokeWidth=3, point=True),
+        _of_kind(base, "mean").mark_line(strokeWidth=2, strokeDash=[6, 3], point={"size": 20}),
+        _of_kind(base, "front").mark_line(strokeWidth=3.5, point=True).encode(**interval),
     ]
-    drawn = [each.encode(y=_share("acc:Q", RIGHT)) for each in layers]
+    drawn = [each.encode(y=right("acc:Q")) for each in layers]
     limit = charts.named_chart("holds").encode(x=x)
     words = charts.written(limit, 12, baseline="bottom", dy=-4, fontWeight="bold", **(AT_RIGHT if is_low else AT_LEFT))
     words = words.encode(text="words:N", y=alt.value(alt.ExprRef("height")))
     limit = limit.mark_rule(color=GREY, strokeWidth=1.5, strokeDash=[5, 4])
-    return charts.template(HEIGHT_PX, band, limit, words, bars, *drawn, leaders, *names)
+    return charts.template(HEIGHT_PX, band, limit, words, bars, *drawn, *names)
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:
@@ -138,7 +132,9 @@ def transfer_map(frame: pd.DataFrame) -> charts.Picture:
         ("0" if abs(lost) < 0.5 else number(-lost, 0, sign=True)) + "*" * bool(is_clear)
         for lost, is_clear in zip(frame["lost"], frame["clear"], strict=True)
     ]
-    return charts.picture(_transfer_map(names, (*names, *others)), transfer=frame.assign(change=change))
+    return charts.picture(
+        _transfer_map(names, (*names, *others)), transfer=frame.assign(change=change, gained=-frame["lost"])
+    )
 
 
 @charts.kept
@@ -147,8 +143,8 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Te
     longest = max(map(len, sources))
     is_level = len(sources) * (AROUND_PX + LETTER_PX * longest) < LEVEL_PX
     angle, under_px = (0, UNDER_LEVEL_PX) if is_level else (-45, UNDER_PX + SLANTED_PX * longest)
-    more = "datum.value ? (datum.value > 0 ? '−30 or worse' : '+30 or better') : '0'"
-    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 400}
+    more = "datum.value ? (datum.value < 0 ? '−30 or worse' : '+30 or better') : '0'"
+    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 600}
     legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
     base = charts.named_chart("transfer").encode(
         x=alt.X(
@@ -156,18 +152,25 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Te
         ),
         y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
     )
-    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4).encode(
-        color=alt.Color("lost:Q", title=f"{CHANGE} ({CLEAR})", scale=charts.around_zero(30, clamp=True), legend=legend),
-        tooltip=charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}"),
-    )
-    numbers = charts.on_cells(base, 11, "lost", "change:N")
+    tooltip = charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}")
+    rect, is_small = {"stroke": GREY, "strokeOpacity": 0.4}, f"abs(datum.gained) < {SMALL_LOSS}"
+    scale = charts.around_zero(30, clamp=True, reverse=True)  # worse is orange, as on other screens
+    colour = alt.Color("gained:Q", title=f"{CHANGE} ({CLEAR})", scale=scale, legend=legend)
+    cells = [
+        base.transform_filter(f"!({is_small})").mark_rect(**rect).encode(color=colour, tooltip=tooltip),
+        base.transform_filter(is_small).mark_rect(fill=UNKNOWN, **rect).encode(tooltip=tooltip),
+    ]
+    numbers = [
+        *charts.on_cells(base.transform_filter(f"!({is_small})"), 11, "gained", "change:N"),
+        charts.written(base.transform_filter(is_small), 11).encode(text="change:N"),
+    ]
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
-    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, cell, own, *numbers)
+    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, *cells, own, *numbers)
 
 
-def _share(field: str, title: str) -> dict[str, Any]:
-    """Returns a position channel in percent, always from 0 to 100."""
-    axis, scale = {"format": "%", "tickCount": 5}, {"domain": [0, 1]}
+def _share(field: str, title: str, top: float = 1.0) -> dict[str, Any]:
+    """Returns a position channel in percent, always from 0 to 100 (or to `top`)."""
+    axis, scale = {"format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}, {"domain": [0, top], "nice": False}
     return {"field": field.removesuffix(":Q"), "type": "quantitative", "title": title, "axis": axis, "scale": scale}
 
 

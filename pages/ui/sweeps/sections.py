@@ -133,10 +133,10 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
             sheet.draw(title, charts.lines(mine), f"sweep {title}", tables.lines_in_words(mine))
 
 
-CURVES = "Colors: each task, pruned by its own scores. Gray: three random orders."
+CURVES = "Colors: each task by its own scores. Gray: three random orders. Dotted: chance."
 CURVES_HELP = (
     "Gray: the mean of tasks in each random order, lowest to highest. Bars: 95% intervals of the highlighted task. "
-    "Dotted: guessing on that task, if it has choices."
+    "Dashed: the mean of tasks. Dotted: guessing on the highlighted task, if it has choices."
 )
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (

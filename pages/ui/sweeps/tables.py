@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from engine.questions.requests import TaskSpec
-from engine.statistics import Paired, detectable
+from engine.statistics import Paired, detectable, mcnemar
 from engine.studies.statements import SMALL_LOSS, BreakPoint, break_points
 from engine.studies.study import TENTHS
 from engine.studies.surveys import shots_in_words
@@ -22,7 +22,10 @@ BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_
                  "reading"]  # fmt: skip
 TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are not highlighted
 MOST_NAMED = 8  # tasks whose lines are named in a chart
-NAME_SHARE, NAME_GAP = 0.08, 0.03  # height of a name, as share of the chart's; its distance to the last level
+TOP = 1.08  # of the axis: room for the name of a line at 100%
+NAME_SHARE, FAR_SHARE = 0.045, 0.12  # from a line to the middle of its name; from which another is far enough
+LIMIT_LETTERS = 33  # at the bottom, on one side of the level of the finding
+STEEP = 0.3  # of a name's distance from its line, which is large at a steep one
 N_LEVELS = len(TENTHS)
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
@@ -82,20 +85,44 @@ def _kinds(names: Sequence[str], front: str) -> dict[str, str]:
     return {name: TASKS[at % n_kinds] for at, name in enumerate(others)} | {front: "front"}
 
 
-def line_ends(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns where each line of `curves` ends, of one shot count, and `at`, the height of its name: as near as names
-    do not overlap. Of many tasks only the highlighted one is named."""
-    is_other = frame["kind"].isin(TASKS)
-    if frame.loc[is_other, "line"].nunique() > MOST_NAMED:
-        frame = frame[~is_other]
-    ends = frame.assign(mean=frame.groupby("line")["acc"].transform("mean")).sort_values("level")
-    ends = ends.groupby("line", sort=False).tail(1).sort_values(["acc", "mean"])
-    from scipy.optimize import isotonic_regression
-
-    steps = NAME_SHARE * np.arange(len(ends))
-    fitted = isotonic_regression(ends["acc"].to_numpy() - steps).x
-    at = np.clip(fitted, 0, max(0.0, 1 - NAME_SHARE * (len(ends) - 1))) + steps
-    return ends[["line", "kind", "level", "acc"]].assign(at=at, x=ends["level"].max() + NAME_GAP)
+def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataFrame:
+    """Returns the middle of each name, `level` and `at`, next to its line of `curves`, of one shot count, where it is
+    furthest from other lines and names, and not on the rule at the level `limit`; `letter`: the width of one, in
+    levels. Of many tasks only the highlighted one is named, and chance never."""
+    levels = np.linspace(0, 1, 101)
+    lines, kinds = dict[str, np.ndarray](), dict[str, str]()
+    for line, kind in frame[["line", "kind"]].drop_duplicates().itertuples(index=False):
+        rows = frame[frame["line"] == line].sort_values("level")
+        columns = ("acc", "low", "high") if kind == "front" else ("acc",)  # its intervals are drawn
+        lines[line] = np.array([np.interp(levels, rows["level"], rows[of], np.nan, np.nan) for of in columns])
+        kinds[line] = kind
+    others = [line for line, kind in kinds.items() if kind in TASKS]
+    found, taken = [], list[tuple[float, float, float]]()  # of words: level, height, half their width
+    if limit:
+        taken.append((limit, 0.0, LIMIT_LETTERS * letter))
+    for name in lines:
+        if kinds[name] == "chance" or (name in others and len(others) > MOST_NAMED):
+            continue
+        half, places = letter * len(name) / 2, list[tuple[float, float, float]]()
+        for middle, level in enumerate(levels):
+            near, own = abs(levels - level) <= half, lines[name]
+            if not half <= level <= 1 - half or np.isnan(own[0, middle]) or (limit and abs(level - limit) < half):
+                continue
+            beside = [abs(level - x) < half + reach for x, _, reach in taken]
+            for at in (np.nanmax(own[:, near]) + NAME_SHARE, np.nanmin(own[:, near]) - NAME_SHARE):
+                if not NAME_SHARE <= at <= TOP:
+                    continue
+                near_it = [each for line, other in lines.items() if line != name for each in other[:, near]]
+                is_between = any(((each - at) * (each - own[0, near]) < 0).any() for each in near_it)
+                apart = [abs(each - at) for each in near_it]
+                apart += [np.array([abs(y - at)]) for (_, y, _), is_near in zip(taken, beside, strict=True) if is_near]
+                room = np.nanmin(np.concatenate([[FAR_SHARE], *apart])) - FAR_SHARE * is_between
+                places.append((room - STEEP * abs(at - own[0, middle]), -level, at))
+        if places:
+            _, level, at = max(places)
+            taken.append((-level, at, half))
+            found.append((name, kinds[name], -level, at))
+    return pd.DataFrame(found, columns=["line", "kind", "level", "at"])
 
 
 def lines(rows: Sequence[SweepRow]) -> pd.DataFrame:
@@ -224,11 +251,18 @@ def _shots_finding(
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
-        words = f"**No loss is detected up to {whole_percent(level)} of {what}** on {tasks}{at}"
+        words = f"**No clear loss up to {whole_percent(level)} of {what}** on {tasks}{at}"
+    here = [row for row in own if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
+    change = _all_questions(here)
+    if can_go and len(here) > 1 and change.interval[1] < 0:
+        words = f"**No task alone clearly loses up to {whole_percent(level)} of {what}**{at}"
+    points, low, high = (number(100 * each, 1, sign=True) for each in (change.difference, *change.interval))
     words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
+    words += f"{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {low} to {high})"
     if 0 < level < 1 and level in random.index:  # random orders are coarser
         words += f", {whole_percent(random[level])} in random order"
-    here = [row for row in own if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
+    if len(here) == 1:
+        return f"{words}{', not significant over all levels' if can_go and change.interval[1] < 0 else ''}."
     worst = min(here, key=lambda row: row.gained - row.lost)
     change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
     if not change.difference < 0:
@@ -242,6 +276,12 @@ def _shots_finding(
     interval = "" if is_alone else f" (95% interval {low} to {high})"
     unsure = ", not significant over all levels" if can_go else ""
     return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}{unsure}."
+
+
+def _all_questions(rows: Sequence[SweepRow]) -> Paired:
+    """Returns the change on the questions of all rows."""
+    n, gained, lost = (sum(getattr(row, name) for row in rows) for name in ("n", "gained", "lost"))
+    return Paired(n, gained, lost, rows[0].p_mcnemar if len(rows) == 1 else mcnemar(gained, lost))
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
