@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 PRESENT_HELP = "Shows the saved views, from this screen if it is one. Arrow keys step, 1 to 9 open; Escape ends."
 COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
 HTML = f"""
-<div class="stage">
+<div class="home"><div class="stage">
   <button hidden class="start" type="button" title="{PRESENT_HELP}">Present</button>
   <button hidden class="copy" type="button" title="{COPY_HELP}">Copy link</button>
   <button hidden class="back" type="button" aria-label="The view before">‹</button>
@@ -29,7 +29,7 @@ HTML = f"""
   <button hidden class="leave" type="button">End</button>
   <span class="copied" role="status"></span>
   <span hidden class="more">One slide. For more, save screens under Views.</span>
-</div>
+</div></div>
 """
 CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
