@@ -46,4 +46,4 @@ def test_a_job_shows_how_far_a_load_is(tiny_opt, tmp_path):
     ended = jobs.join("load", 60)
     jobs.close()
     assert ended and ended.state == "done"
-    assert seen == [f"checking how {tiny_opt} is taken apart"]
+    assert seen == [f"checking the layers of {tiny_opt}"]

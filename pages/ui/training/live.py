@@ -23,12 +23,13 @@ from engine.training.locking import trainer
 from engine.training.recipe import RECIPES, Recipe
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.first_visit import LEARNING
+from pages.ui.page.job_words import in_words
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, typeset, whole_percent
 from pages.ui.page.widget_writes import write
-from pages.ui.page.work import draw_restart, in_words, live, mark_job, under_way
+from pages.ui.page.work import draw_restart, live, mark_job, under_way
 from pages.ui.training import live_charts, own_recipe
 
 N_LEFT = 3  # unfinished runs that are offered
