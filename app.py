@@ -20,7 +20,7 @@ page = navigation()
 if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=as_written())
 note_first_screen(page.title)
-draw_stage()
+draw_stage(page.title)
 draw_heading(page, slide_title())
 notes_at = st.container()
 try:

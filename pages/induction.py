@@ -32,7 +32,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
 from pages.ui.page.tables import mask_in_words, whole_percent
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import Work, live, with_loading_s
 
 require_frame("pages/induction.py")
 VARIANT_HELP = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
@@ -61,7 +61,8 @@ since_s = time.monotonic()
 scores = induction(target, variant, seed)
 found = scores.stored(session())
 if found is None:
-    found = Work("induction", "Induction scores", scores, while_seen=True).required()
+    takes = partial(with_loading_s, target, scores.left(session()))
+    found = sections.await_scores(Work("induction", "Induction scores", scores, while_seen=True, takes=takes), setup)
 if found.note:
     st.info(found.note[0].upper() + found.note[1:] + ".", icon=":material/info:")
 names = selected_heads(target.shape)

@@ -1,7 +1,6 @@
 """The Mechanisms screen: what in-context learning loses without each kind of heads, and how much the kinds overlap."""
 
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,7 +42,6 @@ FILL_HELP = (
 )
 MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
-LAST = "mechanisms last"  # in the session: what was drawn last, stays while other results are read
 
 setup, finding_at = chosen(), reserve_finding()
 every = local_tasks(setup.data_dir)
@@ -89,14 +87,8 @@ def draw_progress() -> None:
 
 if work.is_first_read:
     finding_at.markdown("Reading the stored results of kinds of heads.")
-    before, known = st.session_state.get(LAST, (None, found))
-    is_same = before == target
-    with nullcontext() if is_same else reading_state("matrix"):
+    with reading_state("matrix"):
         live(work.watched(), work.reading_line, since_s)
-    if is_same:
-        with st.container(key="outdated_kinds"):
-            sections.losses(known, target.shape, "", sheet)
-            sections.kinds(known, target.shape, sheet)
     end_run()
 if setup.spec.is_demo and not found.is_complete:
     replace(work, while_seen=True).start_ahead()
@@ -122,5 +114,4 @@ with st.container(key="kinds"):
     if not presenting():  # a slide is one screen, and these are below it
         sections.kinds(found, target.shape, sheet)
         switch = vector.draw(target, sheet, since_s)
-st.session_state[LAST] = target, found
 closing(replace(origin, measurements={**origin.measurements, **switch}), sheet)

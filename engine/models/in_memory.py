@@ -69,9 +69,11 @@ class Models:
     def checked(self, loaded: Loaded) -> Loaded:
         """The model with the self-check that it fails, if any; the included model is known to pass. HeadroomError: its
         type is not in the table of families, and it fails one."""
+        fault = ""
         if not loaded.spec.is_demo:
-            tell.get()(99, 100, f"checking how {loaded.spec.model} is taken apart", None)
-        fault = "" if loaded.spec.is_demo else fault_of(check_model(loaded, self._store))
+            tell.get()(99, 100, f"checking the layers of {loaded.spec.model}", None)
+            fault = fault_of(check_model(loaded, self._store))
+            tell.get()(99, 100, "", None)  # what follows is no part of the check
         if fault and not loaded.family.is_verified:
             raise HeadroomError(f"{loaded.spec.model}: the layout of {loaded.family.name} was not recognized correctly "
                                 f"({fault}); use a model of a supported type")  # fmt: skip

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from engine.shapes import ModelShape
-from engine.studies.mechanisms import KINDS, RANDOM, Mechanisms
+from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms
 
 MOST_NAMED = 4  # heads in the finding
+NEARLY = 0.75  # share of the heads of two kinds that makes them nearly the same
 
 
 def finding(found: Mechanisms, shape: ModelShape) -> str:
@@ -24,21 +25,32 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
             f"No kind of heads is needed clearly more than random heads for the {found.gain:.0f} points that {added}."
         )
     most, lost, n = clear[0], found.lost(clear[0]), len(clear[0].heads)
-    top = f"{n} top {most.kind} heads" if n > 1 else f"top {most.kind} head"
+    kind = most.kind.replace(" ", "-")
+    top = f"{n} top {kind} heads" if n > 1 else f"top {kind} head"
     names = f" ({', '.join(shape.head_names[head] for head in sorted(most.heads))})" if n <= MOST_NAMED else ""
-    left, at_random = found.gain - lost.points, found.gain - found.at_random(share)[1]
-    less = f"{left:.0f}" if round(left) > 0 else "nothing"
-    words = f"{added} {found.gain:.0f} points to the full model, but {less} without the {top}{names}, "
+    at_random = found.gain - found.at_random(share)[1]
+    words = f"{added} {found.gain:.0f} points to the full model, {_left(found.gain, lost)} without the {top}{names}, "
     words += f"and at least {at_random:.0f} without as many random heads."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
         return f"{words} {alone}"
-    same = {n: "the same" if n == 1 else f"the same {n}", 0: "none of these"}
-    as_much = []
-    for each in clear[1:]:
-        if not found.lost(most, each).is_clear:
-            k = len({*each.heads} & {*most.heads})
-            as_much.append(f"{each.kind} heads ({same.get(k, f'{k} of these {n}')})")
-    return f"{words} {_listed(as_much).capitalize()} cost about as much." if as_much else words
+    as_much = {each.kind: len({*each.heads} & {*most.heads}) for each in clear[1:]
+               if not found.lost(most, each).is_clear}  # fmt: skip
+    same = [kind for kind, shared in as_much.items() if shared >= NEARLY * n]
+    if same:
+        nearly = "" if all(as_much[kind] == n for kind in same) else "nearly "
+        the_same = _listed([most.kind, *same]).capitalize()
+        words += f" {the_same} heads are {nearly}the same{f' {n}' if n > 1 else ''}."
+    if others := [kind for kind in as_much if kind not in same]:
+        words += f" {_listed(others).capitalize()} heads cost about as much."
+    return words
+
+
+def _left(gain: float, lost: Lost) -> str:
+    """Returns what examples add without some heads, after what they add with them."""
+    points = f"{round(gain - lost.points)}".replace("-", "−")
+    if lost.low > gain:
+        return f"but make answers worse ({points} points)"
+    return f"but {points}" if round(gain - lost.points) > 0 else f"but bring no clear gain ({points} points)"
 
 
 def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
@@ -51,7 +63,8 @@ def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
     return "No kind alone costs clearly more than random heads: those that matter are of several kinds."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(kinds: Sequence[str]) -> str:
+    names = [kind.replace(" ", "-") for kind in kinds]
     if len(names) < 3:
         return " and ".join(names)
     return f"{', '.join(names[:-1])}, and {names[-1]}"

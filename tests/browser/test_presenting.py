@@ -57,8 +57,8 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.keyboard.press("ArrowRight")
     before = page.locator(".headroom-before")
     assert before.count() == 1, "the slide before, until this one is complete"
-    assert bar.locator(".place").inner_text() == "1 / 3", "and its number"
-    bar.get_by_text("2 / 3").wait_for()
+    assert bar.locator(".place").inner_text() == "2 / 3", "the new number, at the key"
+    assert before.locator("h1").inner_text() == "Half", "and the new title"
     expect(before).to_have_count(0)
     assert settled_figure(page, questions=16, heads=n_at(50), ffns=0) == half
     for width, height in ((1366, 768), (1280, 900), (1920, 1080)):

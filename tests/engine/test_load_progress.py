@@ -31,12 +31,17 @@ def test_a_load_tells_its_percentage_and_can_be_stopped(tiny_opt, precision):
     assert len(told) == most, "it stops at the next tensor"
 
 
-def test_a_job_shows_how_far_a_load_is(tiny_opt, tmp_path):
+def test_a_job_shows_how_far_a_load_is(tiny_opt, tmp_path, monkeypatch):
     jobs, seen = Jobs(), list[str]()
     session = Session(Store(tmp_path / "store"))
     target = session.target(LoadSpec(str(tiny_opt), "fp32"))
 
     def work():
+        def check(*given):
+            seen.append(jobs.running.message)
+            return ()
+
+        monkeypatch.setattr("engine.models.in_memory.check_model", check)
         yield from session.loaded(target)
         running = jobs.running
         seen.append(running.message if running else "")
@@ -46,4 +51,4 @@ def test_a_job_shows_how_far_a_load_is(tiny_opt, tmp_path):
     ended = jobs.join("load", 60)
     jobs.close()
     assert ended and ended.state == "done"
-    assert seen == [f"checking how {tiny_opt} is taken apart"]
+    assert seen == [f"checking the layers of {tiny_opt}", ""]

@@ -54,6 +54,15 @@ def unfolded(*sections):
     return {f"induction_{section}": "true" for section in sections}
 
 
+def test_what_takes_long_waits_for_a_click_next_to_a_sketch(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    monkeypatch.setattr("pages.ui.page.work.with_loading_s", lambda target, left: 300.0)
+    at = open_screen()
+    assert "Not measured yet" in said(at) and not at.get("vega_lite_chart") and "See it on the demo model" in labels(at)
+    at = press(at, "Measure induction scores, about 5 min here")
+    assert len(frames_of(at)) == 2 and not at.exception
+
+
 def test_the_screen_opens_with_its_finding_a_map_and_a_scatter_plot_and_the_rest_folded(open_screen):
     at = open_screen()
     [map_, scatter] = frames_of(at)

@@ -74,9 +74,9 @@ def test_what_a_vector_does_is_said_of_test_pairs_at_the_layer_that_is_best_on_t
     assert rows["acc"].tolist() == [0, 0.6, 0.8] and rows["is_best"].tolist() == [False, True, False]
     said = vector.in_words("plural", found)
     assert said.startswith(
-        "Without examples, 0% of 50 test pairs of plural are right; with the vector at layer 1, **60%**"
+        "The likeliest next token is right for 0% of 50 test pairs of plural without examples, for **60%** with the"
     )
-    assert said.endswith("with 10 examples, 100%.")
+    assert said.endswith("and for 100% with 10 examples.")
     weak = replace(found, switched={TRAIN: train, TEST: np.zeros((3, 50), bool)})
     assert vector.in_words("plural", weak).endswith("**No vector of these heads clearly does the task.**")
 
@@ -90,12 +90,3 @@ def test_nothing_is_called_shipped_before_a_figure_is_shown(open_screen, monkeyp
 def test_fewer_heads_and_labels_are_settings_and_part_of_the_command(open_screen):
     at = open_screen(mechanisms_heads="2% and 1%", mechanisms_labels="Shuffled")
     assert "--shares 1,2" in at.code[0].value and "--labels shuffled" in at.code[0].value and not at.exception
-
-
-def test_a_kind_of_which_more_heads_cost_less_is_named():
-    columns = ["kind", "share", "exclusive", "points_lost"]
-    tops = [("importance", 0.1, False, 38.0), ("importance", 0.05, False, 51.0), ("concept", 0.05, False, 1.0)]
-    others = [("concept", 0.1, False, -2.0), (RANDOM, 0.05, False, 40.0), (RANDOM, 0.1, False, 0.0)]
-    rows = pd.DataFrame([*tops, *others, ("concept", 0.1, True, -90.0)], columns=columns)
-    assert tables.more_costs_less(rows) == "importance"
-    assert tables.more_costs_less(rows[rows["share"] == 0.1]) == "", "one share alone says nothing"

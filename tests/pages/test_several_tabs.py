@@ -10,8 +10,9 @@ from streamlit.testing.v1 import AppTest
 from engine.slots import Snapshot
 from pages.ui.page import runtime
 from pages.ui.page import work as of_pages
+from pages.ui.page.job_words import in_words
 from pages.ui.page.tables import plain
-from pages.ui.page.work import Work, in_words
+from pages.ui.page.work import Work
 from tests.conftest import HANG_S
 from tests.pages.conftest import TAB, figure, settled
 from tests.pages.test_work import Counting, holding

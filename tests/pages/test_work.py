@@ -116,6 +116,15 @@ def test_what_is_required_stands_in_place_of_the_rest(counting):
     assert [text.value for text in at.text] == ["above", "two"] and not at.progress
 
 
+def test_what_runs_says_its_forecast_until_its_pace_is_known(counting, monkeypatch):
+    monkeypatch.setattr(of_pages, "POLL_S", 0.0)
+    work = replace(counting.work(), takes=lambda: 600.0)
+    work.start()
+    assert counting.at_one.wait(HANG_S)
+    at = AppTest.from_function(page, default_timeout=HANG_S, args=(work,)).run()
+    assert at.progress[0].text == "Counting: 1 of 2, about 10 min left"
+
+
 def test_what_is_required_and_fails_is_one_line_and_can_be_taken_up_again():
     counting = Counting(faults=1)
     counting.go_on.set()

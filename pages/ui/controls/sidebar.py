@@ -92,6 +92,7 @@ BOS_BEFORE = {"model's own": BOS_DEFAULT}  # labels in older addresses
 OPENING_HELP = "Twenty seconds on Prune: what the demo model loses without its induction heads. Off once it has played."
 SWITCH, SWITCH_AFTER = "opening_story", "opening story switch of"
 LONG_PATH = 28  # characters that fit into the sidebar next to the size
+TUNING_S = 4.0  # about, to find the fastest kernels
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
 
 
@@ -147,7 +148,7 @@ def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
     title, message = "Finding the fastest kernels", "finding the fastest kernels for this processor, once"
     action = Action.of("ways", partial(ways_of, spec, identity, store()), message)
     found = known_ways(spec, identity, store())
-    return found or Work(f"ways of {spec.precision}", title, action).awaited(IDENTIFY_WAIT_S)
+    return found or Work(f"ways of {spec.precision}", title, action, takes=lambda: TUNING_S).awaited(IDENTIFY_WAIT_S)
 
 
 def draw_sidebar(compares: bool) -> None:

@@ -1,5 +1,6 @@
 """The folded sections of the Induction screen: each is drawn once it is unfolded, and its title says what it shows."""
 
+import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,11 +14,14 @@ from pages.ui.controls.controls import folded
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures import induction_scores
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, effects, overlap, together
 from pages.ui.induction.selection import chart_with_heads, head_table
 from pages.ui.induction.tables import in_words
+from pages.ui.page.runtime import budget_s, end_run
 from pages.ui.page.tables import plain
+from pages.ui.page.work import LONG_S, Work, live
 
 ABOUT = """
 An **induction head** completes patterns. When a token comes up again, it looks at what followed it the last time
@@ -34,6 +38,8 @@ found such heads; [Bansal et al. 2022](https://arxiv.org/abs/2212.09095) asked h
 Where our numbers differ from the latter's code: the position after the beginning token does not count as a repeat, and
 (Olsson's variant) copying is measured on the real residual stream, not on embeddings fed to every layer.
 """
+SHOWS = "You will see which heads match prefixes and copy, on a map of all heads."
+MEASURE_HELP = "Attention and logits on repeated random tokens, in the background. Stored results are kept."
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,24 @@ class InductionView:
     frame: pd.DataFrame
     score: str
     task: TaskSpec
+
+
+def await_scores(work: Work[InductionScores], setup: Setup) -> InductionScores:
+    """Returns the scores; until they are measured, a sketch of the map replaces the rest of the page, with the progress
+    or, if that takes longer than background work may, with the button that starts it."""
+    since_s, takes_s = time.monotonic(), work.takes_s() or 0.0
+    if setup.spec.is_demo or takes_s <= max(LONG_S, budget_s()) or work.now() is not None:
+        if (found := work.value()) is not None:
+            return found
+
+    def draw_progress() -> None:
+        if not work.line():
+            work.offer("Measure induction scores", "repeat", MEASURE_HELP, type="primary")
+
+    demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8"}
+    with empty_state("matrix", SHOWS, True, demo), st.container(width="stretch" if work.under_way else "content"):
+        live([work.slot], draw_progress, since_s)
+    end_run()
 
 
 def draw(view: InductionView, since_s: float, sheet: Sheet) -> None:

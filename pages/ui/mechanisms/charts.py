@@ -34,7 +34,7 @@ def left(rows: pd.DataFrame, gain: float, on_slide: bool = False) -> dict[str, c
     high = STEP * math.ceil((max(gain, *rows["left_high"].where(~is_random, rows["left"])) + ROOM) / STEP)
     excludes, kinds = bool(rows["exclusive"].any()), rows["kind"].unique()
     found = dict[str, charts.Picture]()
-    lines = pd.DataFrame([{"at": 0.0, "words": "nothing"}, {"at": gain, "words": "full model"}])
+    lines = pd.DataFrame([{"at": 0.0, "words": "no gain"}, {"at": gain, "words": "full model"}])
     for share in sorted(rows["share"].unique(), reverse=True):
         mine = rows[rows["share"] == share]
         drawn = _left(len(kinds), (low, high), excludes, not found, on_slide)

@@ -21,7 +21,7 @@ LOST_HELP = (
     "others' work."
 )
 SHARED_HELP = "Heads in the top 10% of both kinds; Spearman's rank correlation of their scores under the pointer."
-BEST_HELP = "The ten best heads by the score of each kind. Layer: of the top 10%, on average."
+BEST_HELP = "The best heads by the score of each kind; the download has ten. Layer: of the top 10%, on average."
 TITLES = {"kind": "Kind", "layer": "Mean layer", "heads": "Best heads"}
 
 
@@ -37,8 +37,6 @@ def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> Non
             sheet.draw(of_share, picture, f"mechanisms_lost {of_share}", words)
     if found.gain > 0:
         st.caption("Below 0, answers are worse with examples than without.")
-    if less := tables.more_costs_less(shown):
-        st.caption(f"More {less} heads cost less: heads can undo others' work, or it is chance.")
     tops = {
         each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
     }
@@ -53,7 +51,8 @@ def kinds(found: Mechanisms, shape: ModelShape, sheet: Sheet) -> None:
     best = sheet.tables["Heads of each kind"] = tables.kind_rows(found, shape)
     table_at, shared_at = st.container(key="wraps kinds").columns([8, 5], gap="medium")
     table_at.subheader("Heads of each kind", help=BEST_HELP)
-    draw_table(best, TITLES, "The ten best heads of each kind", table_at)
+    few = best.assign(heads=[", ".join(heads.split()[: tables.MOST_NAMED]) for heads in best["heads"]])
+    draw_table(few, TITLES, "The best heads of each kind", table_at)
     shared = tables.overlap_rows(found, shape)
     if len(shared):
         sheet.tables["Overlap of kinds"] = shared

@@ -7,7 +7,7 @@ from engine.shapes import ModelShape
 from engine.studies.mechanisms import RANDOM, Mechanisms, depths, overlaps
 from pages.ui.page.tables import level_percent, number
 
-N_BEST, MOST_NAMED = 10, 4  # heads in a table, and of a random set in a chart
+N_BEST, MOST_NAMED = 10, 4  # heads in a download; in a table, and of a random set in a chart
 DO = {  # what the heads of each kind do
     "induction": "look at what followed this token before",
     "concept": "look at the end of the word that followed",
@@ -40,14 +40,6 @@ def chart_rows(rows: pd.DataFrame, gain: float) -> pd.DataFrame:
         which=rows["exclusive"].map({False: "top heads", True: "top heads of one kind alone"}),
     )
     return found.sort_values("kind", key=lambda kinds: kinds.map([*by_loss, RANDOM].index), kind="stable")
-
-
-def more_costs_less(rows: pd.DataFrame) -> str:
-    """Returns the kinds of which the larger set of top heads costs 5 points less than the smaller, or more: "" for
-    none."""
-    tops = rows[(rows["kind"] != RANDOM) & ~rows["exclusive"]].sort_values("share")
-    fell = tops.groupby("kind", sort=False)["points_lost"].agg(lambda points: points.iloc[-1] - points.iloc[0])
-    return " and ".join(fell.index[fell <= -5])
 
 
 def title(rows: pd.DataFrame) -> str:

@@ -78,11 +78,11 @@ def in_words(name: str, found: VectorSwitch) -> str:
     zero, few = (float(right[TEST].mean()) for right in (found.zero, found.few))
     at_best, lift = float(found.switched[TEST][found.best_layer].mean()), found.lift
     low, high = (number(100 * end, 0, sign=True) for end in lift.interval)
-    words = (
-        f"Without examples, {whole_percent(zero)} of {lift.n} test pairs of {name} are right; with the vector at layer "
+    words = f"The likeliest next token is right for {whole_percent(zero)} of {lift.n} test pairs of {name} without "
+    words += f"examples, for **{whole_percent(at_best)}** with the vector at layer {found.best_layer} "
+    words += (
+        f"(95% interval of the change {low} to {high} points), and for {whole_percent(few)} with {N_SHOTS} examples."
     )
-    words += f"{found.best_layer}, **{whole_percent(at_best)}** (95% interval of the change {low} to {high} points)"
-    words += f"; with {N_SHOTS} examples, {whole_percent(few)}."
     return words if lift.is_significant else f"{words} **No vector of these heads clearly does the task.**"
 
 
@@ -105,7 +105,7 @@ def _template(n_layers: int) -> charts.Template:
         axis=alt.Axis(grid=False, values=[*range(n_layers)], labelOverlap=True),
     )
     y = alt.Y(
-        "acc:Q", title="Test pairs right", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)
+        "acc:Q", title="Likeliest token right", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)
     )
     base = charts.named_chart("cells").encode(x=x, y=y, tooltip=charts.tips("layer:Q|Layer; acc:Q|Right|.1%"))
     best = base.transform_filter("datum.is_best").mark_point(size=200, filled=True, color=MARK, opacity=1)

@@ -3,26 +3,31 @@ const AT = "headroom view", UNNAMED = "1", LOOK = "headroom look", DARK = "prefe
 const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
   "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
+const LOOKS = ["font", "text-color", "background-color", "border-color", "primary-color", "base-radius"].map(name => `--st-${name}`)
 const STILL_MS = 250, MOST_MS = 8000 // a slide is complete once nothing of it has changed for so long
 
 export default function ({ data, parentElement }) {
-  const root = parentElement.querySelector(".stage"), page = window
+  const home = parentElement.querySelector(".home"), page = window
+  const root = home.stage ??= home.querySelector(".stage")
   reloadIfBlank()
   mendPage() // of streamlit_internals.js
   fitSlide(data.presenting)
-  root.classList.toggle("bar", data.presenting)
   page.headroomHere = data.here // the page that the server is drawing
+  const named = () => new URLSearchParams(page.location.search).get("present") // which is known before the server draws it
   const at = () => { // the view that the address names; the one stepped to, if several have its name
-    const name = new URLSearchParams(page.location.search).get("present"), last = Number(page.sessionStorage.getItem(AT))
+    const name = named(), last = Number(page.sessionStorage.getItem(AT))
     return data.views[last]?.name === name ? last : data.views.findIndex(view => view.name === name)
   }
-  const show = page.headroomShow = () => {
-    for (const part of [parts.start, parts.copy]) part.hidden = data.presenting
-    for (const part of [parts.back, parts.next, parts.place]) part.hidden = !data.presenting || !data.views.length
-    parts.leave.hidden = !data.presenting
-    parts.more.hidden = !data.presenting || data.views.length > 0
-    const before = page.headroomCover?.isConnected && page.headroomPlace // changes with the slide, not before it
-    parts.place.textContent = before || `${at() < 0 ? "–" : at() + 1} / ${data.views.length}`
+  page.headroomShow = () => {
+    const presenting = named() !== null
+    root.classList.toggle("bar", presenting)
+    placeBar(home, root, presenting)
+    for (const part of [parts.start, parts.copy]) part.hidden = presenting || data.presenting
+    for (const part of [parts.back, parts.next, parts.place]) part.hidden = !presenting || !data.views.length
+    parts.look.hidden = !presenting && data.presenting
+    parts.leave.hidden = !presenting
+    parts.more.hidden = !presenting || data.views.length > 0
+    parts.place.textContent = `${at() < 0 ? "–" : at() + 1} / ${data.views.length}`
     parts.back.disabled = at() === 0
     parts.next.disabled = at() === data.views.length - 1
     parts.look.textContent = isDark() ? "Light" : "Dark"
@@ -31,10 +36,8 @@ export default function ({ data, parentElement }) {
     if (!data.views.length) return
     const found = Math.max(0, Math.min(data.views.length - 1, to))
     page.sessionStorage.setItem(AT, found)
-    page.headroomPlace = data.presenting && parts.place.textContent
     keepBefore(data.views[found].name, data.presenting)
     visit(present(data.views[found]))
-    show()
   }
   const step = by => go(at() + by)
   const bare = () => page.location.pathname + without(page.location.search)
@@ -46,9 +49,9 @@ export default function ({ data, parentElement }) {
   parts.back.onclick = () => step(-1)
   parts.next.onclick = () => step(1)
   parts.leave.onclick = leave
-  parts.look.onclick = () => { setLook(isDark() ? "light" : "dark"); show() }
-  const key = event => {
-    if (!data.presenting || event.altKey || event.ctrlKey || event.metaKey) return
+  parts.look.onclick = () => { setLook(isDark() ? "light" : "dark"); page.headroomShow() }
+  page.headroomKey = event => {
+    if (named() === null || event.altKey || event.ctrlKey || event.metaKey) return
     const clicked = { PageDown: 1, PageUp: -1 }[event.key], typed = event.composedPath()[0]
     const number = /^[1-9]$/.test(event.key) && event.key <= data.views.length && Number(event.key)
     const by = clicked ?? { ArrowRight: 1, ArrowLeft: -1 }[event.key]
@@ -60,14 +63,31 @@ export default function ({ data, parentElement }) {
     event.preventDefault()
     event.stopPropagation()
   }
-  page.headroomKey?.()
-  page.addEventListener("keydown", key, true)
-  page.headroomKey = () => page.removeEventListener("keydown", key, true)
-  page.headroomOpen ??= page.addEventListener("click", openView, true) ?? true
+  if (!page.headroomListens) {
+    page.headroomListens = true
+    page.addEventListener("keydown", event => page.headroomKey(event), true)
+    page.addEventListener("click", openView, true)
+    page.addEventListener("popstate", () => page.headroomShow())
+  }
   const wanted = page.localStorage.getItem(LOOK)
   if (wanted && (wanted === "dark") !== isDark()) setLook(wanted)
-  show()
-  return () => { if (!data.presenting || !parentElement.isConnected) page.removeEventListener("keydown", key, true) }
+  page.headroomShow()
+}
+
+// Streamlit removes its elements while it opens another screen. The presenter's bar is next to them, so it stays.
+function placeBar(home, root, presenting) {
+  const bar = window.headroomBar ??= document.createElement("div")
+  const within = bar.shadowRoot ?? bar.attachShadow({ mode: "open" }), ours = home.getRootNode(), page = document.querySelector(APP)
+  if (bar.parentElement !== page) page.append(bar)
+  if (!presenting) {
+    within.replaceChildren()
+    if (!home.contains(root)) home.append(root)
+  } else if (home.isConnected) {
+    for (const name of LOOKS) bar.style.setProperty(name, getComputedStyle(home).getPropertyValue(name))
+    if (within.contains(root)) return
+    within.adoptedStyleSheets = ours.adoptedStyleSheets
+    within.replaceChildren(...[...ours.querySelectorAll("style")].map(each => each.cloneNode(true)), root)
+  }
 }
 
 // An error in Streamlit's front end removes the whole page. The address holds its controls: reload, but never in a loop.
@@ -98,18 +118,22 @@ function visit(link) {
   window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
 }
 
-// A copy of the slide before, which fades, covers the next one until that is complete: Streamlit draws it part by part.
+// A copy of the slide before, faded under the title of the next, covers that until it is complete: Streamlit draws it part
+// by part.
 function keepBefore(next, presenting) {
   const page = document.documentElement, main = document.querySelector(MAIN), began = Date.now()
   window.headroomCover ??= document.createElement("div")
   const cover = window.headroomCover
   if (!cover.isConnected) {
     cover.className = "headroom-before"
-    cover.replaceChildren(...presenting ? [copyOf(main)] : [])
-    for (const each of cover.querySelectorAll("[data-mark], .st-key-stage")) each.remove() // the page's marks, and its bar
+    const styles = [...main.querySelectorAll(".heading ~ style")] // which Streamlit removes with the rest
+    cover.replaceChildren(...presenting ? [copyOf(main)] : [document.createElement("h1"), ...styles.map(copyOf)])
+    for (const each of cover.querySelectorAll("[data-mark], .st-key-stage")) each.remove() // the page's marks
+    cover.querySelector(".heading")?.classList.add("named")
     cover.style.setProperty("--fit", page.style.getPropertyValue("--fit") || 1)
     document.querySelector(APP).append(cover)
   }
+  cover.querySelector("h1").textContent = next
   for (const each of document.querySelectorAll(CHART)) each.dataset.before = ""
   let changed = began, last = ""
   clearInterval(window.headroomCovers)
@@ -127,7 +151,6 @@ function keepBefore(next, presenting) {
 function uncover() {
   clearInterval(window.headroomCovers)
   window.headroomCover?.remove()
-  window.headroomShow?.()
 }
 
 // With what is within components and on canvases, which cloneNode leaves out.

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 PRESENT_HELP = "Shows the saved views, from this screen if it is one. Arrow keys step, 1 to 9 open; Escape ends."
 COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
 HTML = f"""
-<div class="stage">
+<div class="home"><div class="stage">
   <button hidden class="start" type="button" title="{PRESENT_HELP}">Present</button>
   <button hidden class="copy" type="button" title="{COPY_HELP}">Copy link</button>
   <button hidden class="back" type="button" aria-label="The view before">‹</button>
@@ -29,7 +29,7 @@ HTML = f"""
   <button hidden class="leave" type="button">End</button>
   <span class="copied" role="status"></span>
   <span hidden class="more">One slide. For more, save screens under Views.</span>
-</div>
+</div></div>
 """
 CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
@@ -52,21 +52,22 @@ def slide_title() -> str:
     return name if name != UNNAMED and name.isprintable() and len(name) <= views.MAX_NAME else ""
 
 
-def draw_stage() -> None:
-    """Draws the controls of presenting: in the sidebar its buttons, on a slide the presenter's bar."""
+def draw_stage(title: str) -> None:
+    """Draws the controls of presenting on the screen of this `title`: in the sidebar its buttons, on a slide the
+    presenter's bar."""
     if presenting():
         _draw_bar()
         return
     with st.sidebar:
-        _draw_buttons()
+        _draw_buttons(title)
 
 
 @st.fragment
-def _draw_buttons() -> None:
+def _draw_buttons(title: str) -> None:
     """Draws the saved views and the buttons next to them: in one fragment, as these need the views just saved."""
     views_at, stage_at = st.columns([2, 5], gap="xsmall", vertical_alignment="center")
     with views_at:
-        _draw_views()
+        _draw_views(title)
     with stage_at:
         _draw_bar()
 
@@ -76,7 +77,7 @@ def _draw_bar() -> None:
     _COMPONENT(key="stage", data={"presenting": presenting(), "views": known, "here": _link_of(st.context.url)})
 
 
-def _draw_views() -> None:
+def _draw_views(title: str) -> None:
     """Draws the saved views: adds one, reorders, saves them to a file and loads one.
 
     A browser repeats the same click, name or file with each of its requests, a timer's run among them, until it has
@@ -85,8 +86,8 @@ def _draw_views() -> None:
     """
     look: dict[str, Any] = {"type": "tertiary", "help": VIEWS_HELP}
     at = st.popover("Views", key="views", on_change="rerun", **look)
-    if st.session_state.get("view_name") not in (None, "", st.session_state.get(HEARD)):
-        _save()  # sent with a Save button that a run has replaced meanwhile
+    if (typed := st.session_state.get("view_name")) not in (None, "", st.session_state.get(HEARD)):
+        _save(typed)  # sent with a Save button that a run has replaced meanwhile
     if name := st.session_state.pop(SAVED, ""):
         st.toast(f"Saved as slide {len(views.saved(store()))}: {plain(name)}", icon=":material/bookmark_added:")
     if not at.open:
@@ -96,12 +97,13 @@ def _draw_views() -> None:
         if fault := st.session_state.pop(FAULT, None):
             show_error(fault)
         with st.form("name a view", border=False):
-            example, (name_at, save_at) = "such as All heads", st.columns([2, 1], vertical_alignment="bottom")
-            name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
+            name_at, save_at = st.columns([2, 1], vertical_alignment="bottom")
+            name = views.free_name(title, str(st.session_state.get("model") or ""), known)
+            name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=name)
             if mask := _mask_of_another_screen():
                 st.caption(f"Saved with {plain(mask if len(mask) <= 40 else mask[:40] + '…')} pruned.")
                 st.checkbox("Leave the pruning out", key=WITHOUT_MASK, help="Another screen pruned it.")
-            key, action = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
+            key, action = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"), name)}
             save_at.form_submit_button("Save", key=key, help="Enter does the same.", **action)
         with st.container(key="views_list", gap="xxsmall"):
             for number, view in enumerate(known):
@@ -146,17 +148,15 @@ def _number(what: str) -> int:
     return st.session_state.setdefault(f"views {what}", 0)
 
 
-def _add(number: int) -> None:
-    """Saves the page at a click that is not a repeated one."""
-    if not st.session_state.get("view_name") and number == _number("name"):
-        st.session_state[FAULT] = "the view has no name; type one, such as All heads"
-    elif st.session_state.get("view_name") and _is_new("name", number):
-        _save()
+def _add(number: int, name: str) -> None:
+    """Saves the page at a click that is not a repeated one: under the typed name, or else under this one."""
+    if _is_new("name", number):
+        _save(str(st.session_state.get("view_name") or "").strip() or name)
 
 
-def _save() -> None:
-    """Saves the page with its present controls under the typed name."""
-    name = st.session_state[HEARD] = str(st.session_state["view_name"])
+def _save(name: str) -> None:
+    """Saves the page with its present controls under a name."""
+    st.session_state[HEARD] = name
     link = _link_of(browser_address(), not st.session_state.get(WITHOUT_MASK))
     if _keep(lambda known: (*known, views.checked(SavedView(name, link)))):
         st.session_state[SAVED] = name

@@ -6,6 +6,7 @@ A view is the part of an address after the host: a screen's path and the values 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Literal
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -63,6 +64,14 @@ def read(raw: bytes) -> tuple[SavedView, ...]:
 class _ViewsFile:
     form: Literal["headroom views"]
     views: tuple[SavedView, ...]
+
+
+def free_name(title: str, model: str, views: Sequence[SavedView]) -> str:
+    """Returns a name for a view of the screen of this `title` that none of the `views` has: with its model, unless that
+    is the demo."""
+    named = title if model in ("", "demo") else f"{title}, {model.rstrip('/').rpartition('/')[2]}"[: MAX_NAME - 4]
+    taken = {view.name for view in views}
+    return next(name for n in count(1) if (name := named if n == 1 else f"{named} {n}") not in taken)
 
 
 def checked(view: SavedView) -> SavedView:

@@ -2,35 +2,39 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
+from engine.errors import HeadroomError
 from engine.jobs import UNSEEN_S, Jobs
-from engine.measurement import Measurement, Stored
+from engine.measurement import Measurement, Stored, Workload
 from engine.models.session import Session, Target
 from engine.progress import Progress, in_time
 from engine.questions.tasks import agree_to_fetch
 from engine.slots import Job, Snapshot
 from engine.turns import ASKED
+from pages.ui.page.job_words import in_words, named, share_done, stopped
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import budget_s, end_run, faults_shown, jobs, notes, session, show_error, store
+from pages.ui.page.runtime import budget_s, end_run, faults_shown, in_memory, jobs, notes, session, show_error, store
 from pages.ui.page.tables import plain
 
 T = TypeVar("T")
 POLL_S = 1.0
-OTHERS_S, SHARE = (
-    5.0,
-    20,
-)  # interval of checks for results of other processes; and the least multiple of a read's duration
+LOADING_S = 4e-8  # for each parameter
+OVERDUE = 0.2  # of the time so far: what is left at least of work that takes longer than its forecast
+OTHERS_S = 5.0  # between checks for results of other processes
+SHARE = 20  # the least multiple of a read's duration between them
 AT_ONCE_S = 0.3  # stored results show within the same run
 LONG_S = 10.0  # from which a button states its duration
 FIRST_HELP = "Pauses the running job and resumes it afterwards. Finished work is kept."
 FETCH_TASKS = "fetch_tasks"  # in the session: whether its jobs may download task rows
 FORECASTS = "forecasts"  # in the tab's notes, by slot: the work's key and the number of results stored; its seconds
 READ_WHOLE = "read whole"  # in the tab's notes, by slot: the work's key, and its last completed read
+PROMISES = "promises"  # in the tab's notes, by slot: the work's key, and its forecast when its line was first drawn
 SHOWN = "work shown"  # in the session: keys of the work that its page shows, and when it was drawn last
 
 
@@ -188,10 +192,10 @@ class Work(Generic[T]):
         if job is None or job.state == "done":
             return False
         if not job.finished:
-            ahead, slot = jobs().ahead_of(self.slot), self.slot
+            ahead, slot, job = jobs().ahead_of(self.slot), self.slot, self._promised(job)
             with st.container(horizontal=True, vertical_alignment="bottom"):
                 words = plain(in_words(job, self.title, ahead))
-                st.progress(min(1.0, job.done / job.total) if job.total else 0.0, words)
+                st.progress(share_done(job), words)
                 if _is_of_others(self.key, ahead):
                     first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
                     st.button("Run this first", key=f"first {slot}", **first)
@@ -206,6 +210,28 @@ class Work(Generic[T]):
         draw_restart(job, f"retry {self.slot}", "Starts it again. Finished work is kept.", on_click=self.restart)
         mark_job(self.slot, job)
         return True
+
+    def _promised(self, job: Snapshot[T]) -> Snapshot[T]:
+        """Returns the job with what is left of the forecast at its start, until its own pace is known."""
+        if job.state != "running" or job.left_s is not None or job.seconds < POLL_S:
+            return job
+        promises = notes().setdefault(PROMISES, {})
+        if promises.get(self.slot, ("",))[0] != self.key:
+            promises[self.slot] = self.key, self._whole_s()
+        if not (takes_s := promises[self.slot][1]):
+            return job
+        left_s = max(takes_s - job.seconds, OVERDUE * job.seconds)
+        return replace(job, forecast=(left_s, time.monotonic()))
+
+    def _whole_s(self) -> float | None:
+        """Returns the forecast seconds of the missing part, and of loading the model; None if they are unknown."""
+        if self.takes is not None or isinstance(self.of, Action):
+            return self.takes_s()
+        with suppress(HeadroomError):  # which the job reports
+            read = self._last_read()
+            left = self.of.left(session()) if read is None else read.value and read.value.left
+            return None if left is None else with_loading_s(self.of.target, left)
+        return None
 
     def stored(self, others: str = "") -> list[T]:
         """Returns the results so far, stored ones and those of this work. For measurements.
@@ -302,6 +328,13 @@ def _noticed() -> dict[str, Any]:
     return {}
 
 
+def with_loading_s(target: Target, left: Workload) -> float:
+    """Returns the forecast seconds of some work, by the size of a model that was not timed, and of loading the model; 0
+    if there is nothing to do."""
+    takes_s = left.seconds_by_size(store(), target)
+    return takes_s + LOADING_S * target.identity.n_params if takes_s and not in_memory(target.spec) else takes_s
+
+
 def under_way(slots: Sequence[str], by: Jobs | None = None) -> bool:
     """Returns whether a job in one of the slots is waiting or running, in the one worker or in `by`."""
     return any(job is not None and job.under_way for job in map((by or jobs()).snapshot, slots))
@@ -349,39 +382,6 @@ def draw_restart(job: Snapshot[Any], key: str, help: str, **click: Any) -> None:
     """Draws the button that starts a job again after it ended early: Retry after an error, Resume after Cancel."""
     label, icon = ("Retry", "refresh") if job.error else ("Resume", "play_arrow")
     st.button(label, key=key, icon=f":material/{icon}:", help=help, **click)
-
-
-def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
-    """Returns text such as "Full model: 312 of 500, about 12 s left"; while queued, the work it waits for (`ahead`)."""
-    if snapshot.state == "running":
-        what = named(snapshot, what)
-        if snapshot.stopping:
-            return f"{what}: stopping"
-        words = f"{what}: {snapshot.done:,} of {snapshot.total:,}" if snapshot.done else f"{what} …"
-        return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
-    if ahead is None:
-        return f"{what}: about to begin"
-    if ahead.elsewhere:
-        wait = "" if ahead.left_s is None else f"about {in_time(ahead.left_s)}"
-        about = [each for each in (ahead.about or ahead.title[:1].lower() + ahead.title[1:], wait) if each]
-        return f"{what}: waiting for another tab" + (f" ({', '.join(about)})" if about else "")
-    other = ahead.title or "other work"
-    words = [each[:1].lower() + each[1:] for each in (other, ahead.message) if each]
-    if ahead.total:
-        words.append(f"{ahead.done:,} of {ahead.total:,}")
-    if ahead.left_s is not None:
-        words.append(f"about {in_time(ahead.left_s)}")
-    return f"{what}: waiting for: {', '.join(words)}"
-
-
-def named(job: Snapshot[Any], title: str) -> str:
-    """Returns the step that a job's numbers count, such as "Ranking heads", or the job's `title`."""
-    return job.message[:1].upper() + job.message[1:] or title
-
-
-def stopped(job: Snapshot[Any]) -> str:
-    """Returns text such as "stopped at 48 of 64"."""
-    return f"stopped at {job.done:,} of {job.total:,}" if job.total else "stopped before it began"
 
 
 def cost_in_words(takes_s: float | None, least_s: float = LONG_S) -> str:

@@ -23,12 +23,13 @@ from engine.training.locking import trainer
 from engine.training.recipe import RECIPES, Recipe
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.first_visit import LEARNING
+from pages.ui.page.job_words import in_words
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, typeset, whole_percent
 from pages.ui.page.widget_writes import write
-from pages.ui.page.work import draw_restart, in_words, live, mark_job, under_way
+from pages.ui.page.work import draw_restart, live, mark_job, under_way
 from pages.ui.training import live_charts, own_recipe
 
 N_LEFT = 3  # unfinished runs that are offered
@@ -38,6 +39,7 @@ CLOSE_HELP = "Hides these charts. The run stays in its folder."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
 FIRST = "repeats"  # the recipe of the main button and of the opening story
 SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
+PACE = "seconds per million tokens"
 ONE_CORE = "It runs next to the app and leaves one core to it."
 
 
@@ -67,6 +69,12 @@ def shown_last() -> dict[Path, LiveRun]:
     return {}
 
 
+@st.cache_resource(show_spinner=False)
+def measured_pace() -> dict[str, float]:
+    """Returns the pace of the last run, for all tabs; empty before it is known."""
+    return {}
+
+
 def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator) -> None:
     """Draws the buttons that start a run in `folder` there, and here the last run, if any."""
     since_s = time.monotonic()
@@ -75,7 +83,8 @@ def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator
     with start_at:
         first = RECIPES[FIRST].recipe
         both_s = seconds(first) + seconds(RECIPES[RECIPES[FIRST].control].recipe)
-        label = f"Train a tiny model live, about {in_time(both_s)}"
+        promise = "" if under_way(_slots(folder), trainings()) else f", about {in_time(both_s)}"  # a run says it itself
+        label = f"Train a tiny model live{promise}"
         look: dict[str, Any] = {"type": "primary", "width": "stretch", "help": None}  # a tooltip would hide the finding
         _offer(folder, FIRST, first, label, **look)
     with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
@@ -90,8 +99,8 @@ def _slots(folder: Path) -> list[str]:
 
 
 def seconds(recipe: Recipe) -> float:
-    """Returns roughly how long a run takes on two cores."""
-    return SECONDS_PER_MILLION * recipe.tokens / 1e6
+    """Returns roughly how long a run takes: by the pace of the last one, or else on two cores."""
+    return measured_pace().get(PACE, SECONDS_PER_MILLION) * recipe.tokens / 1e6
 
 
 def _draw_recipes(folder: Path) -> None:
@@ -133,7 +142,7 @@ def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "",
         control = f" Then its control, about {in_time(seconds(other.recipe))} more: {other.title.lower()}."
     about = f"{words or (known.words if known else '')}{control} {recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
     look = {"help": about, "icon": ":material/model_training:", **look}
-    is_clicked = st.button(title, key=f"train {title}", on_click=begin, args=(folder, name, recipe), **look)
+    is_clicked = st.button(title, key=f"train {name}", on_click=begin, args=(folder, name, recipe), **look)
     if is_clicked:
         st.rerun()
 
@@ -195,6 +204,8 @@ def _draw_line(folder: Path, each: LiveRun) -> None:
     if not job.finished:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             share = min(1.0, job.done / job.total) if job.total else 0.0
+            if job.left_s and share < 1:
+                measured_pace()[PACE] = job.left_s / ((1 - share) * each.recipe.tokens / 1e6)
             st.progress(share, plain(f"{name}: {in_words(job, 'Training')}"))
             st.button("Cancel", key=f"cancel {each.slot}", on_click=_cancel, args=(each,), help=STOP_HELP)
             mark_job(each.slot, job)

@@ -88,12 +88,16 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
         "5 examples add 60 points to the full model, but 10 without the 3 top induction heads (L3H5, L3H6, L3H7), and "
         "at least 58 without as many random heads."
     )
-    of_rights = {"induction": (20, 31)}, {"induction": (40, 30), "function vector": (42, 30)}, {"induction": (20, 30),
-                 "function vector": (22, 30)}  # fmt: skip
-    says = "but nothing without the 3 top", "cost about as much.", "but nothing without the 3 top"
+    both = {"induction": (28, 30), "function vector": (29, 30)}
+    of_rights = {"induction": (10, 31)}, {"induction": (40, 30), "function vector": (42, 30)}, both
+    says = "make answers worse (−21 points) without", "vector heads cost about as much.", "no clear gain (−2 points)"
     for changed, words in zip(of_rights, says, strict=True):
         every = {each: answered(*(rights | changed)[each.kind]) for each in sets}
         assert words in finding(Mechanisms(settings, SCORES, every), SHAPE)
+    alike = {"induction": RISING, "function vector": RISING + 1}
+    every = {each: answered(*(rights | both)[each.kind]) for each in sets_of_heads(SHAPE, settings, alike)}
+    same = "Induction and function-vector heads are the same 3."
+    assert finding(Mechanisms(settings, alike, every), SHAPE).endswith(same)
     close = {each: answered(*((43, 30) if each.draw == 1 else rights[each.kind])) for each in sets}
     assert Mechanisms(settings, SCORES, close).lost(sets[1]).low > 39, (
         "a clear loss, of 3 points more than a random set"

@@ -1,0 +1,46 @@
+"""How a job stands, in words and as a share of a bar: takes a Snapshot of the worker. No streamlit here."""
+
+from typing import Any
+
+from engine.progress import in_time
+from engine.slots import Snapshot
+
+
+def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
+    """Returns text such as "Full model: 312 of 500, about 12 s left"; while queued, the work it waits for (`ahead`)."""
+    if snapshot.state == "running":
+        what = named(snapshot, what)
+        if snapshot.stopping:
+            return f"{what}: stopping"
+        words = f"{what}: {snapshot.done:,} of {snapshot.total:,}" if snapshot.done else f"{what} …"
+        return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
+    if ahead is None:
+        return f"{what}: about to begin"
+    if ahead.elsewhere:
+        wait = "" if ahead.left_s is None else f"about {in_time(ahead.left_s)}"
+        about = [each for each in (ahead.about or ahead.title[:1].lower() + ahead.title[1:], wait) if each]
+        return f"{what}: waiting for another tab" + (f" ({', '.join(about)})" if about else "")
+    other = ahead.title or "other work"
+    words = [each[:1].lower() + each[1:] for each in (other, ahead.message) if each]
+    if ahead.total:
+        words.append(f"{ahead.done:,} of {ahead.total:,}")
+    if ahead.left_s is not None:
+        words.append(f"about {in_time(ahead.left_s)}")
+    return f"{what}: waiting for: {', '.join(words)}"
+
+
+def share_done(job: Snapshot[Any]) -> float:
+    """Returns the share of a job that is done, by the time if nothing is counted yet."""
+    if job.done and job.total:
+        return min(1.0, job.done / job.total)
+    return 0.0 if job.left_s is None else job.seconds / max(job.seconds + job.left_s, 1e-9)
+
+
+def named(job: Snapshot[Any], title: str) -> str:
+    """Returns the step that a job's numbers count, such as "Ranking heads", or the job's `title`."""
+    return job.message[:1].upper() + job.message[1:] or title
+
+
+def stopped(job: Snapshot[Any]) -> str:
+    """Returns text such as "stopped at 48 of 64"."""
+    return f"stopped at {job.done:,} of {job.total:,}" if job.total else "stopped before it began"
