@@ -140,7 +140,7 @@ def test_the_parts_of_the_page_are_in_the_address(open_screen, nothing_ahead):
     at = open_screen(head_part="What feeds it")
     assert at.session_state["head_part"] == "What feeds it" and not at.error
     assert [tab.label for tab in at.tabs] == [
-        "Among all heads", "Without it", "In a text", "In a corpus", "What feeds it", "Tokens it promotes",
+        "Among all heads", "Without it", "In a text", "In a corpus", "What feeds it", "Tokens it promotes", "All heads",
     ]  # fmt: skip
     assert open_screen(head_part="nothing such").session_state["head_part"] == "Among all heads"
 
