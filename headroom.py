@@ -29,7 +29,7 @@ REQUESTS = (
     "ContinuePrompt", "MeasureAttention", "MeasureLens", "IdealizeHeads", "MeasurePerplexity", "ReportHead",
     "Correlate", "Sweep", "WorkOnPlan", "ForecastStudy", "ExportModel", "MeasureSpeed", "CompareCriteria",
     "CompareMechanisms", "SwitchTaskOn", "PatchPrompts", "ReadCorpus", "TrainModel", "MeasureTrajectory",
-    "ManageStore", "ListTasks", "ListModels", "Diagnose", "Result",
+    "ManageStore", "ListTasks", "ListModels", "Diagnose", "ShowFindings", "Result",
 )  # fmt: skip
 ERRORS = ("HeadroomError", "UsageError")
 __all__ = [*REQUESTS, *ERRORS]  # pyright: ignore[reportUnsupportedDunderAll]

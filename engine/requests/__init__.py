@@ -8,7 +8,7 @@ as a program
 `accuracy`: `Evaluate`, `CheckPublished`
 `scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`, `CompareCriteria`
 `texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`, `MeasureLens`
-`heads`: `ReportHead`, `IdealizeHeads`
+`heads`: `ReportHead`, `IdealizeHeads`, `ShowFindings`
 `studies`: `Correlate`, `Sweep`
 `mechanisms`: `CompareMechanisms`
 `vectors`: `SwitchTaskOn`
@@ -30,7 +30,7 @@ from engine.requests.doctor import Diagnose
 from engine.requests.fields import argv as argv
 from engine.requests.fields import program as program
 from engine.requests.forecast import ForecastStudy
-from engine.requests.heads import IdealizeHeads, ReportHead
+from engine.requests.heads import IdealizeHeads, ReportHead, ShowFindings
 from engine.requests.mechanisms import CompareMechanisms
 from engine.requests.patches import PatchPrompts
 from engine.requests.plans import WorkOnPlan
@@ -48,5 +48,5 @@ REQUESTS: tuple[type[Request], ...] = (
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
     WorkOnPlan, ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria,
     CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
-    ListModels, Diagnose,
+    ListModels, Diagnose, ShowFindings,
 )  # fmt: skip

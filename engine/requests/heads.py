@@ -1,6 +1,8 @@
-"""What single heads do: `ReportHead`, all that is known of one, and `IdealizeHeads`, what ideal patterns leave."""
+"""What heads do: `ReportHead`, all that is known of one; `IdealizeHeads`, what ideal patterns leave; `ShowFindings`,
+what goes without a loss, what carries the examples, and what a text loses."""
 
 import math
+import shlex
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,9 +16,11 @@ from engine.models.masks import parse_heads
 from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 from engine.questions.tasks import task_info
+from engine.requests.accuracy import Evaluate
 from engine.requests.base import (
     MOST,
     OfModel,
+    Request,
     RequestRun,
     Result,
     WithData,
@@ -25,8 +29,9 @@ from engine.requests.base import (
     task_named,
     training_questions,
 )
-from engine.requests.fields import flag, names_of, number, string
-from engine.requests.texts import OfTexts
+from engine.requests.fields import argv, flag, names_of, number, string
+from engine.requests.texts import MeasureLosses, OfTexts
+from engine.studies.removal import draw, found_heads, without
 from engine.studies.surveys import StudySettings, grid
 
 if TYPE_CHECKING:
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from engine.studies.portrait import Portrait
 
 N_PARTNERS, N_TOKENS = 8, 6  # that are reported
+SHOWN_TASK, SHOWN_SHOTS, SHOWN_QUESTIONS, SHOWN_PERCENT = "demo_outfit", 5, 48, "60"
+SHOWN_PASSAGE = "Privet Drive, twice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,3 +262,39 @@ def _recovered_fields(found: Any) -> dict[str, Any]:
     return {kind: {"effect_nats": each.effect_nats, "effect_ci95": [each.effect_low, each.effect_high],
                    "share": each.share, "ci95": [each.low, each.high], "n": each.n}
             for kind, each in found.items()}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowFindings(Request):
+    """Show three findings on the included model, each with its command. The value is the Result of each command."""
+
+    command: ClassVar[str] = "demo"
+
+    def measure(self, run: RequestRun) -> Result:
+        shown: dict[str, Any] = {"task": SHOWN_TASK, "shots": SHOWN_SHOTS, "limit": SHOWN_QUESTIONS}
+        target = Evaluate(**shown).target(run.session)
+        heads = run.value(found_heads(target)).heads
+        gone = without(target.shape, heads).text()
+        instead = draw(target.shape, heads, 0).text()
+        asked = {
+            "full": Evaluate(**shown),
+            "pruned": Evaluate(**shown, prune_heads=SHOWN_PERCENT, order_questions=32),
+            "without": Evaluate(**shown, mask=gone),
+            "random": Evaluate(**shown, mask=instead),
+            "text": MeasureLosses(passage=SHOWN_PASSAGE, mask=gone, out="losses.csv"),
+        }
+        found = {name: request.measure(run) for name, request in asked.items()}
+        percent = {name: f"{100 * each.fields['acc']:.0f}%" for name, each in found.items() if "acc" in each.fields}
+        lost = found["text"].fields
+        findings = {
+            "pruned": f"Without {SHOWN_PERCENT}% of its heads, the model answers {percent['pruned']} of "
+            f"{SHOWN_QUESTIONS} questions right, with all {percent['full']} ({SHOWN_TASK}, {SHOWN_SHOTS} examples).",
+            "without": f"Without its {len(heads)} induction heads ({gone}), {percent['without']}; without as many "
+            f"random ones, {percent['random']}.",
+            "text": f"Without them, a repeated text costs {lost['loss_masked_nats']:.2f} nats a token instead of "
+            f"{lost['loss_full_nats']:.2f} ({SHOWN_PASSAGE}).",
+        }
+        commands = {name: shlex.join(["headroom", *argv(asked[name])]) for name in findings}
+        lines = [f"{at}. {words}\n   {commands[name]}" for at, (name, words) in enumerate(findings.items(), start=1)]
+        fields = {"findings": [{"finding": words, "command": commands[name]} for name, words in findings.items()]}
+        return Result(found, fields | {"heads": gone}, "\n".join(lines))

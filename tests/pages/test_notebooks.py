@@ -1,11 +1,9 @@
 """A screen downloads itself as a notebook that runs and gives the screen's numbers."""
 
 import json
-import os
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from engine.requests import ListModels, ListTasks
 from pages.ui.downloads import footer
@@ -15,16 +13,8 @@ from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head.charts import distances
 from pages.ui.page.runtime import session
-from tests.conftest import HANG_S, REPOSITORY
 from tests.pages.conftest import figure
-
-
-def executed(raw, folder):
-    """The notebook with its outputs, run by a kernel of its own."""
-    notebook = nbformat.reads(raw.decode(), as_version=4)
-    nbformat.validate(notebook)
-    client = NotebookClient(notebook, timeout=HANG_S, resources={"metadata": {"path": str(folder)}})
-    return client.execute(env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+from tests.write_tutorial import TUTORIAL, executed
 
 
 def outputs(notebook, kind):
@@ -43,7 +33,7 @@ def test_the_notebook_of_prune_gives_its_numbers(open_app, monkeypatch, tmp_path
     monkeypatch.setattr(footer, "_draw_files", handed.append)
     at = open_app("", prune_heads="40", prune_order="random")
     value, _ = figure(at)
-    notebook = executed(to_notebook(handed[-1]), tmp_path)
+    notebook = executed(nbformat.reads(to_notebook(handed[-1]).decode(), as_version=4), tmp_path)
     texts = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert texts.startswith("# Prune") and "fp32" in texts
     lines = outputs(notebook, "text/html")
@@ -64,3 +54,17 @@ def test_every_request_has_cells_of_its_own():
     assert cells[0].startswith("# Head\n\nWhat one attention head does") and "**Bold** words." in cells[0]
     assert "result_1 = headroom.ListTasks().run()\nresult_1" in cells and "result_2.frame()" in cells
     assert "alt.Chart.from_dict" in cells[-1] and "## Distances" in cells
+
+
+@pytest.mark.slow("measures on the included model, in a kernel")
+def test_the_tutorial_runs_from_an_empty_store_and_finds_what_it_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "store"))
+    notebook = nbformat.read(TUTORIAL, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.outputs for cell in cells[1:]), "run python -m tests.write_tutorial"
+    check = "print('found', few.fields['acc'], without_top.fields['acc'], without_others.fields['acc'])"
+    notebook.cells.append(nbformat.v4.new_code_cell(check))
+    ran = executed(notebook, tmp_path)
+    few, without_top, without_others = map(float, ran.cells[-1].outputs[-1]["text"].split()[1:])
+    assert few > 0.85 and without_top < 0.45 and without_others > 0.85
+    assert len(outputs(ran, "image/svg+xml")) == 2
