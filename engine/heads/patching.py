@@ -59,9 +59,16 @@ class Patching:
 
 @dataclass(frozen=True)
 class PatchMap:
-    """The effects by layer so far, each (n,) by position, or of heads (H,); the tokens of both prompts; their answers;
-    and the logit of B's answer minus that of A's, after A and after B."""
+    """What patching gives so far.
 
+    kind: what is patched, one of KINDS
+    effects: by layer, (n,) by position, or of heads (H,)
+    tokens: of both prompts
+    answers: of both
+    differences: the logit of B's answer minus that of A's, after A and after B
+    """
+
+    kind: str
     effects: dict[int, np.ndarray]
     tokens: tuple[list[str], list[str]]
     answers: tuple[str, str]
@@ -69,8 +76,8 @@ class PatchMap:
 
 
 def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
-    """Returns the PatchMap so far. HeadroomError: the prompts are not equally long, are
-    too long or the same, or their answers begin with the same token."""
+    """Returns the PatchMap so far. HeadroomError: the prompts are not equally long, are too
+    long or the same, or their answers begin with the same token."""
     a, b = checked(wanted.a), checked(wanted.b)
     about = {"a": text_digest(a), "b": text_digest(b), "patch": wanted.kind}
     about |= {} if wanted.answers is None else {"answers": [text_digest(answer) for answer in wanted.answers]}
@@ -82,13 +89,13 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
         measure = partial(_measured_heads, bos=target.bos, wanted=wanted)
         read_for = 3 * len(a) + target.shape.n_heads * n_layers
         pieces[HEADS] = Piece(key, 1, shapes | {"effects": of_heads}, measure, partial(float, read_for))
-        return by_name(target, pieces, lambda _, record: record).map(_as_map)
+        return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted.kind))
     for layer in range(n_layers):
         key = canonical_key("patching", target.key() | about | {"layer": layer})
         read_for = len(a) * (2 + len(a) / 4 * (n_layers - layer) / n_layers)  # each position is a row of all tokens
         measure = partial(_measured, bos=target.bos, wanted=wanted, layer=layer)
         pieces[str(layer)] = Piece(key, 1, shapes, measure, partial(float, read_for))
-    return by_name(target, pieces, lambda _, record: record).map(_as_map)
+    return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted.kind))
 
 
 def _measured(loaded: Loaded, bos: bool, wanted: Patching, layer: int) -> Measuring:
@@ -214,7 +221,7 @@ def _answers(loaded: Loaded, wanted: Patching, logits: Tensor) -> tuple[int, int
     return found[0], found[1]
 
 
-def _as_map(records: dict[str, Record]) -> PatchMap | None:
+def _as_map(kind: str, records: dict[str, Record]) -> PatchMap | None:
     if not records:
         return None
     arrays = next(iter(records.values())).arrays
@@ -226,4 +233,4 @@ def _as_map(records: dict[str, Record]) -> PatchMap | None:
         effects = dict(enumerate(arrays["effects"]))
     else:
         effects = {int(layer): record.arrays["effects"] for layer, record in records.items()}
-    return PatchMap(effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]))
+    return PatchMap(kind, effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]))

@@ -36,7 +36,7 @@ class PatchPrompts(OfModel):
 
         check_out(self.out, TABLES)
         found = run.value(patch_map(self.target(run.session), self.wanted()))
-        rows = rows_of(found, self.patched)
+        rows = rows_of(found)
         largest = sorted(rows, key=lambda row: -abs(row["effect"]))[:N_LARGEST]
         before, after = found.differences
         fields: dict[str, Any] = {
@@ -60,10 +60,10 @@ class PatchPrompts(OfModel):
         return Patching(self.prompt, self.other_prompt, self.patched, (answers[0], answers[1]))
 
 
-def rows_of(found: PatchMap, kind: str) -> list[dict[str, Any]]:
+def rows_of(found: PatchMap) -> list[dict[str, Any]]:
     """Returns one row per layer and position, with both prompts' tokens there, or of heads per layer and head; and the
     effect (0 as in A, 1 as in B)."""
-    if kind == HEADS:
+    if found.kind == HEADS:
         named: list[dict[str, Any]] = [{"head": head} for head in range(len(found.effects[0]))]
     else:
         places = zip(*found.tokens, strict=True)

@@ -77,17 +77,17 @@ def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, sheet: Sheet)
             least_s=0.0,
         )
     if found is not None:
-        rows, words = rows_of(found, kind), in_words(found, n_layers, kind)
+        rows, words = rows_of(found), in_words(found, n_layers)
         sheet.tables[NAME] = rows
         st.markdown(words, help=HELP)
-        sheet.draw(NAME, _chart(rows, n_layers, kind), f"continue_patch_map {kind}", words)
+        sheet.draw(NAME, _chart(rows, n_layers, found.kind), f"continue_patch_map {found.kind}", words)
 
 
-def rows_of(found: PatchMap, kind: str) -> pd.DataFrame:
+def rows_of(found: PatchMap) -> pd.DataFrame:
     """Returns one row per layer and position: the tokens of both prompts there, as one text, and the effect; of heads
     one per layer and head, named as `token`."""
     named = [visible(a) if a == b else f"{visible(a)} / {visible(b)}" for a, b in zip(*found.tokens, strict=True)]
-    if kind == HEADS:
+    if found.kind == HEADS:
         named = [f"H{head}" for head in range(len(found.effects[0]))]
     frames = [
         pd.DataFrame({"layer": layer, "position": np.arange(len(named)), "token": named, "effect": effects})
@@ -96,13 +96,13 @@ def rows_of(found: PatchMap, kind: str) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def in_words(found: PatchMap, n_layers: int, kind: str = "stream") -> str:
+def in_words(found: PatchMap, n_layers: int) -> str:
     """Returns which place carries most of the difference, in the first layer and in the last that is measured; of heads
     the strongest ones."""
     a, b = (visible(answer) for answer in found.answers)
     before, after = (number(each, 1, sign=True) for each in found.differences)
     words = f"Logit of “{b}” minus that of “{a}”: {before} after this prompt, **{after}** after the other."
-    if kind == HEADS:
+    if found.kind == HEADS:
         effects = np.stack([found.effects[layer] for layer in sorted(found.effects)])
         strongest = np.argsort(-np.abs(effects), axis=None, kind="stable")[:N_STRONGEST]
         named = [(*divmod(int(at), effects.shape[1]), whole_percent(float(effects.flat[at]))) for at in strongest]
