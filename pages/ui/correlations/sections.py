@@ -83,14 +83,14 @@ def draw_pair(
 
 
 def _draw_apart(at: DeltaGenerator, rows: pd.DataFrame, pair: tuple[str, str], noun: str) -> None:
-    """Draws the components that tie with no other; a scatter would be of ties."""
+    """Draws the components that do not tie on both tasks; a scatter would be of ties."""
     if rows.empty:
         at.caption(f"Every {noun} ties with another." if noun == "FFN" else "Every head ties with another.")
         return
-    at.markdown(f"**{noun}s that tie with no other**: points lost without each", help=APART_HELP)
+    at.markdown(f"**{noun}s told apart by one of the tasks**: points lost without each", help=APART_HELP)
     right = partial(st.column_config.TextColumn, alignment="right")
     titles = {"name": noun, "a": right(pair[0]), "b": right(pair[1])}
-    draw_table(rows, titles, f"{noun}s that tie with no other", at, height="content")
+    draw_table(rows, titles, f"{noun}s told apart by one of the tasks", at, height="content")
 
 
 @dataclass(frozen=True)

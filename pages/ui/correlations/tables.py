@@ -219,7 +219,8 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
     which most tie. "" if that of the chosen score is undefined."""
     said, noun = dict[str, list[str]](), "FFN" if what == "ffns" else "head"
     known = {score: of for score, of in by_score.items() if (score == "ffns") == (what == "ffns")}
-    for of in known.values():
+    told = [of for of in known.values() if not of.mostly_ties] or list(known.values())
+    for of in told:
         srcc, n_pairs = of.pairs["srcc"].mean(), of.pairs["srcc"].count()
         if math.isnan(srcc):
             continue
@@ -230,17 +231,14 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
     parts = [f"**{alike}** {' and '.join(each)}" for alike, each in said.items()]
     if not parts or by_score[what].pairs["srcc"].isna().all():
         return ""
-    words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}."
-    ties = [_ties_in_words(of, noun) for of in known.values() if of.mostly_ties]
-    shared = [of for of in known.values() if not of.mostly_ties and of.pairs["srcc"].mean() >= ALIKE]
-    if ties and shared:
-        ties.append(f" The order of the rest comes from {shared[0].by} alone, and agrees across tasks.")
-    return words + "".join(ties)
+    words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
+    if all(of.pairs["srcc"].mean() >= ALIKE for of in told):
+        words += ": one order serves all of them"
+    return f"{words}." + "".join(_ties_in_words(of, noun) for of in known.values() if of.mostly_ties)
 
 
 def _ties_in_words(of: ScoreAgreement, noun: str) -> str:
-    words = f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so "
-    return words + ("only the few others are told apart." if of.ties < of.n else "their order means little.")
+    return f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so it cannot tell."
 
 
 def apart_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:

@@ -25,14 +25,9 @@ _CELLS = "".join(
 )
 _TALL_PX = 560  # of one of two charts side by side, as high as these
 _ROWS = "".join(
-    f'<rect x="110" y="{150 + 84 * row + 25 * dot}" width="{200 - 30 * row}" height="4" rx="2" opacity="0.5"/>'
-    f'<rect x="{270 - 40 * row}" y="{147 + 84 * row + 25 * dot}" width="10" height="10" rx="5"/>'
+    f'<rect x="0" y="{160 + 84 * row}" width="80" height="10" rx="3"/>'
+    f'<rect x="110" y="{148 + 84 * row}" width="300" height="56" rx="5" opacity="0.3"/>'
     for row in range(4)
-    for dot in range(3)
-)
-_DOTS = "".join(
-    f'<rect x="{60 + 17 * at}" y="{490 - 15 * at + 40 * (at * 7 % 5 - 2) // 2}" width="9" height="9" rx="4"/>'
-    for at in range(20)
 )
 _HEADING = '<rect x="0" y="10" width="170" height="14" rx="3"/>'
 _BOXES = "".join(f'<rect x="{x}" y="62" width="197" height="38" rx="5" opacity="0.4"/>' for x in (0, 213))
@@ -50,7 +45,7 @@ SKETCHES = {  # what a chart looks like, without a value in it
     f'<path {_LINE}="3" opacity="0.5" d="M20 20 L70 34 L120 62 L170 88 L250 120"/>'
     f'<path {_LINE}="1" opacity="0.35" d="M20 4 V132 H250"/>',
     "intervals": f"{_HEADING}{_ROWS}",
-    "ranks": f'{_HEADING}{_BOXES}{_DOTS}<path {_LINE}="1" opacity="0.5" d="M55 215 V510 H410"/>',
+    "ranks": f'{_HEADING}{_BOXES}<rect x="55" y="215" width="355" height="295" rx="5" opacity="0.3"/>',
 }
 
 

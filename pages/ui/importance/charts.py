@@ -16,7 +16,7 @@ from pages.ui.figures.colours import GREY, MARK, UNKNOWN
 from pages.ui.page.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient of Bansal et al.", "heads-one-divisor": "Gradient",
-          "heads-oracle": "Accuracy points lost without it"}  # fmt: skip
+          "heads-oracle": "Accuracy points lost without it (below 0: gained)"}  # fmt: skip
 ACROSS, WITH_SHOTS = 6, 3  # maps side by side: the most, and with room for the shots in the same line
 WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths follow the window
 LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
@@ -133,7 +133,7 @@ def joint_losses(rows: pd.DataFrame, n: int) -> charts.Picture:
             for low, high, of in zip(rows["low"], rows["high"], rows["of"], strict=True)
         ],
     )
-    title = f"Points lost ({n} train questions)"
+    title = f"Points lost, below 0 gained ({n} train questions)"
     return charts.picture(_joint_losses(len(rows), title), sets=numbered)
 
 
@@ -186,7 +186,7 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
     cells = cells.assign(points=points, tint=points.where(cells["is_clear"]), number=numbers)
     reach = max(10.0, 10 * float(np.ceil(points.abs().max() / 10)))
-    axis, lost = partial(alt.Axis, ticks=False, domain=False), "Accuracy points lost without it"
+    axis, lost = partial(alt.Axis, ticks=False, domain=False), "Accuracy points lost without it (below 0: gained)"
     every_task = axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False)
     base = charts.named_chart("ffns").encode(
         x=alt.X("layer:O", title="FFN of layer", axis=axis(labelAngle=0, labelOverlap=True)),

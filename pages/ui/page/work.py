@@ -25,7 +25,6 @@ from pages.ui.page.tables import plain
 T = TypeVar("T")
 POLL_S = 1.0
 LOADING_S = 4e-8  # for each parameter
-OVERDUE = 0.2  # of the time so far: what is left at least of work that takes longer than its forecast
 OTHERS_S = 5.0  # between checks for results of other processes
 SHARE = 20  # the least multiple of a read's duration between them
 AT_ONCE_S = 0.3  # stored results show within the same run
@@ -218,10 +217,8 @@ class Work(Generic[T]):
         promises = notes().setdefault(PROMISES, {})
         if promises.get(self.slot, ("",))[0] != self.key:
             promises[self.slot] = self.key, self._whole_s()
-        if not (takes_s := promises[self.slot][1]):
-            return job
-        left_s = max(takes_s - job.seconds, OVERDUE * job.seconds)
-        return replace(job, forecast=(left_s, time.monotonic()))
+        left_s = (promises[self.slot][1] or 0.0) - job.seconds
+        return replace(job, forecast=(left_s, time.monotonic())) if left_s > 0 else job  # overdue: unknown
 
     def _whole_s(self) -> float | None:
         """Returns the forecast seconds of the missing part, and of loading the model; None if they are unknown."""

@@ -39,7 +39,7 @@ def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float
     random rankings, and a dashed line at the level to which the finding `holds` (0: none). Lines are named if the
     chart has `names_in_px`, about its width (0: none)."""
     names = line_names(frame, LETTER_PX / (names_in_px - AXIS_PX), holds) if names_in_px else frame[:0]
-    words = f"No task clearly loses up to {whole_percent(holds)}"
+    words = f"No clear loss of a task up to {whole_percent(holds)}"
     limit = pd.DataFrame([{"level": holds, "words": words}] if holds > 0 else [])
     return charts.picture(_curves(axis, holds < LEFT_UNDER), curves=frame, names=names, holds=limit)
 

@@ -254,11 +254,14 @@ def _shots_finding(
         words = f"**No clear loss up to {whole_percent(level)} of {what}** on {tasks}{at}"
     here = [row for row in own if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
     change = _all_questions(here)
-    if can_go and len(here) > 1 and change.interval[1] < 0:
-        words = f"**No task alone clearly loses up to {whole_percent(level)} of {what}**{at}"
     points, low, high = (number(100 * each, 1, sign=True) for each in (change.difference, *change.interval))
-    words += f": {whole_percent(means[level])} right instead of {whole_percent(means[0.0])}"
-    words += f"{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {low} to {high})"
+    right, interval = f"{whole_percent(means[level])} right instead of {whole_percent(means[0.0])}", f"{low} to {high}"
+    if can_go and len(here) > 1 and change.interval[1] < 0:
+        lost = number(-100 * change.difference, 1)
+        words = f"**{whole_percent(level)} of {what} cost {lost} points on average**{at}: {right} (95% interval of the "
+        words += f"change {interval}), clear for no task alone"
+    else:
+        words += f": {right}{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {interval})"
     if 0 < level < 1 and level in random.index:  # random orders are coarser
         words += f", {whole_percent(random[level])} in random order"
     if len(here) == 1:
