@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 N_DECILES = 10
-PASS_FLOATS, PASS_WINDOWS = 5_000_000, 8  # of a layer's patterns, and windows, in one pass at most
+PASS_FLOATS, PASS_WINDOWS = 2_500_000, 8  # of a layer's patterns, and windows, in one pass at most
 KINDS = ("induction", "same_token", "first_token", "previous_token")  # of an activation, the first that holds
 OTHER = "other"
 Head = tuple[int, int]
