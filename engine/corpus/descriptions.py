@@ -23,6 +23,7 @@ NAMES = {
     "same_token": "earlier copies of the token",
     "previous_token": "the previous token",
     "first_token": "the first token of the window",
+    "current_token": "the token itself",
 }
 
 

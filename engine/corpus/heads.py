@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
 N_DECILES = 10
 PASS_FLOATS, PASS_WINDOWS = 2_500_000, 8  # of a layer's patterns, and windows, in one pass at most
-KINDS = ("induction", "same_token", "first_token", "previous_token")  # of an activation, the first that holds
+KINDS = (
+    "induction",
+    "same_token",
+    "first_token",
+    "previous_token",
+    "current_token",
+)  # of an activation, the first that holds
 OTHER = "other"
 Head = tuple[int, int]
 
@@ -53,8 +59,9 @@ class HeadsInCorpus:
 
     windows: all windows
     scores: (L, H) by name, means over queries: attention to what followed earlier copies of the token (`induction`), to
-    these copies (`same_token`), to the previous and to the first token, 0 to 1; `entropy` of the attention in nats;
-    mean `distance` in tokens; `strong`, the share of positions at which the head writes strongly
+    these copies (`same_token`), to the previous and the first token and to the token itself (`current_token`), 0 to 1;
+    `entropy` of the attention in nats; mean `distance` in tokens; `strong`, the share of positions at which the head
+    writes strongly
     distances: (L, H, range) the share of attention to each range of DISTANCES
     activation, query, key: (n, L, H) the largest activation in each window
     """
@@ -91,6 +98,7 @@ class HeadsInCorpus:
             "same_token": (key < query) & (ids[rows, key] == token),
             "previous_token": key == query - 1,
             "first_token": key == 0,
+            "current_token": key == query,
         }
         found = np.full(len(self), OTHER, object)
         for kind in reversed(KINDS):
@@ -159,4 +167,5 @@ def _joined(windows: Windows, records: list[Record]) -> HeadsInCorpus | None:
     ids = windows.token_ids[: len(found["key"])]
     n, n_copied = ids[:, 1:].size, n_repeated(ids)
     scores = {name: sums[name] / (max(1, n_copied) if name in ("induction", "same_token") else n) for name in SUMS}
+    scores["current_token"] = sums["distances"][..., 0] / n
     return HeadsInCorpus(windows, scores, sums["distances"] / n, **found)

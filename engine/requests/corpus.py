@@ -22,11 +22,12 @@ SCORE_TITLES = {
     "same_token": "attention to earlier copies",
     "previous_token": "attention to the previous token",
     "first_token": "attention to the first token",
+    "current_token": "attention to the token itself",
     "strong": "positions with a strong write",
     "entropy": "entropy of attention, nats",
     "distance": "tokens back on average",
 }
-SHARES = [*SCORE_TITLES][:5]
+SHARES = [*SCORE_TITLES][:6]
 
 
 @dataclass(frozen=True, kw_only=True)

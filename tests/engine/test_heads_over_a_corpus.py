@@ -72,7 +72,7 @@ def by_a_plain_loop(model, of, family, rows, shape):
                         best[at] = activation, query, key
         largest.append(best)
     means = {name: each / (n_copied if name in ("induction", "same_token") else n) for name, each in total.items()}
-    return means, distances / n, np.stack(largest)
+    return means | {"current_token": distances[..., 0] / n}, distances / n, np.stack(largest)
 
 
 @pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
@@ -136,7 +136,9 @@ def known_heads():
     """A HeadsInCorpus of two heads over 20 windows of ten tokens: head 0 looks at the previous token, head 1 at what
     followed an earlier copy in most windows."""
     ids = np.array([[0, 1, 2, 3, 1, 4, 5, 6, 7, 8]] * 20)
-    scores = dict.fromkeys(("induction", "same_token", "first_token", "entropy", "strong"), np.zeros((1, 2)))
+    scores = dict.fromkeys(
+        ("induction", "same_token", "first_token", "current_token", "entropy", "strong"), np.zeros((1, 2))
+    )
     scores |= {"previous_token": np.array([[0.62, 0.1]]), "distance": np.array([[1.0, 5.0]])}
     scores["induction"] = np.array([[0.0, 0.4]])
     activation = np.stack([np.arange(20.0)] * 2, -1)[:, None]
