@@ -13,7 +13,6 @@ import numpy as np
 
 from engine.accuracy.scoring import some_logits
 from engine.composed import then
-from engine.errors import HeadroomError
 from engine.heads.function_vectors import FunctionVectorScores, function_vectors, mean_outputs
 from engine.heads.last_token import hidden_changed
 from engine.heads.vector_switch import function_vector, top_heads
@@ -22,9 +21,10 @@ from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import pack_strings, read, unpack_strings
+from engine.questions.encoding import pack_strings, unpack_strings
 from engine.questions.word_pairs import PairTask
 from engine.records import Record, canonical_key
+from engine.texts.continuation import prompt_ids
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
@@ -87,12 +87,10 @@ def _measured(
     import torch
 
     yield Progress(0, 1)
-    reading = read(prompt, loaded.tokenizer, bos, loaded.identity.shape.n_ctx - 1)
-    if reading.n_left_out:
-        raise HeadroomError(f"the prompt has {reading.n_left_out} tokens more than the model reads; shorten it")
+    ids = prompt_ids(loaded, prompt, bos, is_chat=False)
     vector = function_vector(loaded, heads, torch.from_numpy(records[0].arrays["z"]))
     with torch.inference_mode():
-        hidden = hidden_changed(loaded, reading.inputs.tolist(), lambda layer, stream: stream + vector.to(stream))
+        hidden = hidden_changed(loaded, ids, lambda layer, stream: stream + vector.to(stream))
         logits = torch.cat([rows for _, rows in some_logits(loaded, hidden)])
         best = logits.float().softmax(-1).topk(N_GUESSES)
     arrays = {"token_ids": best.indices.int().cpu().numpy(), "p": best.values.cpu().numpy()}

@@ -108,7 +108,7 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, is_
     import torch
     from transformers import DynamicCache
 
-    ids, tokenizer = _prompt_ids(loaded, prompt, bos, is_chat), loaded.tokenizer
+    ids, tokenizer = prompt_ids(loaded, prompt, bos, is_chat), loaded.tokenizer
     room = loaded.identity.shape.n_ctx - len(ids)
     kept, given, log_ps, strings, ended = DynamicCache(), list[int](), list[float](), list[str](), ""
     front, shown = len(_decoded(tokenizer, ids)), ""
@@ -134,7 +134,7 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, is_
 def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask], is_chat: bool) -> Measuring:
     import torch
 
-    ids, rows = _prompt_ids(loaded, prompt, bos, is_chat), []
+    ids, rows = prompt_ids(loaded, prompt, bos, is_chat), []
     for number, mask in enumerate(masks):
         with torch.inference_mode(), pruned(loaded, mask):
             rows.append(_log_p(loaded, ids))
@@ -147,7 +147,7 @@ def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask], is_
     return arrays | {"json": pack_json(strings)}, {"kind": "nexttokens", "masks": [mask.text() for mask in masks]}
 
 
-def _prompt_ids(loaded: Loaded, prompt: str, bos: bool, is_chat: bool) -> list[int]:
+def prompt_ids(loaded: Loaded, prompt: str, bos: bool, is_chat: bool) -> list[int]:
     """Returns the prompt's tokens, with BOS first if it is on. HeadroomError: the window has no room for another
     token."""
     n_ctx = loaded.identity.shape.n_ctx
