@@ -26,14 +26,14 @@ from pages.ui.head import corpus_tables as rows
 from pages.ui.head.measuring import Known
 from pages.ui.page.address import current_value, nearest, number_field
 from pages.ui.page.runtime import errors_shown
-from pages.ui.page.tables import plain, to_csv, whole_percent
+from pages.ui.page.tables import percents, plain, to_csv, whole_percent
 from pages.ui.page.widget_writes import hold
 from pages.ui.page.work import Work, live
 
 TITLE = "In a corpus"
 SOURCE, WINDOWS, DECILE, SEARCH = "head_corpus", "head_windows", "head_decile", "head_search"
 DISTANCES, TOKENS, WINDOWS_TITLE = "Distances", "Tokens of its largest activations", "Windows"
-DECILES = ["Top 10%", *(f"{10 * at} to {10 * at + 10}%" for at in range(1, 10))]
+DECILES = ["Top 10%", *(percents(at / 10, (at + 1) / 10, digits=0) for at in range(1, 10))]
 N_SHOWN = 5
 SOURCE_HELP = (
     "`built-in`: the included passages and questions. Or a text file or a folder of .txt and .md files on the computer "
