@@ -22,11 +22,12 @@ from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.page.address import one_among, put_right
+from pages.ui.page.job_words import LONG_S, cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
 from pages.ui.page.widget_writes import write
-from pages.ui.page.work import LONG_S, Work, cost_in_words, live
+from pages.ui.page.work import Work, live
 
 require_frame("pages/in_context.py")
 ABLATE_HELP = (

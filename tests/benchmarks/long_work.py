@@ -12,7 +12,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.ui.page import runtime
-from pages.ui.page.work import LONG_S, Work
+from pages.ui.page.job_words import LONG_S
+from pages.ui.page.work import Work
 from tests.conftest import HANG_S, REPOSITORY
 from tests.pages.conftest import slide, tab_of_tests
 

@@ -55,7 +55,7 @@ def _draw_open(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_
         stored = work.stored()
         if not stored and target.spec.is_demo:  # whose scores of heads are shipped
             work.start_ahead(by_size=True)
-        live(work.watched(), partial(_draw_progress, work, bool(stored)), since_s)
+        live(work.watched(), partial(work.ask, bool(stored), "Add the vector", "toggle_on", MEASURE_HELP), since_s)
         if stored:
             switch = switched_on(target, task).stored(session())
             best = target.shape.n_layers // 3 if switch is None else switch.best_layer
@@ -70,17 +70,6 @@ def _ask(tasks: Mapping[str, PairTask], name: str) -> None:
     st.session_state[ASKED] = number
     task = tasks[name]
     write("continue_prompt", task.asked(task.test[number % len(task.test)]).contexts[0])
-
-
-def _draw_progress(work: Work[VectorGuesses], is_known: bool) -> None:
-    if is_known:
-        return
-    if work.found is not None:
-        st.rerun()  # it has just been measured
-    if work.is_first_read:
-        work.reading_line()
-    elif not work.line():
-        work.offer("Add the vector", "toggle_on", MEASURE_HELP, by_size=True, least_s=0.0)
 
 
 def _draw_found(found: VectorGuesses, best: int, is_measured: bool, sheet: Sheet) -> None:

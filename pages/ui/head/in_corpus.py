@@ -193,20 +193,9 @@ def _draw_without(reading: Reading, found: HeadsInCorpus) -> None:
     work: Work[LossWithout] = Work("head corpus loss", "Loss without the head", wanted, priority=2)
     st.markdown("**Without it**: the loss on the windows at which it fires most, and on others", help=WITHOUT_HELP)
     since_s, stored = time.monotonic(), work.stored()
-    live(work.watched(), partial(_draw_loss, work, bool(stored)), since_s)
+    live(work.watched(), partial(work.ask, bool(stored), "Measure the loss without it", "science", LOSS_HELP), since_s)
     if stored:
         st.markdown(rows.loss_in_words(stored[-1], reading.name))
-
-
-def _draw_loss(work: Work[LossWithout], is_known: bool) -> None:
-    if is_known:
-        return
-    if work.found is not None:
-        st.rerun()  # it has just been measured
-    if work.is_first_read:
-        work.reading_line()
-    elif not work.line():
-        work.offer("Measure the loss without it", "science", LOSS_HELP, by_size=True, least_s=0.0)
 
 
 def _table_of_all(found: HeadsInCorpus) -> bytes:

@@ -32,11 +32,12 @@ from pages.ui.importance.divisors import EVEN, NAMES, PAPERS, draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
+from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import for_file, share
-from pages.ui.page.work import Work, cost_in_words, live
+from pages.ui.page.work import Work, live
 
 TOO_MANY = f"{{:,}} heads: removing each takes {N} questions, and is offered up to {ORACLE_HEADS} heads."
 MAPS_HELP = (

@@ -15,9 +15,10 @@ from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context.setting import InContextControls
+from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.tables import number
-from pages.ui.page.work import Work, cost_in_words
+from pages.ui.page.work import Work
 
 ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. Finished work is kept."
 SHOWS = "The in-context gain without the 1, 2, 4, … best induction heads, next to random heads"

@@ -19,9 +19,10 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, effects, overlap, together
 from pages.ui.induction.selection import chart_with_heads, head_table
 from pages.ui.induction.tables import in_words
+from pages.ui.page.job_words import LONG_S
 from pages.ui.page.runtime import budget_s, end_run
 from pages.ui.page.tables import plain
-from pages.ui.page.work import LONG_S, Work, live
+from pages.ui.page.work import Work, live
 
 ABOUT = """
 An **induction head** completes patterns. When a token comes up again, it looks at what followed it the last time

@@ -5,6 +5,8 @@ from typing import Any
 from engine.progress import in_time
 from engine.slots import Snapshot
 
+LONG_S = 10.0  # from which a button states its duration
+
 
 def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
     """Returns text such as "Full model: 312 of 500, about 12 s left"; while queued, the work it waits for (`ahead`)."""
@@ -44,3 +46,8 @@ def named(job: Snapshot[Any], title: str) -> str:
 def stopped(job: Snapshot[Any]) -> str:
     """Returns text such as "stopped at 48 of 64"."""
     return f"stopped at {job.done:,} of {job.total:,}" if job.total else "stopped before it began"
+
+
+def cost_in_words(takes_s: float | None, least_s: float = LONG_S) -> str:
+    """Returns the end of a button's label, ", about 2 min here"; "" if it is short or unknown."""
+    return "" if takes_s is None or takes_s < least_s else f", about {in_time(takes_s)} here"

@@ -13,11 +13,11 @@ from engine.errors import HeadroomError
 from engine.jobs import UNSEEN_S, Jobs
 from engine.measurement import Measurement, Stored, Workload
 from engine.models.session import Session, Target
-from engine.progress import Progress, in_time
+from engine.progress import Progress
 from engine.questions.tasks import agree_to_fetch
 from engine.slots import Job, Snapshot
 from engine.turns import ASKED
-from pages.ui.page.job_words import in_words, named, share_done, stopped
+from pages.ui.page.job_words import LONG_S, cost_in_words, in_words, named, share_done, stopped
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import budget_s, end_run, faults_shown, in_memory, jobs, notes, session, show_error, store
 from pages.ui.page.tables import plain
@@ -28,7 +28,6 @@ LOADING_S = 4e-8  # for each parameter
 OTHERS_S = 5.0  # between checks for results of other processes
 SHARE = 20  # the least multiple of a read's duration between them
 AT_ONCE_S = 0.3  # stored results show within the same run
-LONG_S = 10.0  # from which a button states its duration
 FIRST_HELP = "Pauses the running job and resumes it afterwards. Finished work is kept."
 FETCH_TASKS = "fetch_tasks"  # in the session: whether its jobs may download task rows
 FORECASTS = "forecasts"  # in the tab's notes, by slot: the work's key and the number of results stored; its seconds
@@ -147,6 +146,15 @@ class Work(Generic[T]):
         takes_s, more = self.takes_s(by_size), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
         if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
             st.rerun()
+
+    def ask(self, is_known: bool, label: str, icon: str, help: str) -> None:
+        """Draws the progress, or the button that starts it, until the whole page knows the result."""
+        if not is_known and self.found is not None:
+            st.rerun()
+        if not is_known and self.is_first_read:
+            self.reading_line()
+        elif not is_known and not self.line():
+            self.offer(label, icon, help, by_size=True, least_s=0.0)
 
     def now(self) -> Snapshot[T] | None:
         """Returns its state; None if it was never started, or the slot now holds other work. Asking counts as showing
@@ -379,11 +387,6 @@ def draw_restart(job: Snapshot[Any], key: str, help: str, **click: Any) -> None:
     """Draws the button that starts a job again after it ended early: Retry after an error, Resume after Cancel."""
     label, icon = ("Retry", "refresh") if job.error else ("Resume", "play_arrow")
     st.button(label, key=key, icon=f":material/{icon}:", help=help, **click)
-
-
-def cost_in_words(takes_s: float | None, least_s: float = LONG_S) -> str:
-    """Returns the end of a button's label, ", about 2 min here"; "" if it is short or unknown."""
-    return "" if takes_s is None or takes_s < least_s else f", about {in_time(takes_s)} here"
 
 
 def _is_of_others(key: str, ahead: Snapshot[Any] | None) -> bool:

@@ -13,8 +13,9 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.questions.requests import Requests, TaskSpec, get_requests
 from pages.ui.page.defaults import NOUNS
+from pages.ui.page.job_words import LONG_S
 from pages.ui.page.runtime import budget_s, session, store
-from pages.ui.page.work import LONG_S, Action, Work
+from pages.ui.page.work import Action, Work
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
 

@@ -17,10 +17,11 @@ from pages.ui.controls.texts import chosen_text
 from pages.ui.figures import published
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
+from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import for_file, whole_percent
-from pages.ui.page.work import cost_in_words, live
+from pages.ui.page.work import live
 from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
