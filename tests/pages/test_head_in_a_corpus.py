@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from pages.ui.head import all_heads, in_corpus
+from engine.corpus.loss_without import LossWithout
+from engine.texts.perplexity import Change
+from pages.ui.head import all_heads, corpus_tables, in_corpus
 from tests.conftest import TEXT
 from tests.pages.conftest import charts_of, frames_of, labels, press, said, same_on_the_command_line
 
@@ -67,3 +69,17 @@ def test_a_third_score_is_the_color():
     rows = all_heads.rows_of(scores, "a", "b", "c", "L1H0")
     assert rows["color"].tolist() == [0, 3, 6, 9, 12, 15] and rows["name"][rows["mine"]].tolist() == ["L1H0"]
     assert all_heads.rows_of(scores, "a", "b", all_heads.LAYER, "")["color"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("top", "says"),
+    [
+        ((0.3, 0.2, 0.4), "the model **needs it more where it fires**."),
+        ((-0.3, -0.4, -0.2), "the model **predicts these better without it**."),
+        ((0.02, 0.01, 0.03), "the model **needs it less there**."),
+        ((0.1, 0.0, 0.2), "no clear difference."),
+    ],
+)
+def test_the_loss_without_a_head_has_a_verdict_only_if_intervals_are_apart(top, says):
+    said = corpus_tables.loss_in_words(LossWithout(Change(*top), Change(0.1, 0.05, 0.15), 24), "L1H2")
+    assert said.startswith("Without L1H2: **") and "on its top 24 windows" in said and said.endswith(says)

@@ -62,7 +62,8 @@ def loss_in_words(found: LossWithout, name: str) -> str:
             f"{number(each.high, 3, sign=True)})" for each in (found.top, found.other)]  # fmt: skip
     verdict = "no clear difference"
     if found.is_clear:
-        verdict = "**it matters more where it fires**" if found.top.nats > found.other.nats else "**it matters less**"
+        less = "predicts these better without it" if found.top.high < 0 else "needs it less there"
+        verdict = f"the model **{'needs it more where it fires' if found.top.nats > found.other.nats else less}**"
     return f"Without {name}: **{said[0]}** on its top {found.n_windows} windows, {said[1]} on random others: {verdict}."
 
 
