@@ -5,7 +5,6 @@ Each window's largest activation is stored for every head (8 bytes), so deciles 
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from engine.composed import then
 from engine.corpus.statistics import DISTANCES, SUMS, measure_windows, n_repeated, output_norms
-from engine.corpus.windows import Corpus, Windows, n_characters, windows_of
+from engine.corpus.windows import Corpus, Windows, in_passes, n_characters, windows_of
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
@@ -133,10 +132,8 @@ def _over(target: Target, windows: Windows) -> Measurement[HeadsInCorpus]:
     shapes: dict[str, tuple[int | str, ...]] = dict.fromkeys(SUMS, heads)
     shapes |= {"distances": (*heads, len(DISTANCES))}
     pieces = []
-    for start in range(0, len(windows.token_ids), each):
-        ids = windows.token_ids[start : start + each]
-        digest = hashlib.blake2b(ids.tobytes(), digest_size=16).hexdigest()
-        key = canonical_key("heads in corpus", target.key() | {"tokens": digest, "windows": list(ids.shape)})
+    for ids, named in in_passes(windows.token_ids, each):
+        key = canonical_key("heads in corpus", target.key() | named)
         own = shapes | dict.fromkeys(("activation", "query", "key"), (len(ids), *heads))
         measure = partial(_measured, token_ids=ids, norms=norms)
         characters = partial(float, CHARACTERS_A_TOKEN * ids.size)

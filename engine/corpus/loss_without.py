@@ -6,7 +6,6 @@ windows.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +14,7 @@ import numpy as np
 from engine.accuracy.scoring import hidden_of, nats_of
 from engine.composed import all_of
 from engine.corpus.heads import Head, HeadsInCorpus
+from engine.corpus.windows import in_passes
 from engine.measurement import Measurement, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, parse_mask
@@ -73,10 +73,8 @@ def window_losses(target: Target, token_ids: np.ndarray, mask: Mask) -> Measurem
     """Returns (n, T - 1): -log p in nats of all tokens but the first of windows (n, T), under a mask."""
     n_tokens, each = token_ids.shape[1], max(1, BATCH_TOKENS // token_ids.shape[1])
     pieces = []
-    for start in range(0, len(token_ids), each):
-        ids = token_ids[start : start + each]
-        fields = {"tokens": hashlib.blake2b(ids.tobytes(), digest_size=16).hexdigest(), "windows": list(ids.shape)}
-        key = canonical_key("losses of windows", target.key() | fields | {"mask": mask.key(), "ablation": "zero"})
+    for ids, named in in_passes(token_ids, each):
+        key = canonical_key("losses of windows", target.key() | named | {"mask": mask.key(), "ablation": "zero"})
         measure = partial(_losses, token_ids=ids, mask=mask)
         characters = partial(float, CHARACTERS_A_TOKEN * ids.size)
         pieces.append(Piece(key, len(ids), {"loss_nats": (len(ids), n_tokens - 1)}, measure, characters))

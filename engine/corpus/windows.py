@@ -7,7 +7,7 @@ used.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from engine.questions.encoding import beginning, pack_strings, tokenized, unpack
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import packaged_tasks
 from engine.records import Record, canonical_key, pack_json, unpack_json
-from engine.texts.passages import checked, decoded, solved
+from engine.texts.passages import checked, decoded, solved, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
 BUILT_IN = "built-in"
@@ -56,7 +56,7 @@ class Corpus:
     @property
     def digest(self) -> str:
         """The digest of the text, for keys."""
-        return hashlib.blake2b(self.text.encode(), digest_size=16).hexdigest()
+        return text_digest(self.text)
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,14 @@ def windows_of(target: Target, corpus: Corpus) -> Measurement[Windows]:
     shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("n", length), "json": ("bytes",), "strings": ("b",)}
     read, measure = partial(_as_windows, target.bos), partial(_cut, corpus=corpus, bos=target.bos)
     return single(target, Piece(key, 1, shapes | {"n_available": ()}, measure, reads=read), read)
+
+
+def in_passes(token_ids: np.ndarray, each: int) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    """Yields so many of the windows (n, T) at a time, with what names them in a key."""
+    for start in range(0, len(token_ids), each):
+        ids = token_ids[start : start + each]
+        digest = hashlib.blake2b(ids.tobytes(), digest_size=16).hexdigest()
+        yield ids, {"tokens": digest, "windows": list(ids.shape)}
 
 
 def n_characters(corpus: Corpus) -> float:
