@@ -93,7 +93,7 @@ def measure_windows(loaded: Loaded, token_ids: np.ndarray, norms: Sequence[Tenso
     with ExitStack() as open_hooks:
         for layer, module in enumerate(loaded.family.layer_list(loaded.model)):
             open_hooks.enter_context(module.register_forward_pre_hook(keep_norms(layer), with_kwargs=True))
-        open_hooks.enter_context(visited(loaded, visit, in_fp32=True))
+        open_hooks.enter_context(visited(loaded, visit))
         hidden_of(loaded, token_ids, positions=True)
     per_window = {"activation": np.float32, "query": np.int16, "key": np.int16}
     arrays = {name: np.stack(each).astype(np.float32) for name, each in found.items() if name not in per_window}

@@ -165,8 +165,9 @@ def _pieces(
     fields = {"mask": how.mask.key(), "ablation": how.kind, "fill": how.fill, "tokens": MIN_TOKENS}
     fields |= {"reference": reference}
     shapes = {"base": ("n",), "ablated": (target.shape.n_layers, target.shape.n_heads, "n")}
+    of_target = target.key_of_patterns() if how.kind == "pattern-preserving" else target.key()
     for text in map(checked, texts):
-        key = canonical_key("attribution", target.key() | fields | {"text": text_digest(text)})
+        key = canonical_key("attribution", of_target | fields | {"text": text_digest(text)})
         measure = partial(_measured, bos=target.bos, text=text, how=how, records=records)
         found.append(Piece(key, target.shape.n_heads_total + 1, shapes, measure))
     return found

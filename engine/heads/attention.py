@@ -214,4 +214,6 @@ def _as_view(record: Record) -> HeadView:
 
 def _key(target: Target, text: str, mask: Mask, what: str | Head) -> Key:
     fields = {"attention": "own", "mask": mask.key(), "text": text_digest(text)}
-    return canonical_key("attention", target.key() | fields | {"what": what if isinstance(what, str) else list(what)})
+    return canonical_key(
+        "attention", target.key_of_patterns() | fields | {"what": what if isinstance(what, str) else list(what)}
+    )

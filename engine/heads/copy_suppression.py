@@ -48,7 +48,8 @@ def copy_suppression(target: Target) -> Measurement[np.ndarray]:
     # every layer is read by the unembedding too
     lens = shape.n_layers * shape.d_model * shape.n_vocab / max(1, target.identity.n_params)
     tokens = N_WINDOWS * min(WINDOW, shape.n_ctx) * (1 + lens)
-    key, shapes = canonical_key("copy suppression", target.key() | about), {"scores": (shape.n_layers, shape.n_heads)}
+    key = canonical_key("copy suppression", target.key_of_patterns() | about)
+    shapes = {"scores": (shape.n_layers, shape.n_heads)}
     piece = Piece(key, 1, shapes, _measured, partial(float, CHARACTERS_A_TOKEN * tokens), "patterns")
     return single(target, piece, lambda record: record.arrays["scores"])
 

@@ -119,7 +119,7 @@ def _piece(target: Target, kind: str, first: int, digest: str, entities: Entitie
     heads = (PART, shape.n_layers, shape.n_heads)
     tokens = 3 * 2 * _n_random(shape) + shape.n_heads * (shape.n_layers + 1)  # three passes, and all heads
     return Piece(
-        canonical_key("entity induction", target.key() | about),
+        canonical_key("entity induction", target.key_of_patterns() | about),
         PART,
         {"rise": heads, "attention": heads},
         partial(_measured, kind=kind, first=first, entities=entities),

@@ -217,7 +217,7 @@ def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Re
 
 def _text_pieces(target: Target, texts: Sequence[str], ideal: Ideal, records: Sequence[Record]) -> Iterator[Piece]:
     """Yields one piece per window of each text; the first record of a text gives the number of its windows."""
-    fields = target.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
+    fields = target.key_of_patterns() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
     for text in texts:
         tokenize, window, n_windows = lru_cache(maxsize=1)(partial(tokenized, text)), 0, 1
         while window < n_windows:
@@ -268,7 +268,7 @@ def _question_pieces(target: Target, questions: Questions, ideal: Ideal, kind: s
         arrays, about = answers_measured(questions, ideal.mask, encoded, scored)
         return arrays, dict(about) | {"kind": "idealised", "heads": _names(ideal), "pattern": kind}
 
-    wanted, fields = [], target.key() | ideal.key() | {"what": "questions", "pattern": kind}
+    wanted, fields = [], target.key_of_patterns() | ideal.key() | {"what": "questions", "pattern": kind}
     for chunk, size in questions.sized_chunks():
         key = canonical_key("idealised", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}

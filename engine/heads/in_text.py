@@ -95,7 +95,8 @@ def head_in_texts(target: Target, texts: Mapping[str, str], head: Head) -> Measu
     wanted = {}
     for name, text in texts.items():
         key = canonical_key(
-            "head in text", target.key() | {"text": text_digest(text), "head": list(head), "least": str(LEAST)}
+            "head in text",
+            target.key_of_patterns() | {"text": text_digest(text), "head": list(head), "least": str(LEAST)},
         )
         measure, value = partial(_in_text, text=text, head=head, bos=target.bos), partial(_as_text, text)
         wanted[name] = Piece(key, 1, shapes, measure, partial(len, text), "patterns", value)
@@ -107,7 +108,7 @@ def head_on_probe(target: Target, head: Head) -> Measurement[HeadOnProbe]:
     n_tokens = _probe_tokens(target.shape)
     n = 1 + probes.N_COPIES * n_tokens
     about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
-    key = canonical_key("head on probe", target.as_usual.key() | about)
+    key = canonical_key("head on probe", target.as_usual.key_of_patterns() | about)
     shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
     measure = partial(_on_probe, head=head)
     piece = Piece(key, 1, shapes, measure, lambda: CHARACTERS_A_TOKEN * n, "patterns", _as_probe)

@@ -207,4 +207,4 @@ def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> Induc
 
 def _key(target: Target, about: Mapping[str, Any]) -> Key:
     # probes add a beginning token themselves, so their keys do not depend on the BOS setting
-    return canonical_key("induction", {**target.as_usual.key(), "attention": "own", **about})
+    return canonical_key("induction", {**target.as_usual.key_of_patterns(), "attention": "own", **about})

@@ -51,7 +51,7 @@ def retrieval(target: Target) -> Measurement[np.ndarray]:
         for depth in range(DEPTHS):
             about = {"length": length, "depth": [depth, DEPTHS], "needle": NEEDLE, "answer": N_ANSWER}
             pieces.append(Piece(
-                canonical_key("retrieval", target.key() | about | {"text": text_digest(story())}), length,
+                canonical_key("retrieval", target.key_of_patterns() | about | {"text": text_digest(story())}), length,
                 {"share": (shape.n_layers, shape.n_heads)},
                 partial(_measured, length=length, depth=depth), partial(float, CHARACTERS_A_TOKEN * length), "patterns",
             ))  # fmt: skip

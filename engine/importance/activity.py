@@ -63,7 +63,7 @@ def activity_pieces(target: Target, questions: Questions) -> list[Piece]:
     for chunk, size in questions.sized_chunks(CHUNK):
         asked = chunk[:size]  # sums cannot be cut later
         golds = [question.golds[0] for question in questions.at(asked)]
-        fields = target.key() | {"attention": "own", "questions": questions.digest(asked), "golds": golds}
+        fields = target.key_of_patterns() | {"attention": "own", "questions": questions.digest(asked), "golds": golds}
         measure = partial(_measured, target=target, questions=questions, chunk=asked, golds=golds)
         reads = partial(gold_characters, questions.at(asked))
         found.append(Piece(canonical_key("activity", fields), size, _shapes(target.shape), measure, reads, "patterns"))

@@ -70,6 +70,11 @@ class Target:
             **({"products": ways} if ways else {}),
         }
 
+    def key_of_patterns(self) -> dict[str, Any]:
+        """The fields of `key` for a measurement by attention of our own (`engine.models.patterns`), whose products are
+        fp32: in a model of another precision they once were not, which changes the third digit."""
+        return self.key() | ({} if self.spec.precision == "fp32" else {"patterns": "fp32"})
+
     def versions(self) -> dict[str, str]:
         """The installed versions of the libraries that change numbers, by name, with their builds."""
         names = ["torch", "transformers", "lm_eval"] + ["bitsandbytes"] * (self.spec.precision == "int8")

@@ -82,7 +82,7 @@ def snapshot_losses(target: Target, texts: Texts) -> Measurement[Record]:
 def snapshot_ablations(target: Target, texts: Texts, most: int) -> Measurement[Record]:
     """What each head's pattern-preserving ablation adds to the losses of the first texts: `by_index` (L, H, T) to the
     mean over them, `token_losses` (L, H, text) to the one token of each."""
-    key = canonical_key("trajectory", target.as_usual.key() | texts.key(most) | {"what": "ablations"})
+    key = canonical_key("trajectory", target.as_usual.key_of_patterns() | texts.key(most) | {"what": "ablations"})
     heads = (target.shape.n_layers, target.shape.n_heads)
     shapes: dict[str, tuple[int | str, ...]] = {"by_index": (*heads, "T"), "token_losses": (*heads, "n")}
     return single(target, Piece(key, 1, shapes, partial(_ablations, texts=texts, most=most)), lambda record: record)
