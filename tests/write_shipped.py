@@ -1,10 +1,11 @@
 """Measures the default views of the embedded model and writes engine/demo/shipped.msgpack:
 
-    .venv/bin/python -m tests.write_shipped [--work FOLDER] [--add VIEW]
+    .venv/bin/python -m tests.write_shipped [--work FOLDER] [--add VIEW | --missing]
 
 Every one of VIEWS is opened, once for each choice of kernels. What the footer names is measured to the end, and all
 that was read is packed. With the same --work folder, an interrupted run resumes. `--add` measures one view alone, and
-adds its records to those in the file.
+adds its records to those in the file. `--missing` measures what the file does not have, after keys have changed, and
+leaves out what no view reads any more.
 """
 
 import argparse
@@ -56,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.write_shipped", description=__doc__)
     parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
     parser.add_argument("--add", choices=[*VIEWS, TOP_OF_HEADS], help="a view whose records are added to the file")
+    parser.add_argument("--missing", action="store_true", help="measure only what the file does not have")
     parser.add_argument("--view", choices=[*VIEWS, TOP_OF_HEADS], help=argparse.SUPPRESS)  # in a process of its own
     options = parser.parse_args()
     if options.view:
@@ -64,14 +66,15 @@ def main() -> None:
     views = [options.add] if options.add else [*VIEWS, TOP_OF_HEADS]
     with TemporaryDirectory() as temporary:
         folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
-        reads = str(int(options.add in (LARGE_VIEW, TOP_OF_HEADS)))  # it shows the results of other views, too
+        # the views to add show the results of others, too
+        reads = str(int(options.missing or options.add in (LARGE_VIEW, TOP_OF_HEADS)))
         for folder, kernels in zip(folders, KERNELS, strict=True):
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": reads}
             for view in [each for each in views if each not in OF_ONE_KERNEL or kernels == KERNELS[-1]]:
                 command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
                 subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
         files = [folder / f"{view}.msgpack" for folder in folders for view in views]
-        write([file for file in files if file.exists()], bool(options.add))
+        write([file for file in files if file.exists()], bool(options.add), options.missing)
 
 
 def measure(view: str) -> None:
@@ -96,6 +99,8 @@ def measure(view: str) -> None:
         if record is not None and isinstance(key, Key) and key.kind in KINDS:
             blob = encode(replace(record, receipt={**record.receipt, shipped.MARK: True}))
             name = shipped.digest(key, *shipped.VERSIONS)
+            if session.shipped and name not in session.shipped.records and read(session.own(), key) is None:
+                return record  # of other kernels
             found[name] = shipped.digest(key, *shipped.VERSIONS, *shipped.KERNELS), blob
         return record
 
@@ -186,21 +191,23 @@ def opened(view: str) -> Iterator[Any]:
         footer.closing = closing
 
 
-def write(files: Sequence[Path], adds: bool) -> None:
+def write(files: Sequence[Path], adds: bool, keeps_questions: bool) -> None:
     """Packs the records in these files, one for each view and choice of kernels, and says what the shipped file holds.
-    `adds`: what the shipped file holds already stays as it is."""
+    `adds`: what the shipped file holds already stays as it is; `keeps_questions`: its questions do."""
     import msgspec
 
     from engine.records import decode
     from engine.shipped import FILE, ShippedRecords, pack
 
     blobs, last = dict[bytes, bytes](), dict[bytes, bytes]()
-    before = msgspec.msgpack.decode(FILE.read_bytes(), type=ShippedRecords) if adds else None
+    before = msgspec.msgpack.decode(FILE.read_bytes(), type=ShippedRecords)
     for file in files:
         found = msgspec.msgpack.decode(file.read_bytes(), type=dict[bytes, tuple[bytes, bytes]])
         last |= {of_any_kernels: name for name, (of_any_kernels, _) in found.items()}
         blobs |= {name: blob for name, (_, blob) in found.items()}
-    kept = {name: before.unpacked(packed) for name, packed in before.records.items()} if before else {}
+    kept = {name: before.unpacked(packed) for name, packed in before.records.items() if adds or keeps_questions}
+    if keeps_questions:
+        kept = {name: blob for name, blob in kept.items() if _kind(blob) == "requests"}
     blobs |= kept
     receipts = {name: record.receipt for name, blob in blobs.items() if (record := decode(blob)) is not None}
     kinds = {name: str(receipt["kind"]) for name, receipt in receipts.items()}
@@ -213,7 +220,7 @@ def write(files: Sequence[Path], adds: bool) -> None:
     once = {*last.values(), *kept}
     shipped = [name for name in sorted(kinds) if kinds[name] not in ONCE or name in once]
     packed = {name: pack(blobs[name], common) for name in shipped}
-    every = ShippedRecords(models, common, packed, last | (before.of_any_kernels if before else {}))
+    every = ShippedRecords(models, common, packed, last | (before.of_any_kernels if adds else {}))
     FILE.write_bytes(msgspec.msgpack.encode(every))
     n, sizes = Counter(map(kinds.__getitem__, packed)), Counter[str]()
     for name, each in packed.items():
@@ -221,6 +228,13 @@ def write(files: Sequence[Path], adds: bool) -> None:
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, {len(every.records):,} records")
     for kind in sorted(n):
         print(f"  {kind}: {n[kind]:,} records, {sizes[kind]:,} bytes")
+
+
+def _kind(blob: bytes) -> str:
+    from engine.records import decode
+
+    record = decode(blob)
+    return "" if record is None else str(record.receipt["kind"])
 
 
 if __name__ == "__main__":

@@ -376,8 +376,10 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     drawn = charts.intervals(cells, pair, charts.MEASURES["srcc"])
     rows = drawn.datasets["cells"]
     assert [row["value"] for row in rows] == [0.9] * 3 + [0.1] * 3
-    assert [row["group"] for row in drawn.datasets["means"]] == ["Score a", "Score b"]
-    assert [row["words"] for row in drawn.datasets["means"]] == ["mean 0.90", "mean 0.10"]
+    assert [row["group"] for row in drawn.datasets["groups"]] == ["Score a", "Score b"]
+    assert [row["words"] for row in drawn.datasets["groups"]] == ["mean 0.90", "mean 0.10"]
+    assert [row["number"] for row in rows] == ["0.90"] * 3 + ["0.10"] * 3
+    assert len({row["y"] for row in rows}) == len(rows), "a row for every two"
     ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
     assert ringed == [("b", {*pair})], "of the chosen score alone"
     edges, by_chance = [row["edge"] for row in drawn.datasets["chance"]], pytest.approx(tables.chance(32))
@@ -399,23 +401,22 @@ def test_the_finding_sets_the_scores_against_one_another():
     assert not tables.across_in_words(by_score(a=np.nan, b=0.9), "a"), "the chosen one is undefined"
     tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
     said = tables.across_in_words(tied, "b")
-    assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie, so it cannot tell.")
+    assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie: their order says nothing.")
     few_apart = {"b": replace(tied["b"], scores={"x": np.array([0.0] * 7 + [1.0])})}
     assert tables.across_in_words(by_score(a=0.9) | few_apart, "a") == (
-        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**): one order serves all of them. By b, "
-        "7 of 8 heads tie, so it cannot tell."
+        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**): the order of one can prune all. By b, "
+        "7 of 8 heads tie: their order says nothing."
     )
-    assert "serves" not in tables.across_in_words(by_score(a=0.5) | few_apart, "a")
+    assert "prune all" not in tables.across_in_words(by_score(a=0.5) | few_apart, "a")
 
 
 def test_a_row_of_ties_says_so_and_its_pair_names_those_that_do_not_tie():
     tied = replace(by_score(b=0.5)["b"], scores={"x": np.array([0.0] * 7 + [1.0])})
     cells = tables.cells_by_score({**by_score(a=0.9, ffns=0.4), "b": tied}, "a", "srcc")
     notes = dict(zip(cells["score"], cells["note"], strict=True))
-    by_chance = f"32 FFNs: by chance within ±{tables.chance(32):.2f}"
-    assert notes == {"a": "", "ffns": by_chance, "b": "7 of 8 heads tie: order means little"}
+    assert notes == {"a": "", "ffns": "", "b": "7 of 8 heads tie"}
     assert dict(zip(cells["score"], cells["ties"], strict=True)) == {"a": False, "ffns": False, "b": True}
-    assert set(cells["tasks"]) == {"task_00 and task_01", "task_00 and task_02", "task_01 and task_02"}
+    assert set(cells["tasks"]) == {"00 – 01", "00 – 02", "01 – 02"}, "without what all begin with"
     rows = tables.apart_rows(two_by_four([0, 0, 0, 0.5, 0, 0, 0, 0]), two_by_four([0, 0, 0, 0.2, 0.3, 0, 0, 0]))
     assert rows[["name", "a", "b"]].to_numpy().tolist() == [["L0H3", "50.0", "20.0"], ["L1H0", "0.0 (ties)", "30.0"]]
 

@@ -4,7 +4,6 @@ scales.
 A clicked cell is the selection `pair`.
 """
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,9 +26,8 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-PAIR_PX, ROW_LEAST_PX = 28, 44  # of a dot with its interval, and of a score's row at least
-PAIR_NAME_PX, SHAPES = 29, ["circle", "square", "triangle-up"]  # of the pairs of tasks, in the legend
-MEAN_PX = 75  # at the right of the dots
+PAIR_PX, TITLE_OF_PX, BELOW_PX = 24, 26, 8  # of two rankings, of the title of their score, and under them
+NAMES_OF_PAIRS_PX, NUMBER_PX, AXIS_OF_PX = 185, 45, 50  # left of the dots, right of them, and of the axis
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
@@ -68,64 +66,58 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
 
 
 def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Returns a row for each score of `tables.cells_by_score`: a dot for every two rankings, with its interval if it
-    has one, between lines around unrelated rankings, and their mean: for so few that a matrix is nearly empty."""
-    shown = _ringed(cells, selected).assign(last=cells["group"])
+    """Returns a forest plot of `tables.cells_by_score`: under each score's title a row for every two rankings, with the
+    interval if there is one, between lines around unrelated rankings: for so few that a matrix is nearly empty."""
+    shown = _ringed(cells, selected)
     shown = shown.assign(selected=shown["selected"] & shown["chosen"])
-    of_group = {
-        "mean": ("value", "mean"),
-        "n": ("value", "size"),
-        "chance": ("chance", "first"),
-        "note": ("note", "first"),
-    }
-    means = shown.groupby("group", sort=False).agg(**of_group).reset_index()
-    words = ["mean " * (n > 1) + number(mean) for mean, n in zip(means["mean"], means["n"], strict=True)]
+    of_group = {name: (name, "first") for name in ("chance", "note", "chosen")}
+    groups = shown.groupby("group", sort=False).agg(mean=("value", "mean"), n=("value", "size"), **of_group)
+    groups = groups.reset_index()
+    heights = TITLE_OF_PX + PAIR_PX * groups["n"] + BELOW_PX
+    groups["y"] = heights.cumsum() - heights
+    titles = ["mean " * (n > 1) + number(mean) for mean, n in zip(groups["mean"], groups["n"], strict=True)]
+    groups["words"] = [", ".join(filter(None, each)) for each in zip(groups["note"], titles, strict=True)]
+    first = dict(zip(groups["group"], groups["y"] + TITLE_OF_PX, strict=True))
+    shown["y"] = shown["group"].map(first) + PAIR_PX * (shown.groupby("group").cumcount() + 0.5)
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
         lowest = max(-1.0, float(np.floor(10 * min(-shown["chance"].max(), shown["low"].min())) / 10))
-    edges = pd.concat([means.assign(edge=sign * means["chance"], last=means["group"]) for sign in (1, -1)])
-    drawn = _intervals(measure, tuple(means["group"]), int(means["n"].max()), lowest)
+    edges = pd.concat([groups.assign(edge=sign * groups["chance"]) for sign in (1, -1)])
+    edges = edges.assign(y=edges["y"] + TITLE_OF_PX, y2=edges["y"] + TITLE_OF_PX + PAIR_PX * edges["n"])
     chance = edges[edges["edge"] > lowest] if is_srcc else edges[:0]
-    return charts.picture(drawn, cells=shown, means=means.assign(words=words), chance=chance)
+    return charts.picture(_intervals(measure, int(heights.sum()), lowest), cells=shown, groups=groups, chance=chance)
 
 
 @charts.kept
-def _intervals(measure: Measure, groups: tuple[str, ...], n_pairs: int, lowest: float) -> charts.Template:
-    scale = alt.Scale(domain=[lowest, 1], range=[0, alt.ExprRef(f"width - {MEAN_PX}")])
-    lines = "split(replace(datum.label, ' (', '\\n('), '\\n')"
-    names = PLAIN(title=None, labelExpr=lines, labelLineHeight=15, labelFontSize=12, labelOverlap=False, labelLimit=200)
-    of_rows = partial(alt.Y, sort=list(groups), axis=names, scale=alt.Scale(padding=0.25))
-    x = alt.X("value:Q", title=measure.title, scale=scale, axis=alt.Axis(tickCount=5))
-    base = charts.named_chart("cells").encode(x=x, y=of_rows("group:N"), tooltip=_tooltip(measure))
-    base = base.encode(yOffset=alt.YOffset("tasks:N", sort=None))
-    edges = charts.named_chart("chance").encode(x=alt.X("edge:Q", scale=scale))
-    edges = edges.mark_rule(color=GREY, strokeDash=[3, 3])
-    edges = edges.encode(y=of_rows("group:N", bandPosition=0), y2=alt.Y2("last:N", bandPosition=1))
-    means = charts.written(charts.named_chart("means"), 12, align="right").encode(y=of_rows("group:N"))
-    notes = charts.written(charts.named_chart("means"), 11, align="left", dy=9).encode(x=alt.value(0), text="note:N")
-    notes = notes.encode(y=of_rows("group:N", bandPosition=1))
-    drawn = [edges, means.encode(x=alt.value("width"), text="words:N"), notes]
-    faint = alt.condition("datum.chosen && !datum.ties", alt.value(1), alt.value(0.55))
+def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
+    ends = [alt.ExprRef(f"min({NAMES_OF_PAIRS_PX}, 0.45 * width)"), alt.ExprRef(f"width - {NUMBER_PX}")]
+    scale = alt.Scale(domain=[lowest, 1], range=ends)
+    down = alt.Scale(domain=[height, 0], nice=False, zero=False)
+    of_rows, title = partial(alt.Y, scale=down, axis=None), measure.title
+    title += "; between dashed lines: chance" if measure.column == "srcc" else ""
+    x = alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, grid=False, titleAnchor="end"))
+    base = charts.named_chart("cells").encode(x=x, y=of_rows("y:Q"), tooltip=_tooltip(measure))
+    edges = charts.named_chart("chance").mark_rule(color=GREY, strokeDash=[3, 3])
+    edges = edges.encode(x=alt.X("edge:Q", scale=scale), y=of_rows("y:Q"), y2="y2:Q")
+    names = charts.written(base, 12, align="left", limit=NAMES_OF_PAIRS_PX - 8, cursor="pointer")
+    numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="number:N")
+    of_groups, look = charts.named_chart("groups").encode(y=of_rows("y:Q")), {"baseline": "top", "dy": 3}
+    titles = charts.written(of_groups, 13, align="left", fontWeight=600, **look)
+    notes = charts.written(of_groups, 12, align="right", **look).encode(x=alt.value("width"), text="words:N")
+    drawn = [edges, titles.encode(x=alt.value(0), text="group:N"), notes]
     if measure.column == "srcc":
         width = alt.condition("datum.ties", alt.value(1), alt.value(3))
         rule = base.mark_rule(color=GREY).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", strokeWidth=width)
-        first = charts.named_chart("means").transform_filter(f"datum.group == {json.dumps(groups[0])}")
-        first = first.transform_calculate(text="'by chance'").encode(y=of_rows("group:N", bandPosition=0))
-        drawn.append(charts.written(first, 11, dy=-7).encode(x=alt.datum(0, scale=scale), text="text:N"))
-        drawn.append(rule.encode(opacity=faint))
+        drawn.append(rule)
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
-    legend = alt.Legend(
-        orient="top", direction="vertical", title=None, labelLimit=400, symbolFillColor=GREY, symbolSize=90
-    )
-    shapes = alt.Shape("tasks:N", sort=None, scale=alt.Scale(range=SHAPES), legend=legend)
     colour = alt.Color("look:N", scale=alt.Scale(domain=palette(pruned="clear", random="ties")), legend=None)
     dots = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'").mark_point(filled=True, cursor="pointer")
-    size = alt.condition("datum.ties", alt.value(40), alt.value(110))
-    dots = dots.encode(shape=shapes, color=colour, opacity=faint, size=size)
+    size = alt.condition("datum.ties", alt.value(40), alt.value(70))
     clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
-    height = max(ROW_LEAST_PX, PAIR_PX * n_pairs) * len(groups) + LEGEND_PX + PAIR_NAME_PX * n_pairs
-    return charts.template(height, *drawn, dots.add_params(clicked), ring)
+    dots = dots.encode(color=colour, opacity=alt.value(1), size=size).add_params(clicked)
+    names = names.encode(x=alt.value(0), text="tasks:N")
+    return charts.template(height + AXIS_OF_PX, *drawn, names, numbers, dots, ring)
 
 
 @charts.kept

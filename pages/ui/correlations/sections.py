@@ -22,10 +22,10 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 FEW = 3  # tasks: a matrix of no more has three cells
 TASKS_HELP = (
-    "Every two tasks once. Up to three tasks: a dot for every two by each score that is stored, with its 95% interval, "
-    "paler by other scores than the chosen one; 95% of unrelated rankings are between the dashed lines.{}"
+    "Every two tasks once. Up to three tasks: a dot for every two by each score that is stored, with its 95% interval; "
+    "gray where most scores tie: their order means little. Between the dashed lines are 95% of unrelated rankings."
 )
-WITHIN_HELP = " Within a layer, heads of the chosen score agree by {:.2f} on average."
+WITHIN = "Part of the agreement by {} is depth: within a layer it is **{:.2f}**."
 PAIR_HELP = (
     "One dot per {0}. Click two tasks on the left, or choose two here. On the diagonal, both rank a {0} alike. Left of "
     "one dashed line are the top 30% of the first ranking, under the other line those of the second."
@@ -73,7 +73,8 @@ def draw_pair(
     if missing := [side for side in (first, second) if side not in scores]:
         at.caption(f"Not measured yet: {'; '.join(missing)}.")
         return first, second
-    at.markdown(said := tables.pair_in_words(pairs, scores, first, second))
+    said = tables.pair_in_words(pairs, scores, first, second)
+    at.container(key="finding-pair").markdown(said)  # two lines high, so that the chart stays where it is
     if tables.mostly_tied(scores[first], scores[second]):
         _draw_apart(at, tables.apart_rows(scores[first], scores[second]), (first, second), noun)
         return first, second
@@ -107,8 +108,9 @@ class TaskPairs:
 def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: str, sheet: Sheet) -> None:
     """Draws the matrix of tasks, or for few of them each pair with its interval, by every score."""
     within, column = agreement_within_layers(of.by_score[of.what].scores), of.measure.column
-    more = "" if math.isnan(within) else WITHIN_HELP.format(within)
-    at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP.format(more))
+    at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
+    if not math.isnan(within):
+        at.caption(WITHIN.format(of.by_score[of.what].by, within))
     if len(of.names) <= FEW:
         cells = tables.cells_by_score(of.by_score, of.what, column)
         drawn = charts.intervals(cells, pair, charts.MEASURES[column].within(cells["value"]))
@@ -120,7 +122,9 @@ def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: 
 
 def draw_link(at: DeltaGenerator) -> None:
     """Draws where to see whether heads picked on one task serve the others."""
-    at.page_link("pages/sweeps.py", label="Prune by another task", icon=":material/timeline:", query_params=TRANSFER)
+    label, icon = "Try another's order", ":material/timeline:"
+    help = "Sweeps: each task pruned by the order of another."
+    at.page_link("pages/sweeps.py", label=label, icon=icon, help=help, query_params=TRANSFER)
 
 
 def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:

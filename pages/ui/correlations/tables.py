@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -126,18 +127,19 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
 
 
 def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> pd.DataFrame:
-    """Returns `cells` of every score, with the names of both tasks as `tasks`, `score`, its title as `group`, the SRCC
-    of unrelated rankings as `chance`, whether most components tie as `ties`, a `note` on the row, and whether it is
-    `what`, the chosen one."""
+    """Returns `cells` of every score, with the names of both tasks as `tasks` without a beginning that all share,
+    `score`, its title as `group`, the SRCC of unrelated rankings as `chance`, whether most components tie as `ties`,
+    and with how many as `note`, and whether it is `what`, the chosen one."""
     found = []
     for score, of in by_score.items():
         each = cells(of.pairs, column, names_in_order(of.pairs, "chosen"))
-        noun = "FFN" if score == "ffns" else "head"
-        note = f"{of.n} {noun}s: by chance within ±{chance(of.n):.2f}" if score == "ffns" and column == "srcc" else ""
-        note = f"{of.ties} of {of.n} {noun}s tie: order means little" if of.mostly_ties else note
+        note = f"{of.ties} of {of.n} {'FFN' if score == 'ffns' else 'head'}s tie" if of.mostly_ties else ""
         more = {"score": score, "group": of.title, "chance": chance(of.n), "ties": of.mostly_ties, "note": note}
-        found.append(each.assign(**more, tasks=each["b"] + " and " + each["a"], chosen=score == what))
-    return pd.concat(found, ignore_index=True)
+        found.append(each.assign(**more, chosen=score == what))
+    every = pd.concat(found, ignore_index=True)
+    n = len(os.path.commonprefix([*every["a"], *every["b"]]).rpartition("_")[0])
+    shared = n + 1 if n else 0
+    return every.assign(tasks=every["b"].str[shared:] + " – " + every["a"].str[shared:])
 
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -233,12 +235,12 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
         return ""
     words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
     if all(of.pairs["srcc"].mean() >= ALIKE for of in told):
-        words += ": one order serves all of them"
+        words += ": the order of one can prune all"
     return f"{words}." + "".join(_ties_in_words(of, noun) for of in known.values() if of.mostly_ties)
 
 
 def _ties_in_words(of: ScoreAgreement, noun: str) -> str:
-    return f" By {of.by}, {of.ties} of {of.n} {noun}s tie, so it cannot tell."
+    return f" By {of.by}, {of.ties} of {of.n} {noun}s tie: their order says nothing."
 
 
 def apart_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:

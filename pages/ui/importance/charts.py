@@ -12,7 +12,7 @@ import pandas as pd
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, UNKNOWN
+from pages.ui.figures.colours import CHANCE, GREY, MARK
 from pages.ui.page.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient of Bansal et al.", "heads-one-divisor": "Gradient",
@@ -32,7 +32,12 @@ WHERE = "task:N|Task; shots:Q|Shots"
 
 
 def score_maps(
-    rows: pd.DataFrame, title: str, ringed: Collection[int] = (), is_slide: bool = False, width: float = 1
+    rows: pd.DataFrame,
+    title: str,
+    ringed: Collection[int] = (),
+    is_slide: bool = False,
+    width: float = 1,
+    ring_colour: str = GREY,
 ) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
     task's total; by an oracle in points around 0, gray if not clear, with a ring on the heads `ringed` (flat indices),
@@ -84,7 +89,7 @@ def score_maps(
     ring = {name: alt.condition(clicked, alt.value(on), alt.value(off)) for name, (on, off) in ring.items()}
     rect = rect.encode(**ring).add_params(clicked)
     places = base.encode(x=x, y=y, tooltip=tooltip)
-    numbers = _rings_and_numbers(places, row_px, px_per_head, is_slide) if is_oracle else []
+    numbers = _rings_and_numbers(places, row_px, px_per_head, is_slide, ring_colour) if is_oracle else []
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
@@ -105,10 +110,12 @@ def score_maps(
     return charts.with_data(chart, heads=numbered[columns], maps=maps)
 
 
-def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, is_slide: bool) -> list[alt.Chart]:
+def _rings_and_numbers(
+    base: alt.Chart, row_px: int, px_per_head: float, is_slide: bool, colour: str
+) -> list[alt.Chart]:
     """Returns the rings of an oracle's maps, and the numbers in cells with room: in small ones of clear heads alone."""
     middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}")
-    look: dict[str, Any] = {"stroke": GREY, "strokeWidth": 1.5, "cornerRadius": row_px / 2, "cursor": "pointer"}
+    look: dict[str, Any] = {"stroke": colour, "strokeWidth": 2, "cornerRadius": row_px / 2, "cursor": "pointer"}
     inner = base.transform_calculate(x="datum.x + 0.1", x2="datum.x2 - 0.1", y="datum.y + 1", y2="datum.y2 - 1")
     rings = inner.transform_filter("datum.is_ringed").mark_rect(filled=False, **look).encode(x2="x2:Q", y2="y2:Q")
     if px_per_head < NUMBER_PX:
@@ -205,8 +212,8 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
 
 
 def _if_clear(colour: alt.Color) -> Any:
-    """Returns the color of cells, and gray for those without a `tint`, whose change of accuracy may be chance."""
-    return alt.condition("!isValid(datum.tint)", alt.value(UNKNOWN), colour)
+    """Returns the color of cells, and pale gray for those without a `tint`, whose change of accuracy may be chance."""
+    return alt.condition("!isValid(datum.tint)", alt.value(CHANCE), colour)
 
 
 def _places(rows: pd.DataFrame, width: float) -> tuple[pd.DataFrame, int, float]:

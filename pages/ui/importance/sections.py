@@ -25,6 +25,7 @@ from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, reserve_finding, setting_of, so_far
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.charts import Picture
+from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
@@ -152,7 +153,8 @@ def _draw_heads(
         n_unclear, n = int((~rows["is_clear"]).sum()), len(rows)
         unclear = (tables.tied_in_words(n_unclear, n) if n == n_heads else "") or UNCLEAR
         st.caption(f"{unclear} {OUTLINED}" if of.induction_heads else unclear)
-    picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting(), width)
+    colour = GREY if joint is None else MARK  # they cost accuracy together
+    picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting(), width, colour)
     sheet.draw("Heads by task", picture, MAPS, words, _reserved(picture), on_select="rerun", selection_mode="head")
     return words if of.what == ORACLE else f"Estimated by gradients: {words}", trust_at, on
 

@@ -160,7 +160,8 @@ def joint_in_words(found: Removal, task: TaskSpec) -> str:
     """Returns what the induction heads of a removal that `costs_only_together` cost on a task."""
     lost = -found.removed.points if found.removed else np.nan
     words = f"The {len(found.heads)} induction heads cost nothing clear one by one"
-    return f"{words}, but together **{lost:.0f} points** on {task.name}."
+    missed = "scores of single heads miss heads that replace one another"
+    return f"{words}, but together **{lost:.0f} points** on {task.name}: {missed}."
 
 
 def joint_rows(scores: Scores, rows: pd.DataFrame, found: Removal) -> pd.DataFrame:
