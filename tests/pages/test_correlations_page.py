@@ -404,8 +404,8 @@ def test_the_finding_sets_the_scores_against_one_another():
     assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie: their order says nothing.")
     few_apart = {"b": replace(tied["b"], scores={"x": np.array([0.0] * 7 + [1.0])})}
     assert tables.across_in_words(by_score(a=0.9) | few_apart, "a") == (
-        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**): the order of one can prune all. By b, "
-        "7 of 8 heads tie: their order says nothing."
+        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**): the order of one can prune all. By "
+        "b, 7 of 8 heads tie: their order says nothing."
     )
     assert "prune all" not in tables.across_in_words(by_score(a=0.5) | few_apart, "a")
 

@@ -270,8 +270,8 @@ def test_what_heads_cost_alone_and_together_is_one_picture():
     assert not tables.costs_only_together(mean, rows, replace(joint, heads=(0, 1))), "L0H0 costs alone"
     assert not tables.costs_only_together(mean, rows, replace(joint, removed=drawn_at_random)), "no clear loss"
     words = (
-        "The 2 induction heads cost nothing clear one by one, but together **60 points** on task0: scores of single heads "
-        "miss heads that replace one another."
+        "The 2 induction heads cost nothing clear one by one, but together **60 points** on task0: scores of single "
+        "heads miss heads that replace one another."
     )
     assert tables.joint_in_words(joint, task) == words
     sets = tables.joint_rows(found[task], rows, joint)

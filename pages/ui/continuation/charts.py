@@ -12,9 +12,10 @@ TICKS, REACH = [0, 0.25, 0.5, 0.75, 1], 1.2  # room for a number after the longe
 
 
 def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
-    """Returns one bar per token for the model `who`, its likeliest first."""
-    mine = frame[frame["model"].eq(who)].sort_values("rank")
-    return charts.picture(_next_bars(who, tuple(mine["token"])), tokens=mine)
+    """Returns one bar per token for the model `who`; tokens in the same order for every model: by their largest
+    probability."""
+    tokens = frame.groupby("token", sort=False)["p"].max().sort_values(ascending=False, kind="stable").index
+    return charts.picture(_next_bars(who, tuple(tokens)), tokens=frame[frame["model"].eq(who)])
 
 
 @charts.kept
