@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Error
 
-from tests.conftest import HANG_S
+from tests.conftest import HANG_S, IS_THOROUGH
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HERE = Path(__file__).parent
@@ -19,6 +19,7 @@ FLAGS = (
     "--disable-component-update --disable-sync"
 ).split()
 WAIT_MS = 1000 * HANG_S
+THEMES = ("light", "dark") if IS_THOROUGH else ("light",)
 
 
 @pytest.hookimpl(tryfirst=True)

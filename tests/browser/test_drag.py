@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.ui.controls.pruning import HEADS as OPENS_AT
-from tests.browser.conftest import await_mark, keyed, marked, settled_figure
+from tests.browser.conftest import THEMES, await_mark, keyed, marked, settled_figure
 from tests.conftest import IS_THOROUGH
 from tests.embedded import heads_at, n_at
 
@@ -171,7 +171,8 @@ def test_slider_box_figure_and_map_show_one_level(page, address):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", THEMES, indirect=True)
 def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(page, address):
     page.goto(f"{address}/{ALONE}&prune_mask=F2")  # with which no other test has measured a level
     settled_figure(page, questions=32, heads=0)

@@ -3,17 +3,19 @@
 import pytest
 
 from pages.ui.downloads import exports
+from tests.conftest import IS_THOROUGH
 from tests.pages.conftest import open_app, questions, tests_are_in_the_tab  # noqa: F401
 from tests.pages.test_exports import SCREENS, sheet_of  # noqa: F401
 
 
-@pytest.mark.slow("measures, exports and opens seven screens")
+@pytest.mark.slow("measures, exports and opens three screens, all of them in its full form")
+@pytest.mark.thorough
 def test_a_page_of_each_screen_opens_from_disk_with_the_same_numbers(sheet_of, chromium, tmp_path):  # noqa: F811
     context, faults = chromium.new_context(), []
     context.on("request", lambda sent: faults.append(sent.url) if not sent.url.startswith(("file:", "data:")) else None)
     context.on("weberror", lambda error: faults.append(str(error.error)))
     context.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    for name in SCREENS:
+    for name in SCREENS if IS_THOROUGH else ("", "induction", "passage"):
         screen, figures = sheet_of(name)
         file = tmp_path / exports.file_name(screen.origin.screen, "html")
         file.write_bytes(exports.to_html(screen))

@@ -6,15 +6,16 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.ui.controls.pruning import HEADS as OPENS_AT
-from tests.browser.conftest import WAIT_MS, at_rest, await_command, await_mark, keyed, open_settings
+from tests.browser.conftest import THEMES, WAIT_MS, at_rest, await_command, await_mark, keyed, open_settings
+from tests.conftest import some_of
 from tests.embedded import n_at
 
 TITLE = "Privet Drive, twice"
 HARM = "document.title='broken'"
 HOSTILE = {
     "markup": f'<script>{HARM}</script><img src=x onerror="{HARM}"> <b>bold</b> &amp;',
-    "markdown": "**bold** $x^2$ :red[red] [link](javascript:alert(1)) # heading `code` | a | b |",
     "right to left": "\u202eright to left\u202c مرحبا بالعالم and שלום, then English \u200b\u2066again\u2069.",
+    "markdown": "**bold** $x^2$ :red[red] [link](javascript:alert(1)) # heading `code` | a | b |",
     "emoji": "A family 👩‍👩‍👧‍👦, a flag 🏴‍☠️, and e\u0301 with an accent.",
 }
 
@@ -69,7 +70,8 @@ def other_tints(page, before):
     raise AssertionError("the text keeps its colours")
 
 
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", THEMES, indirect=True)
 def test_hover_click_and_keys(page, address):
     open_passage(page, address)
     choose(page, "Text", TITLE)
@@ -162,7 +164,8 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     assert tints(tab) == before
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", some_of(HOSTILE, 2))
 def test_hostile_text_is_only_text(page, address, name):
     open_passage(page, address)
     title = page.title()

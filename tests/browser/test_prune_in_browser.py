@@ -5,11 +5,12 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import await_command, await_mark, keyed, marked, open_settings, settled_figure
+from tests.browser.conftest import THEMES, await_command, await_mark, keyed, marked, open_settings, settled_figure
 from tests.embedded import n_at
 
 
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", THEMES, indirect=True)
 def test_open_move_reload(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
     full = settled_figure(page, questions=32, heads=0)

@@ -16,7 +16,7 @@ import pytest
 
 from cache import open_store
 from engine.records import decode
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
 from tests.engine.fixtures import write_questions
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -184,7 +184,8 @@ def in_part(costs, kept):
     return sum(cost for keys, cost in costs.items() if kept.keys() & set(keys) and not kept.keys() >= set(keys))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(3 if IS_THOROUGH else 1))
 def test_killed_again_and_again_no_finished_chunk_is_computed_twice(seed, runner, undisturbed, tmp_path):
     whole_log, whole_rows, whole_chunks = undisturbed
     costs, _ = chunks(whole_log)

@@ -5,7 +5,6 @@ for it, and weights are as empty between passes as they are there.
 """
 
 import os
-from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from engine.models import loading
 from engine.placement.placement import Placement
 from engine.records import decode
 from tests.conftest import TEXT
-from tests.engine.fixtures import DISTINCT, write_questions
+from tests.engine.fixtures import DISTINCT, in_turns, write_questions
 
 MASK = "L0H1-3 F1 L2H*"
 TASK = ("--task", "{questions}", "--shots", "0", "--limit", "12")
@@ -45,7 +44,8 @@ COMMANDS = {
     "what pruning saves": ("speed", "--mask", MASK),
 }  # fmt: skip
 BUT_OPT = [family for family in DISTINCT if family != "opt"]  # of which every command is compared
-PRECISIONS = ("bf16", "int8", "fp32")  # in turns
+PRECISIONS = ("bf16", "int8", "fp32")
+ANSWERED = ("accuracy", "by importance")
 TIMED = ("rates", "tuning", "cost", "speed")  # kinds of records that are of this moment
 
 
@@ -115,8 +115,8 @@ def in_one_piece():
     return {}
 
 
-@pytest.mark.parametrize("way", ["on disk", "brought"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.thorough
+@pytest.mark.parametrize("command, way", in_turns(COMMANDS, ["on disk", "brought"]))
 def test_every_measurement_is_that_of_the_model_in_one_piece(
     command, way, stored, in_one_piece, folder_of, monkeypatch, tmp_path
 ):
@@ -136,8 +136,7 @@ def test_every_measurement_is_that_of_the_model_in_one_piece(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("family, precision", [*zip(BUT_OPT, cycle(PRECISIONS), strict=False), ("llama", "fp32")])
-@pytest.mark.parametrize("command", ["accuracy", "by importance"])
+@pytest.mark.parametrize("family, precision, command", in_turns(BUT_OPT, PRECISIONS, ANSWERED))
 def test_in_every_family_and_precision(command, family, precision, stored, folder_of):
     arguments = (*COMMANDS[command], "--model", folder_of(family), "--precision", precision)
     expected, _ = stored("whole", *arguments)
@@ -145,7 +144,7 @@ def test_in_every_family_and_precision(command, family, precision, stored, folde
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("command, family", [*product(("accuracy", "by importance"), BUT_OPT)])
+@pytest.mark.parametrize("family, command", in_turns(BUT_OPT, ANSWERED[::-1]))
 def test_in_every_family_where_layers_are_brought(command, family, stored, folder_of, monkeypatch, tmp_path):
     """Heads whose keys are smeared are masked there, not sliced: other sums."""
     arguments = (*COMMANDS[command], "--model", folder_of(family), "--precision", "fp32")

@@ -44,7 +44,7 @@ from engine.plans.crews import Crew, _actor_class
 from engine.plans.status import standing
 from tests.cli.conftest import refused
 from tests.cli.test_work_command import values
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
 from tests.engine.fixtures import write_questions
 from tests.engine.test_plans_are_shared_by_workers import plan_of
 
@@ -62,18 +62,24 @@ with opened("") as ray:
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    """(address, environment of those who join) of a Ray cluster."""
+def head():
+    """The process that opens a Ray cluster."""
     process = subprocess.Popen(
         [sys.executable, "-c", CLUSTER], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    address, token = process.stdout.readline().split()
-    yield address, {**os.environ, **OWN, "RAY_AUTH_TOKEN": token}
+    yield process
     below = psutil.Process(process.pid).children(recursive=True)
     process.stdin.close()
     process.stdout.close()
     assert process.wait(HANG_S) == 0
     assert not psutil.wait_procs(below, HANG_S)[1], "nothing is left of the cluster"
+
+
+@pytest.fixture(scope="module")
+def cluster(head):
+    """(address, environment of those who join) of that cluster."""
+    address, token = head.stdout.readline().split()
+    return address, {**os.environ, **OWN, "RAY_AUTH_TOKEN": token}
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +101,16 @@ def a_sweep(place, tiny_opt):
 def plan(place, a_sweep):
     assert main([*a_sweep, "--plan", str(place / "plan.json"), "--cache", str(place / "planned")]) == 0
     return place / "plan.json"
+
+
+def listening(processes):
+    """The addresses at which any of the processes listens."""
+    found = set()
+    for each in processes:
+        with suppress(psutil.Error):
+            connections = each.net_connections("inet")
+            found |= {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
+    return found
 
 
 @contextmanager
@@ -138,13 +154,14 @@ def in_hand(claims):
 
 
 @with_ray
-def test_two_actors_of_which_one_is_killed_measure_what_a_sweep_does(cluster, plan, place, a_sweep, capsys):
+def test_two_actors_of_which_one_is_killed_measure_what_a_sweep_does(head, cluster, plan, place, a_sweep, capsys):
     address, environment = cluster
     shared = {"HEADROOM_SHARED": str(place / "shared")}
     (place / "shared").mkdir()
     more = ("--workers", "2", "--cpus", "0.5", "--lease", "3600")
     with driver(plan, "actors", f"ray:{address}", {**environment, **shared}, *more) as (process, claims):
         [victim] = until(lambda: in_hand(claims), process)
+        assert listening(psutil.Process(head.pid).children(recursive=True)) == {LOOPBACK}
         [lost] = [hand.cell for hand in claims.hands() if hand.worker == victim]
         os.kill(claims.workers[victim].pid, signal.SIGKILL)
         out, err = process.communicate(timeout=HANG_S)
@@ -185,21 +202,18 @@ def test_ctrl_c_ends_the_actors_and_leaves_their_cells_to_others(cluster, plan):
 
 
 @with_ray
+@pytest.mark.thorough
+@pytest.mark.skipif(not IS_THOROUGH, reason="a second cluster; where the first one listens is seen above")
 def test_a_cluster_of_its_own_listens_to_this_computer_alone_and_leaves_nothing_behind(plan, place):
     """What is measured already is found by its actor, too."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment["HOME"] = str(place)
     with driver(plan, "actors", "ray", environment, "--workers", "1", "--cpus", "0.5", "--retry") as (process, claims):
-        (me, below), listening = (psutil.Process(process.pid), {}), set()
+        (me, below), listened = (psutil.Process(process.pid), {}), set()
 
         def is_at_work():
             below.update({each.pid: each for each in me.children(recursive=True)})
-            for each in (me, *below.values()):
-                try:
-                    found = each.net_connections("inet")
-                except psutil.Error:
-                    continue
-                listening.update(one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN)
+            listened.update(listening((me, *below.values())))
             return process.poll() is not None
 
         folders = {*Path("/tmp").glob("ray-*")}
@@ -209,7 +223,7 @@ def test_a_cluster_of_its_own_listens_to_this_computer_alone_and_leaves_nothing_
     assert process.returncode == 0 and len(below) > 3, err
     told = json.loads(out)
     assert told["done"] == told["cells"] and told["workers"] == 1
-    assert {ip.removeprefix("::ffff:") for ip in listening} == {LOOPBACK}
+    assert listened == {LOOPBACK}
     assert not psutil.wait_procs([*below.values()], HANG_S)[1]
     assert not {*Path("/tmp").glob("ray-*")} - folders and not (place / ".ray").exists()
 

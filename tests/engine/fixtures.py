@@ -9,7 +9,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from itertools import takewhile
+from itertools import cycle, product, takewhile
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,16 @@ DISTINCT = FAMILIES if IS_THOROUGH else [name for name in FAMILIES if not has_an
 # for slow tests, unless thorough: without families of which each part is also one of another family that is in it
 LATER = ("olmo3", "gemma", "granite", "starcoder2", "stablelm", "cohere", "gptj", "mpt")
 EXAMINED = FAMILIES if IS_THOROUGH else [name for name in FAMILIES if TINY[name] not in LATER]
+
+
+def in_turns(names, *others) -> list[tuple]:
+    """Every combination of a name and one of each of `others`; unless thorough, each name once, with those in turns."""
+    combined = [*product(*others)]
+    if IS_THOROUGH:
+        return [(name, *more) for name, more in product(names, combined)]
+    return [(name, *more) for name, more in zip(names, cycle(combined))]
+
+
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
          "max_position_embeddings": 256, "initializer_range": 0.3, "vocab_size": 512, "bos_token_id": 2,
          "eos_token_id": 2}  # fmt: skip

@@ -9,7 +9,7 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.texts.continuation import How, chosen, continuation, next_tokens
 from tests.conftest import TEXT
-from tests.engine.fixtures import EXAMINED, loaded, refused_by, target_in
+from tests.engine.fixtures import EXAMINED, in_turns, loaded, refused_by, target_in
 
 PROMPT, MASK = TEXT[:120], "L0H1 L1H2 F1"
 
@@ -20,8 +20,7 @@ def prompt_ids(model, prompt, bos):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", EXAMINED)
+@pytest.mark.parametrize("family, bos", in_turns(EXAMINED, [True, False]))
 def test_greedy_is_generates_own(family, bos, folder_of, session):
     target, model = target_in(session, folder_of(family), "fp32", bos), loaded(folder_of(family))
     ids = torch.tensor([prompt_ids(model, PROMPT, bos)])

@@ -19,7 +19,16 @@ from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.records import canonical_key
-from tests.engine.fixtures import EXAMINED, finished, last, questions_in, refused_by, target_in, write_questions
+from tests.engine.fixtures import (
+    EXAMINED,
+    finished,
+    in_turns,
+    last,
+    questions_in,
+    refused_by,
+    target_in,
+    write_questions,
+)
 
 WAYS = {"bf16": Kernels(bf16=FP32), "int8, fp32": Kernels(int8=FP32, gradient=FP32),
         "int8, integer": Kernels(int8=INTEGER), "int8, gradient alone": Kernels(gradient=FP32)}  # fmt: skip
@@ -115,8 +124,7 @@ def test_without_an_exact_product_the_other_ways_are_taken(fault, tiny_opt, monk
 
 @NEEDED
 @pytest.mark.thorough
-@pytest.mark.parametrize("way", ["int8, integer", "int8, fp32"])
-@pytest.mark.parametrize("family", EXAMINED)
+@pytest.mark.parametrize("family, way", in_turns(EXAMINED, ["int8, integer", "int8, fp32"]))
 def test_every_family_is_bitsandbytes_up_to_rounding(family, way, folder_of):
     """Layer by layer, on what reaches each within the model, and through the whole model."""
     loaded, seen = in_ways(folder_of(family), way), []

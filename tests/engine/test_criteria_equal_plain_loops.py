@@ -14,6 +14,7 @@ from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask, single_ablations
 from engine.progress import final
 from engine.questions.encoding import encode_questions
+from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import (
     FAMILIES,
     STOCK,
@@ -28,6 +29,11 @@ from tests.engine.fixtures import (
 N = 18  # more than a chunk, which is 16
 
 
+def n_questions(family):
+    """N, in the short form of one family alone."""
+    return N if IS_THOROUGH or family == "opt" else 4
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(request):
     return request.param
@@ -36,7 +42,7 @@ def family(request):
 @pytest.fixture
 def about(family, tiny_opt, tmp_path, session):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", N), session, split="train")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", n_questions(family)), session, split="train")
     return session, target_in(session, folder, "fp32", bos=True), questions, folder
 
 
@@ -193,6 +199,7 @@ class Plain:
         }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_scores_without_a_gradient(family, about):
     session, target, questions, folder = about
     expected = Plain(family, folder).scores(inputs_of(questions, finished(session.loaded(target))))
@@ -201,6 +208,7 @@ def test_scores_without_a_gradient(family, about):
         np.testing.assert_allclose(scores.scores, values, rtol=1e-5, err_msg=what)
 
 
+@pytest.mark.thorough
 def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
     session, target, questions, _ = about
     model = finished(session.loaded(target))
@@ -330,10 +338,11 @@ def plain_loop(model, questions):
     return scores, gates
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", STOCK)
 def test_heads_by_gradient(family, tiny_opt, tmp_path, session):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
-    _, target, questions = about = train_questions(session, folder, tmp_path, 20)
+    _, target, questions = about = train_questions(session, folder, tmp_path, n_questions(family))
     scores = final(importance(*about[1:], "heads").run(about[0]))
     model = finished(session.loaded(target))
     expected, by_positions, gates = plain_loops(model, questions.requests.questions)

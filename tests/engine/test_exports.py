@@ -29,6 +29,7 @@ from tests.engine.fixtures import (
     caught,
     configured,
     family_folder,
+    in_turns,
     loaded,
     questions_in,
     refused_by,
@@ -147,7 +148,11 @@ EVEN = [
 ]
 
 
-CASES = {"masked": [(family, MASK) for family in FAMILIES], "small": SMALL, "even": EVEN}
+CASES = {
+    "masked": [(family, MASK) for family in FAMILIES if family in (*DISTINCT, UNTIED)],
+    "small": SMALL,
+    "even": EVEN,
+}
 
 
 @pytest.mark.thorough
@@ -258,8 +263,8 @@ def means_mask(name, form):
 
 
 WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED) and holds_means(family)]
-MEANS = [(family, means_mask(family, form), form)
-         for family in WITH_MEANS for form in ("masked", "small")] + [("opt", "B1", "even")]  # fmt: skip
+FOLDED = [*in_turns(WITH_MEANS, ("small", "masked")), ("opt", "masked")]
+MEANS = [*((family, means_mask(family, form), form) for family, form in FOLDED), ("opt", "B1", "even")]
 
 
 @pytest.mark.thorough

@@ -21,7 +21,7 @@ from engine.models.in_memory import Models
 from engine.models.loading import LoadSpec, identify, load
 from engine.models.patterns import visited
 from engine.placement.placement import device_map
-from tests.engine.fixtures import STOCK, TINY, bare, configured, family_folder, python, refused_by
+from tests.engine.fixtures import STOCK, TINY, bare, configured, family_folder, in_turns, python, refused_by
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
@@ -71,8 +71,8 @@ def test_attention_is_adapted_where_accelerate_brings_layers_too(family, tiny_op
     assert seen == [0, 1, 2] and hasattr(model.family.layer_list(model.model)[1], "_hf_hook")
 
 
-@pytest.mark.parametrize("family", STOCK)
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("family, precision", in_turns(STOCK, ["fp32", "bf16", "int8"]))
 def test_weights_are_those_that_transformers_loads_by_itself(family, precision, tiny_opt, tmp_path, monkeypatch):
     from transformers.models.falcon import modeling_falcon
 

@@ -12,8 +12,8 @@ from engine.questions import rows
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import HARNESS_TASKS
-from tests.conftest import REPOSITORY
-from tests.engine.fixtures import STOCK, family_folder, finished, loaded, write_questions
+from tests.conftest import IS_THOROUGH, REPOSITORY
+from tests.engine.fixtures import STOCK, family_folder, finished, in_turns, loaded, write_questions
 
 SHARED = Path(os.environ.get("HEADROOM_TASK_DATA") or REPOSITORY.parent / "shared" / "task_data")
 
@@ -67,25 +67,24 @@ def compare(model, questions, bos, by_greedy=False):
 
 
 @pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own
-@pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", STOCK)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family, bos", in_turns(STOCK, [True, False]))
 def test_every_family(family, bos, tiny_opt, tmp_path):
     model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
-    file = write_questions(tmp_path / "own.jsonl", 20)
+    file = write_questions(tmp_path / "own.jsonl", 20 if IS_THOROUGH else 6)
     for shots in (0, 2):  # with two examples most rows are longer than the window of 256 and are cut on the left
         compare(model, get_requests(TaskSpec(str(file), shots)).questions, bos)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the sample rows of the sixteen tasks are not on this computer")
-@pytest.mark.parametrize("name", HARNESS_TASKS)
-def test_the_sixteen_tasks(name, tiny_opt):
+@pytest.mark.thorough
+@pytest.mark.parametrize("name, shots", in_turns(HARNESS_TASKS, [0, 1, 5]))
+def test_the_sixteen_tasks(name, shots, tiny_opt):
     skip_without_rows(name)
-    model = loaded(tiny_opt)
-    for shots, bos in ((0, True), (1, False), (5, True)):
-        requests = get_requests(TaskSpec(name, shots), SHARED)
-        questions = [q for q in requests.questions if max(map(len, q.continuations)) < 500][:6]
-        compare(model, questions, bos, requests.greedy)
+    requests = get_requests(TaskSpec(name, shots), SHARED)
+    questions = [q for q in requests.questions if max(map(len, q.continuations)) < 500][:6]
+    compare(loaded(tiny_opt), questions, shots != 1, requests.greedy)
 
 
 @pytest.mark.filterwarnings("ignore")

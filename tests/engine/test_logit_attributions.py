@@ -17,7 +17,7 @@ from engine.models.session import Session
 from engine.progress import final
 from engine.records import Record, decode, encode
 from tests.conftest import TEXT
-from tests.engine.fixtures import EXAMINED, FAMILIES, STOCK, caught, refused_by, target_in
+from tests.engine.fixtures import EXAMINED, FAMILIES, STOCK, caught, in_turns, refused_by, target_in
 
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
 
@@ -83,8 +83,7 @@ def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", [name for name in EXAMINED if name in STOCK])
+@pytest.mark.parametrize("family, bos", in_turns([name for name in EXAMINED if name in STOCK], [True, False]))
 def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, session):
     model, target = model_of(family), target_in(session, folder_of(family), bos=bos)
     mask = parse_mask("L0H3", model.identity.shape)

@@ -11,7 +11,7 @@ from engine.checkpoints.identity import identify_folder
 from engine.models.loading import LoadSpec, load
 from engine.placement import devices
 from engine.placement.devices import LIBRARY_BYTES, free_bytes, left_in_container
-from tests.engine.fixtures import STOCK, TINY, bare, family_folder, python
+from tests.engine.fixtures import STOCK, TINY, bare, family_folder, in_turns, python
 
 GB = 10**9
 V2 = "0::/user.slice/job\n"
@@ -156,8 +156,8 @@ def test_a_config_that_does_not_say_whether_it_is_tied(kind):
     assert not is_tied({"model_type": kind, "tie_word_embeddings": False})
 
 
-@pytest.mark.parametrize("family", STOCK)
-@pytest.mark.parametrize("is_old", [True, False], ids=["before torch 1.6", "zip"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("family, is_old", in_turns(STOCK, [True, False]))
 def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path):
     """With the unembedding and the buffers of older files in it, whatever its values take."""
     import torch

@@ -14,7 +14,7 @@ from engine.progress import final
 from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
 from engine.timing.workload import kept_share
 from tests.conftest import TEXT
-from tests.engine.fixtures import EXAMINED, left_when, refused_by, target_in
+from tests.engine.fixtures import EXAMINED, in_turns, left_when, refused_by, target_in
 
 LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
@@ -37,9 +37,7 @@ def gptq(model, ids, length):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mask", ["", "L0H1 L2H* F1"])
-@pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", EXAMINED)
+@pytest.mark.parametrize("family, bos, mask", in_turns(EXAMINED, [True, False], ["", "L0H1 L2H* F1"]))
 def test_it_is_that_of_a_plain_loop(family, bos, mask, folder_of, model_of, session):
     found, model = measured(folder_of(family), session, mask, bos), model_of(family)
     ids = model.tokenizer(LONG, add_special_tokens=False, return_tensors="pt").input_ids

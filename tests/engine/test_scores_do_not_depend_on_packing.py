@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.accuracy import passes, scoring
@@ -21,7 +21,8 @@ from engine.models.slicing import applied, sliced
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
 from engine.questions.requests import Question, TaskSpec, get_requests
-from tests.engine.fixtures import EXAMINED, STOCK, finished, loaded, refused_by, run, write_questions
+from tests.conftest import IS_THOROUGH
+from tests.engine.fixtures import EXAMINED, STOCK, finished, in_turns, loaded, refused_by, run, write_questions
 
 
 def scores_of(model, encoded):
@@ -58,6 +59,7 @@ def test_the_same_call_repeats_exactly_and_a_limit_changes_nothing(precision, ti
     np.testing.assert_array_equal(some.log_likelihood_nats[:, :2], first.log_likelihood_nats[:21, :2])
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.lists(st.integers(3, 6), min_size=1, max_size=30), min_size=1, max_size=5), st.integers(0, 12))
 def test_every_token_is_read_once_at_its_own_place(tails, n_shared):
     trunk = tuple(range(100, 100 + n_shared))
@@ -104,10 +106,13 @@ def otherwise(model, monkeypatch):
         monkeypatch.setattr(passes, "_are_separate", lambda _: True)
 
 
+PACKED_MASKS = ["L1H2 L2H0-2 F1", "", "L0H*"]
+IN_FP32 = in_turns(EXAMINED, ["fp32"], PACKED_MASKS)
+IN_BF16 = in_turns(EXAMINED if IS_THOROUGH else ["opt", "llama", "gpt_neox"], ["bf16"], PACKED_MASKS)
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("text", ["", "L1H2 L2H0-2 F1", "L0H*"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", EXAMINED)
+@pytest.mark.parametrize("family, precision, text", IN_FP32 + IN_BF16)
 def test_no_padding_no_difference(family, precision, text, folder_of, questions, monkeypatch):
     model = loaded(folder_of(family), precision)
     encoded = encode_questions(questions, model.tokenizer, True, 256)
@@ -169,8 +174,7 @@ def test_log_probabilities_and_the_first_of_equal_logits(folder_of, monkeypatch)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("family", EXAMINED)
-@pytest.mark.parametrize("way", [Kernels(), Kernels(attention=FP32)])
+@pytest.mark.parametrize("family, way", in_turns(EXAMINED, [Kernels(), Kernels(attention=FP32)]))
 def test_gradients_without_padding_are_those_with_it(family, way, folder_of, questions, monkeypatch):
     """In fp32 up to the order of sums; in bf16 attention in fp32 is no further from fp32 than bf16's own."""
     gradients = {}
@@ -220,8 +224,7 @@ def alike():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("text", ALIKE_MASKS)
-@pytest.mark.parametrize("family", [name for name in EXAMINED if name in STOCK])
+@pytest.mark.parametrize("family, text", in_turns([name for name in EXAMINED if name in STOCK], ALIKE_MASKS))
 def test_a_shared_prefix_changes_no_number(family, text, folder_of, alike, monkeypatch):
     model = loaded(folder_of(family))
     encoded = encode_questions(alike, model.tokenizer, True, 256)

@@ -3,6 +3,7 @@ whole again afterwards."""
 
 import copy
 from contextlib import nullcontext
+from itertools import product
 from operator import attrgetter
 
 import pytest
@@ -14,12 +15,19 @@ from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, last_layer_at, sliced
 from engine.questions.encoding import encode_questions, pack
 from engine.questions.requests import TaskSpec, get_requests
-from tests.engine.fixtures import EXAMINED, FAMILIES, family_folder, loaded, write_questions
+from tests.conftest import IS_THOROUGH
+from tests.engine.fixtures import EXAMINED, FAMILIES, family_folder, in_turns, loaded, write_questions
 
 IDS = torch.tensor([[2, *range(40, 70)], [2, *range(90, 120)]])
 # none to all of a layer's heads, whole and broken key-value groups of Llama (heads 0-1 and 2-3 share)
 MASKS = ["", "L0H1", "L0H0-1", "L1H1-3", "L2H0 L2H2", "L0H* F0", "L*H0-2 F1", "L1H* L2H3 F0-2", "L*H* F*",
          "B0", "B1 L0H0-1 F2", "B1-2"]  # fmt: skip
+# unless thorough, every family with every mask, and either with both forms
+SLICED = [
+    (family, text, as_exported)
+    for (at, family), (mask, text), as_exported in product(enumerate(FAMILIES), enumerate(MASKS), (False, True))
+    if IS_THOROUGH or (at + mask) % 2 == as_exported
+]
 
 
 def logits(model):
@@ -27,9 +35,8 @@ def logits(model):
         return model.model(input_ids=IDS).logits.float()
 
 
-@pytest.mark.parametrize("as_exported", [False, True])
-@pytest.mark.parametrize("text", MASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family, text, as_exported", SLICED)
 def test_slices_equal_the_mask(family, text, as_exported, model_of):
     model = model_of(family)
     mask, before = parse_mask(text, model.identity.shape), logits(model)
@@ -115,8 +122,7 @@ def test_the_model_is_whole_after_an_exception(model_of):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("text", ["", "L2H0-2 F2", "L2H*", "B0-1 L2H*"])
-@pytest.mark.parametrize("family", EXAMINED)
+@pytest.mark.parametrize("family, text", in_turns(EXAMINED, ["L2H0-2 F2", "L2H*", "B0-1 L2H*", ""]))
 def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of, tmp_path, monkeypatch):
     model = model_of(family)
     questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 5)))).questions

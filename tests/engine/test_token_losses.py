@@ -16,7 +16,7 @@ from engine.progress import final
 from engine.texts import tokenloss
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses, windows
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, family_folder, left_when, loaded, refused_by, target_in
+from tests.engine.fixtures import FAMILIES, family_folder, in_turns, left_when, loaded, refused_by, target_in
 
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
@@ -36,8 +36,8 @@ def plain(model, ids, begin, start):
     return np.array([-log_p[at + lead - 1, ids[at]].item() if at + lead else np.nan for at in range(start, len(ids))])
 
 
-@pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("family, bos", in_turns(FAMILIES, [True, False]))
 def test_losses_are_a_plain_log_softmax(family, bos, folder_of, session):
     found, model = measured(folder_of(family), TEXT[:300], session, "L0H1 F1", bos), loaded(folder_of(family))
     begin = [model.tokenizer.bos_token_id] if bos else []

@@ -27,6 +27,7 @@ from pages.ui.page.streamlit_internals import is_connected, session_id
 from pages.ui.prune.figure import HELP
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import while_measured
+from tests.write_shipped import KERNELS
 
 WAIT_S = HANG_S
 N = 20
@@ -107,6 +108,13 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
         each.close(WAIT_S)
     runtime.store().close()
     st.cache_resource.clear()
+
+
+@pytest.fixture
+def with_shipped(monkeypatch):
+    """Has the records that come with the package read: of the embedded model the rest alone is measured."""
+    monkeypatch.setenv("HEADROOM_SHIPPED", "1")
+    monkeypatch.setenv("HEADROOM_PRODUCTS", KERNELS[-1])
 
 
 @pytest.fixture

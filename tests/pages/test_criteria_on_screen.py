@@ -8,6 +8,7 @@ from engine.studies.compare import RANDOM, ComparedCriteria, Comparing, Curve, a
 from pages.ui.comparison import criteria_charts, criteria_tables
 from pages.ui.figures.colours import PLACES
 from pages.ui.page import runtime
+from tests.conftest import some_of
 from tests.pages.conftest import components, experiment_of, press
 
 LEVELS = (0, 500, 1000)
@@ -61,7 +62,8 @@ def test_tables_say_what_the_areas_say(found):
         assert picture.spec["datasets"] and picture.spec["layer"]
 
 
-@pytest.mark.parametrize("name", ["wanda", "weight", "first-token"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", some_of(["wanda", "weight", "first-token"]))
 def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_opt):
     from engine.importance.importance import importance
     from engine.progress import final

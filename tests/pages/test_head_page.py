@@ -54,7 +54,9 @@ def nothing_ahead(monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
 
 
-def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(open_screen, tiny_opt, capsys):
+def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(
+    open_screen, tiny_opt, capsys, monkeypatch
+):
     at = open_screen()
     [headline] = [each.value for each in at.header]
     assert headline.startswith("L1H2 · ") and not any("Measure all" in label for label in labels(at))
@@ -90,6 +92,22 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     settled(at)
     assert len(at.dataframe) == before + 1  # a table of one's own tokens
     assert at.text_input(key="head_token").value == " river"
+    assert_stored_results_show(open_screen, monkeypatch)
+
+
+def assert_stored_results_show(open_screen, monkeypatch):
+    """While the worker cannot read what is stored, the page shows it, and that of the last page meanwhile."""
+    monkeypatch.setattr(Work, "stored", lambda self, others="": [])
+    monkeypatch.setattr(Work, "is_read", False)
+    again = open_screen()  # that of the previous run too
+    assert "tasks" in {name for each in frames_of(again) for name in each}
+    pale = [each["cells"]["attention"].max() for each in frames_of(open_screen(head="L0H3")) if "cells" in each]
+    assert len(pale) == 2 and max(pale) < 2 * PALE  # of the head before, in its place
+    runtime.notes().clear()
+    at = open_screen()
+    assert "prefix matching" in at.header[0].value
+    assert {"scores", "cells"} <= {name for each in frames_of(at) for name in each}
+    assert not any("Measure all" in label for label in labels(at)) and "Reading stored results …" in said(at)
 
 
 def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(open_screen, nothing_ahead):
@@ -289,21 +307,6 @@ def test_the_tokens_raised_by_weights_say_why_the_copying_score_differs():
     of = partial(Portrait, SHAPE, scores={"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))})
     assert "**20%** of what it raises is what it looks at" in by_weights.in_words(tokens, of(head=(1, 2)))
     assert by_weights.in_words(tokens, of(head=(0, 2))).startswith("By weights alone, **none of the 60")
-
-
-def test_stored_results_show_while_the_worker_cannot_read_them(open_screen, monkeypatch):
-    open_screen()
-    monkeypatch.setattr(Work, "stored", lambda self, others="": [])
-    monkeypatch.setattr(Work, "is_read", False)
-    again = open_screen()  # that of the previous run too
-    assert "tasks" in {name for each in frames_of(again) for name in each}
-    pale = [each["cells"]["attention"].max() for each in frames_of(open_screen(head="L0H3")) if "cells" in each]
-    assert len(pale) == 2 and max(pale) < 2 * PALE  # of the head before, in its place
-    runtime.notes().clear()
-    at = open_screen()
-    assert "prefix matching" in at.header[0].value
-    assert {"scores", "cells"} <= {name for each in frames_of(at) for name in each}
-    assert not any("Measure all" in label for label in labels(at)) and "Reading stored results …" in said(at)
 
 
 @pytest.mark.parametrize("effect, words", [(-0.3, "0.30 nats better"), (0.0, "no change in nats")])

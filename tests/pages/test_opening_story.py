@@ -15,6 +15,7 @@ from pages.ui.page.runtime import jobs, session, store
 from pages.ui.prune.opening import playing, records
 from pages.ui.prune.stories import TEXT
 from pages.ui.training import live
+from tests.conftest import some_of
 from tests.pages.conftest import button, components, go_to, ran, settled
 from tests.write_shipped import KERNELS
 
@@ -69,16 +70,17 @@ def test_it_leaves_when_a_control_is_changed(visit):
     assert played(ran(at)) == []
 
 
-@pytest.mark.parametrize(
-    "address, state",
-    [
-        ({"prune_limit": "50"}, {}),
-        ({"present": "1"}, {}),
-        ({}, {"precision": "bf16"}),
-        ({}, {"model": "demo@other"}),
-        ({}, {"bos": "off"}),
-    ],
-)
+OTHERS = [
+    ({"prune_limit": "50"}, {}),
+    ({}, {"model": "demo@other"}),
+    ({"present": "1"}, {}),
+    ({}, {"precision": "bf16"}),
+    ({}, {"bos": "off"}),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("address, state", some_of(OTHERS, 2))
 def test_it_plays_on_no_other_view(visit, address, state):
     assert played(visit(state=state, **address)) == []
     assert first_visit.plays_next(store()), "a first visit is still to come"

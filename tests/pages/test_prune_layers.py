@@ -9,6 +9,7 @@ from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec, get_requests, select
 from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import RANKING_QUESTIONS
+from tests.conftest import some_of
 from tests.pages.conftest import (
     components,
     figure,
@@ -61,7 +62,10 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     assert level(at, "prune_layers") == level(at, "prune_heads") == 0 and "0 of 8 heads" in under_figure(at)
 
 
-@pytest.mark.parametrize("by", [each for each in LAYERS_BY if each != "influence"])
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "by", some_of(["last-first", *(by for by in LAYERS_BY if by not in ("influence", "last-first"))])
+)
 def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
     at = open_app(prune_order="random", prune_layers="50", prune_layers_by=by)
     assert at.selectbox(key="prune_layers_by").value == by and "1 layer dropped" in under_figure(at)

@@ -620,7 +620,7 @@ def published(monkeypatch, *rows):
 
 def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, monkeypatch):
     published(monkeypatch, (tiny_opt, "demo_copy", 0, False, "acc", 0.4567), (tiny_opt, "demo_copy", 1, True, "acc", 1))
-    of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16"}
+    of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16", "prune_order": "random"}
     for more, words in (
         ({"bos": "off"}, "**45.7%**"),
         ({}, "**45.7%** (without BOS)"),  # the tiny model's own tokenizer puts a beginning token in front

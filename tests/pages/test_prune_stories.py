@@ -37,7 +37,7 @@ def choose(at, name):
     return settled(at)
 
 
-def test_stories_set_the_controls_and_tell_what_came_out(open_app):
+def test_stories_set_the_controls_and_tell_what_came_out(with_shipped, open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
     embedded |= {"prune_labels": "Shuffled", "prune_heads": "20"}
     at = open_app(**embedded, prune_limit="48", prune_order="random", prune_idle="false")
@@ -61,7 +61,7 @@ def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     assert at.selectbox(key="prune_task").value == "demo_outfit", "what is told by examples is asked with examples"
 
 
-def test_a_link_to_a_story_alone_sets_the_controls_too(open_app):
+def test_a_link_to_a_story_alone_sets_the_controls_too(with_shipped, open_app):
     link = {"model": "demo", "precision": "int8", "prune_story": NAME, "prune_limit": "16", "prune_idle": "false"}
     at = open_app(run=False, **link)
     del at.query_params["prune_task"], at.query_params["prune_shots"]
@@ -197,7 +197,7 @@ def rows_of(at):
     return sweep(target, setting, wanted, ["demo_copy"]).so_far(session()).rows
 
 
-def test_a_story_closes_when_its_heads_or_its_task_are_left(open_app):
+def test_a_story_closes_when_its_heads_or_its_task_are_left(with_shipped, open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
     at = choose(open_app(**embedded, prune_limit="16", prune_idle="false"), "heads")
     assert "Expect:" in said(settled(at)), "it stays while nothing is changed"

@@ -17,6 +17,7 @@ from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
 from pages.ui.page import runtime
 from tests.conftest import REPOSITORY
+from tests.engine.fixtures import in_turns
 from tests.write_shipped import KERNELS, LARGE_VIEW, OF_ONE_KERNEL, ONCE, VIEWS, opened, top_of_heads
 
 MAX_BYTES = 4_000_000
@@ -40,8 +41,8 @@ def origin_of(view):
         return next(found)
 
 
-@pytest.mark.parametrize("kernels", KERNELS)
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.thorough
+@pytest.mark.parametrize("view, kernels", in_turns(VIEWS, KERNELS))
 def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch):
     monkeypatch.setenv("HEADROOM_PRODUCTS", kernels)
     measurements = origin_of(view).measurements

@@ -33,6 +33,7 @@ from pages.ui.importance.divisors import EVEN
 from pages.ui.page import runtime, work
 from pages.ui.page.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
+from tests.conftest import some_of
 from tests.pages.conftest import (
     frames_of,
     labels,
@@ -137,7 +138,11 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert dict(zip(zip(shown["line"], shown["level"], strict=True), shown["acc"], strict=True)) == mine
 
 
-@pytest.mark.parametrize("section", [name for name in plans.SECTIONS if name not in ("heads", "transfer")])
+ELSEWHERE = ("heads", "transfer", "both")  # the first two are measured in other tests, the third here first
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("section", some_of(["both", *(name for name in plans.SECTIONS if name not in ELSEWHERE)]))
 def test_every_section_measures_what_it_plans(open_screen, section):
     at = measure(open_screen(sweeps_what=plans.SECTIONS[section]))  # the address has what the control shows
     assert at.selectbox(key="sweeps_what").value == section

@@ -15,6 +15,7 @@ from pages.ui.controls.first_views import FIRST_OF_DEMO, FIRST_OF_PAIRS, first_t
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
 from pages.ui.page import runtime
+from tests.engine.fixtures import in_turns
 from tests.pages.conftest import figure, labels, page_hash, settled
 
 
@@ -143,11 +144,14 @@ def test_tasks_made_for_the_model_come_first():
     assert first_tasks(["wic", "rte", "cb", "boolq", "copa"], False) == ["wic", "rte", "copa"]
 
 
-@pytest.mark.parametrize("takes_s, starts", [(5.0, True), (11.0, False), (None, False)])
-@pytest.mark.parametrize("screen", ["importance", "correlations", "sweeps"])
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "screen, forecast", in_turns(["importance", "correlations", "sweeps"], [(5.0, True), (11.0, False), (None, False)])
+)
 def test_a_first_view_is_measured_without_a_click_if_its_forecast_is_short(
-    screen, takes_s, starts, open_app, only_tasks, monkeypatch
+    screen, forecast, open_app, only_tasks, monkeypatch
 ):
+    takes_s, starts = forecast
     only_tasks("demo_copy", "demo_lookup")
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
     monkeypatch.setattr(many_tasks, "together_s", lambda each: (list(each), takes_s)[1])

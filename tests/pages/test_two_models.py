@@ -22,7 +22,7 @@ from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
 from pages.ui.prune import second_model
-from tests.conftest import make_tiny_opt
+from tests.conftest import make_tiny_opt, some_of
 from tests.engine.fixtures import family_folder
 from tests.pages.conftest import (
     WAIT_S,
@@ -137,7 +137,11 @@ def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_
     assert f"**twin in fp32: {100 * second.mean():.1f}%**" in said(at)
 
 
-@pytest.mark.parametrize("text", ["/no/such/folder", "fp32", "~nobody/x", "a\0b", "@step1", "![x](http://x.invalid)"])
+BAD = ["/no/such/folder", "![x](http://x.invalid)", "a\0b", "fp32", "~nobody/x", "@step1"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("text", some_of(BAD, 3))
 def test_a_bad_second_model_is_one_line_and_the_first_goes_on(open_app, text):
     at = open_app(against=text, **RANDOM)
     runtime.jobs().join("accuracy", WAIT_S)

@@ -19,7 +19,7 @@ from engine.models.masks import Edits, Mask, parse_mask
 from engine.models.session import Session
 from engine.studies.surveys import StudySettings, together
 from engine.studies.sweeps import Point, points
-from tests.engine.fixtures import refused_by
+from tests.engine.fixtures import in_turns, refused_by
 from tests.engine.studies.conftest import (
     FEW,
     MANY,
@@ -44,11 +44,12 @@ from tests.engine.studies.conftest import (
 ONE_SHOT = [by for by in OF_MANY_TASKS if by != "rescored"]
 
 
-@pytest.mark.parametrize("by", ONE_SHOT)
-@pytest.mark.parametrize("at, heads, ffns", [(0, [0, FEW, MANY, 1000], [0]), (1, [0, FEW], [0, 500, 1000])])
-def test_rows_are_those_of_the_masks_that_the_ranking_says(
-    at, heads, ffns, by, setting, tasks, pool, session, store, by_hand
-):
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "by, grid", in_turns(ONE_SHOT, [(0, (0, FEW, MANY, 1000), (0,)), (1, (0, FEW), (0, 500, 1000))])
+)
+def test_rows_are_those_of_the_masks_that_the_ranking_says(by, grid, setting, tasks, pool, session, store, by_hand):
+    at, heads, ffns = grid
     wanted = points([tasks[at]], heads, ffns, by, of=pool[2] if by == "task" else "", seed=1)
     found = swept(session, setting, wanted, pool)
     assert [row.point for row in found.rows] == wanted and not found.failed
@@ -57,7 +58,7 @@ def test_rows_are_those_of_the_masks_that_the_ranking_says(
         by_hand.check(row, mask, store)
     assert {row.n_ffns_pruned for row in found.rows} == {level // 500 for level in ffns}
     assert len(set(masks)) == len(wanted)
-    if by != "oracle" and ffns == [0]:  # the oracle answers questions without each head or FFN
+    if by != "oracle" and ffns == (0,):  # the oracle answers questions without each head or FFN
         assert answers_stored(store) == len(wanted) * N_CHUNKS, "no other mask was measured"
 
 
