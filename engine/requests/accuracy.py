@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from engine import charts
 from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
@@ -85,7 +87,11 @@ class Evaluate(WithPruning, OfTask):
             if self.questions_out
             else {}
         )
-        return Result(answers, fields, line, files)
+        sides = [fields, fields["against"]] if other is not None else [fields]
+        bars = [{"name": f"{each['model']} in {each['precision']}", "acc": each["acc"],
+                 **dict(zip(("low", "high"), each["acc_ci95"], strict=True))} for each in sides]  # fmt: skip
+        plot = partial(charts.bars, bars, "name|Model", charts.RIGHT, "low", "high")
+        return Result(answers, fields, line, files, plot=plot)
 
     def _evaluation(self, session: Session, target: Target, questions: Questions, mask: Mask) -> Measurement[Answers]:
         def train() -> Questions:
