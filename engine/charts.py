@@ -24,7 +24,7 @@ MOST_POINTS = 200  # that are drawn on a line
 ALL: Any = {"content": "data"}  # a tooltip with every column
 
 
-def bars(rows: Rows, name: str, value: str, low: str = "", high: str = "") -> alt.Chart | alt.LayerChart:
+def bars(rows: Rows, name: str, value: str, low: str = "", high: str = "") -> Any:
     """Returns a horizontal bar for each row; `low` and `high` are the fields of its interval."""
     import altair as alt
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from cache import open_store
 from engine.errors import UsageError
@@ -110,7 +111,11 @@ class ProgressBar:
     def __call__(self, done: int, total: int, message: str, left_s: float | None) -> None:
         """Shows how far a run is."""
         if self._bar is None:
-            from tqdm.auto import tqdm
+            from tqdm import TqdmWarning
+
+            with catch_warnings():
+                simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets has a bar of text
+                from tqdm.auto import tqdm
 
             look = "{desc} {bar} {n_fmt}/{total_fmt}{postfix}"
             # disable=None: only in a terminal, or a notebook
