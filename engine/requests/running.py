@@ -21,7 +21,6 @@ from engine.progress import Progress, in_time
 from engine.receipts import is_readable
 
 if TYPE_CHECKING:
-    import altair as alt
     import pandas as pd
 
 Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
@@ -52,7 +51,7 @@ class Result:
     report_folder: str = ""
     receipts: tuple[Mapping[str, Any], ...] = ()
     table: Callable[[], pd.DataFrame] | None = None
-    plot: Callable[[], alt.TopLevelMixin] | None = None
+    plot: Callable[[], Any] | None = None
 
     def __str__(self) -> str:
         return self.text
