@@ -3,10 +3,13 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from engine import charts
 from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
+from engine.accuracy.harness_logs import is_samples, to_samples
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
 from engine.importance.importance import OF_PROMPTS, of_prompts
@@ -39,7 +42,11 @@ class Evaluate(WithPruning, OfTask):
     command: ClassVar[str] = "evaluate"
     split: str = choice("validation", SPLITS, "which split the questions come from (default: validation)")
     questions_out: str | None = path(
-        None, "write the result of each question to this file, as JSON Lines", is_output=True, aliases=("--items",)
+        None,
+        "write the result of each question to this file, as JSON Lines; as lm-evaluation-harness logs samples if its "
+        "name is like samples_piqa.jsonl",
+        is_output=True,
+        aliases=("--items",),
     )
     fill: str = choice(
         "zero",
@@ -80,12 +87,12 @@ class Evaluate(WithPruning, OfTask):
         if other is not None:
             found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
             fields, line = fields | {"against": found}, f"{line}\n{more}"
-        files = (
-            {self.questions_out: "".join(to_json(item) + "\n" for item in items(answers)).encode()}
-            if self.questions_out
-            else {}
-        )
-        return Result(answers, fields, line, files)
+        files = {self.questions_out: questions_file(self.questions_out, answers)} if self.questions_out else {}
+        sides = [fields, fields["against"]] if other is not None else [fields]
+        bars = [{"name": f"{each['model']} in {each['precision']}", "acc": each["acc"],
+                 **dict(zip(("low", "high"), each["acc_ci95"], strict=True))} for each in sides]  # fmt: skip
+        plot = partial(charts.bars, bars, "name|Model", charts.RIGHT, "low", "high")
+        return Result(answers, fields, line, files, plot=plot)
 
     def _evaluation(self, session: Session, target: Target, questions: Questions, mask: Mask) -> Measurement[Answers]:
         def train() -> Questions:
@@ -116,6 +123,13 @@ class Evaluate(WithPruning, OfTask):
         line += f"(95% {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
         line += f"{change.gained}, by the first alone {change.lost}, {mask.n_heads_pruned} heads and "
         return found, f"{line}{mask.n_ffns_pruned} FFNs pruned"
+
+
+def questions_file(path: str, answers: Answers) -> bytes:
+    """The answers as JSON Lines: as samples of the harness if the file is named like them, or else `items`."""
+    if is_samples(path):
+        return to_samples(answers)
+    return "".join(to_json(item) + "\n" for item in items(answers)).encode()
 
 
 def items(answers: Answers) -> Iterator[dict[str, Any]]:

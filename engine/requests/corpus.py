@@ -1,10 +1,12 @@
 """Heads over a corpus: `ReadCorpus`."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from engine import charts
 from engine.corpus.descriptions import describe
 from engine.corpus.heads import Fired, Head, HeadsInCorpus, deciles, heads_in_corpus
 from engine.corpus.loss_without import LossWithout, loss_without
@@ -68,9 +70,9 @@ class ReadCorpus(OfModel):
             removed = run.value(loss_without(target, found, head))
             fields |= head_fields(found, head, removed)
             lines += _head_lines(found, head, removed)
-        return Result(
-            found, fields, "\n".join(lines), file_of(self.out, lambda end: table_file(end, pd.DataFrame(rows)))
-        )
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
+        maps = {f"{name}|{SCORE_TITLES[name].capitalize()}|%": found.scores[name] for name in SHARES}
+        return Result(found, fields, "\n".join(lines), files, plot=partial(charts.score_maps, maps))
 
 
 def in_words(found: HeadsInCorpus, asked: int) -> str:

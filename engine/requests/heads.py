@@ -4,10 +4,12 @@ what goes without a loss, what carries the examples, and what a text loses."""
 import math
 import shlex
 from dataclasses import MISSING, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from engine import charts
 from engine.accuracy.evaluation import accuracy
 from engine.errors import UsageError
 from engine.heads.induction import SCORES
@@ -238,7 +240,11 @@ class IdealizeHeads(OfTexts):
             lines += [_effect_line(task.name, "nats a question", next(iter(found.values()))), *_recovered_lines(found)]
             lines.append("accuracy: " + ", ".join(f"{side} {100 * value:.1f}%" for side, value in right.items()))
         fields |= {"model": target.identity.name, "precision": self.precision, "bos": target.bos}
-        return Result(value, fields, "\n".join(lines))
+        rows = [{"pattern": f"{kind}, {where}", "share": each["share"], "low": each["ci95"][0], "high": each["ci95"][1]}
+                for where in value for kind, each in fields[where]["recovered"].items()]  # fmt: skip
+        title = "share|Share of the effect recovered|%"
+        plot = partial(charts.bars, rows, "pattern|Pattern", title, "low", "high")
+        return Result(value, fields, "\n".join(lines), plot=plot)
 
 
 def _mean_loss(losses: Any) -> float:

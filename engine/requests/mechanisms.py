@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
+from engine import charts
 from engine.errors import HeadroomError, UsageError
 from engine.heads.fills import FILLS
 from engine.heads.induction import best_heads
@@ -121,7 +123,15 @@ class CompareMechanisms(WithData, OfModel):
         lines += [f"not measured: {kind}: {reason}" for kind, reason in found.failed.items()]
         lines.append(f"{len(found.answered)} sets of heads{run.taken}")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        return Result(found, fields, "\n".join(filter(None, lines)), files)
+        plot = partial(
+            charts.bars,
+            [row | {"set": f"{_set_of(row)}, {100 * row['share']:g}%"} for row in rows],
+            "set|Heads removed",
+            "points_lost|Gain from examples lost, points",
+            "low",
+            "high",
+        )
+        return Result(found, fields, "\n".join(filter(None, lines)), files, plot=plot)
 
     def _of_series(self, run: RequestRun) -> Result:
         import pandas as pd
@@ -146,7 +156,9 @@ class CompareMechanisms(WithData, OfModel):
             f"not measured: step {step}, {kind}: {why}" for step, of in failed.items() for kind, why in of.items()
         ]
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        return Result(found, fields, "\n".join([*lines, f"{len(found)} snapshots{run.taken}"]), files)
+        lost = "points_lost|Gain from examples lost, points"
+        plot = partial(charts.curves, top, "step|Training step", lost, "kind|Heads removed")
+        return Result(found, fields, "\n".join([*lines, f"{len(found)} snapshots{run.taken}"]), files, plot=plot)
 
 
 def _first_steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
@@ -173,8 +185,13 @@ def _table(gains: Mapping[int, float], kinds: Sequence[str], rows: Sequence[Mapp
     return [*lines, "by kind: mean score of its top heads, points of the gain lost without them; *: beyond random"]
 
 
-def _line(row: dict[str, Any]) -> str:
+def _set_of(row: dict[str, Any]) -> str:
+    """Returns a set of heads as text, such as "induction, exclusive"."""
     kind = f"{row['kind']} {row['draw'] + 1}" if row["kind"] == RANDOM else row["kind"]
-    words = f"{kind + (', exclusive' if row['exclusive'] else ''):<28} {100 * row['share']:>4.0f}% "
+    return kind + (", exclusive" if row["exclusive"] else "")
+
+
+def _line(row: dict[str, Any]) -> str:
+    words = f"{_set_of(row):<28} {100 * row['share']:>4.0f}% "
     words += f"{row['points_lost']:>+7.1f} points lost ({row['low']:+.1f} to {row['high']:+.1f})"
     return words + (", beyond random" if row["beyond_random"] else "")

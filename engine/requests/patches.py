@@ -1,10 +1,12 @@
 """Activation patching between two prompts: `PatchPrompts`."""
 
 from dataclasses import MISSING, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from engine import charts
 from engine.errors import UsageError
 from engine.heads.patching import HEADS, KINDS, Patching, PatchMap, patch_map
 from engine.requests.base import OfModel, RequestRun, Result
@@ -48,7 +50,9 @@ class PatchPrompts(OfModel):
         lines += [f"{KINDS[self.patched]} {row['layer']}, {_place(row)}: {100 * row['effect']:.0f}% of the difference"
                   for row in largest]  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        return Result(found, fields, "\n".join(lines), files)
+        place = "head|Head" if found.kind == HEADS else "position|Token of the prompts"
+        plot = partial(charts.grid, rows, place, "layer|Layer", "effect|Share of the difference, 0 as in A, 1 as in B")
+        return Result(found, fields, "\n".join(lines), files, table=lambda: pd.DataFrame(rows), plot=plot)
 
     def wanted(self) -> Patching:
         """Returns what is patched; UsageError if there are not two answers."""

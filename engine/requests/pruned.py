@@ -6,8 +6,10 @@ import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
+from engine import charts
 from engine.errors import HeadroomError, UsageError
 from engine.export.card import Exported
 from engine.export.folders import named_folder, refuse_taken
@@ -148,7 +150,8 @@ class MeasureSpeed(PrunedModel):
         how = f"a prompt of {found.n_prompt} tokens and {found.n_new} behind it, medians (range) of {rounds} turns each"
         lines = [*map(_line, rows), f"{how}; the machine's load was {found.load:.1f} on {found.n_cpus} cores"]
         files = file_of(self.out, lambda suffix: table_file(suffix, found.frame()))
-        return Result(found, fields, "\n".join(lines), files)
+        plot = partial(charts.bars, rows, "quantity|Quantity", "ratio|Pruned divided by full")
+        return Result(found, fields, "\n".join(lines), files, plot=plot)
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -185,12 +188,14 @@ class MeasurePerplexity(PrunedModel):
             interval = f" (95% {low:+.4f} to {high:+.4f})" if low == low else ""
             lines.append(f"change: {difference.nats:+.4f} nats a token{interval}")
         lines.append(f"{len(first):,} of {first.n_tokens:,} tokens scored, in windows of {first.window:,}")
+        rows = [{"model": name, "perplexity": side.a_token} for name, side in found.items()]
+        plot = partial(charts.bars, rows, "model|Model", "perplexity|Perplexity a token")
         return Result(found, {
             **fields, "n_scored": len(first), "n_tokens": first.n_tokens, "n_words": first.n_words,
             "n_bytes": first.n_bytes, "window": first.window, "bos": first.bos, "mask": mask.text(),
             "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name,
             "precision": self.precision,
-        }, "\n".join(lines))  # fmt: skip
+        }, "\n".join(lines), plot=plot)  # fmt: skip
 
     def _content(self) -> str:
         """The text that is named, checked."""

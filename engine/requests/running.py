@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from cache import open_store
+from engine.errors import UsageError
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE, places
@@ -36,6 +38,7 @@ class Result:
     `failure`: why nothing could be measured; "" where something could
     `report_folder`: the folder that a report on `value`, a study, is drawn in
     `table`: makes the table of `frame`, if the fields have no list of rows
+    `plot`: draws the chart of `chart`, if there is one
     `receipts`: how each stored record was measured that the result was read from: model, versions, machine, time
     """
 
@@ -48,6 +51,7 @@ class Result:
     report_folder: str = ""
     receipts: tuple[Mapping[str, Any], ...] = ()
     table: Callable[[], pd.DataFrame] | None = None
+    plot: Callable[[], Any] | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -62,6 +66,12 @@ class Result:
             if isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows):
                 return pd.DataFrame(rows)
         return pd.DataFrame([{name: each for name, each in self.fields.items() if not isinstance(each, Mapping)}])
+
+    def chart(self) -> Any:
+        """The result as an Altair chart, such as a map of scores or a curve of accuracies."""
+        if self.plot is None:
+            raise UsageError("this result has no chart; .frame() gives its table")
+        return self.plot()
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the lines, and the table below them."""
@@ -100,7 +110,11 @@ class ProgressBar:
     def __call__(self, done: int, total: int, message: str, left_s: float | None) -> None:
         """Shows how far a run is."""
         if self._bar is None:
-            from tqdm.auto import tqdm
+            from tqdm import TqdmWarning
+
+            with catch_warnings():
+                simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets has a bar of text
+                from tqdm.auto import tqdm
 
             look = "{desc} {bar} {n_fmt}/{total_fmt}{postfix}"
             # disable=None: only in a terminal, or a notebook

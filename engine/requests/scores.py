@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from engine import charts
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import HeadroomError, UsageError
 from engine.heads.entity_induction import N_PROMPTS
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
-from engine.importance.importance import OF_ENTITIES, WHAT, Scores, importance
+from engine.importance.importance import OF_ENTITIES, ORACLES, WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
 from engine.importance.rankings import KINDS, agreement, order, permille
 from engine.measurement import Measurement
@@ -26,6 +27,14 @@ from engine.studies.surveys import StudySettings
 OUT = "output file: .npz, .csv or .parquet"
 N_BEST = 5
 MOST_SEEDS = 100
+TITLES = {
+    "prefix_matching": "Prefix matching, share of attention",
+    "copying": "Copying, no unit",
+    "previous_token": "Previous token, share of attention",
+    "duplicate_token": "Duplicate token, share of attention",
+    "ov_eigen": "OV copying eigenvalues, -1 to 1",
+    "qk_trace": "QK trace, no unit",
+}
 LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 
@@ -60,7 +69,9 @@ class ScoreImportance(OfTask):
                   "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero}  # fmt: skip
         line = f"{self.score} importance of {self.task} from {scores.n} questions{run.taken}"
         files = file_of(self.out, lambda suffix: scores_file(suffix, found, columns))
-        return Result(scores, fields, line, files, table=partial(scores_table, columns))
+        title = "score|Accuracy lost without it|%" if self.score in ORACLES else f"score|{self.score}, no unit"
+        plot = partial(charts.score_maps, {title: scores.scores})
+        return Result(scores, fields, line, files, table=partial(scores_table, columns), plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +103,8 @@ class ScoreInduction(OfModel):
         lines.append(f"{found.note or f'{self.variant}, seed {self.seed}'}{run.taken}")
         both = found.mean | errors
         files = file_of(self.out, lambda suffix: scores_file(suffix, both, both))
-        return Result(found, fields, "\n".join(lines), files, table=partial(scores_table, both))
+        plot = partial(charts.score_maps, {f"{name}|{TITLES[name]}": found.mean[name] for name in SCORES})
+        return Result(found, fields, "\n".join(lines), files, table=partial(scores_table, both), plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +156,8 @@ class ScoreLayers(OfTask):
             "spearman": spearman, "passes": {by: n_passes(shape, by, n) for by in ("influence", "oracle", "greedy")},
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
         }  # fmt: skip
-        return Result(influence, fields, "\n".join(lines))
+        plot = partial(charts.bars, rows, "layer|Layer", "accuracy_lost|Accuracy lost without the layer|%")
+        return Result(influence, fields, "\n".join(lines), plot=plot)
 
 
 def _in_words(each: dict[str, float]) -> str:
@@ -208,7 +221,10 @@ class CompareCriteria(NamesTask):
         lines = [*map(_line, ranked), *(f"not measured: {name}: {reason}" for name, reason in found.failed.items())]
         lines.append(f"{len(found.cells())} accuracies of {found.n} questions{run.taken}")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(found.cells())))
-        return Result(found, fields, "\n".join(lines), files)
+        named = [row | {"order": f"{row['criterion']} {row['seed'] or ''}".strip()} for row in found.cells()]
+        what = {"both": "Heads and FFNs", "ffns": "FFNs"}.get(self.axis, "Heads")
+        plot = partial(charts.curves, named, f"level|{what} pruned|%", charts.RIGHT, "order|Order")
+        return Result(found, fields, "\n".join(lines), files, plot=plot)
 
 
 def _line(area: Area) -> str:

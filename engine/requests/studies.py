@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from engine import charts
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.heads.induction import best_heads, induction
@@ -134,7 +135,9 @@ class Correlate(OfManyTasks):
             lines.append(f"most important, by the mean of {self.aggregate}: "
                          + ", ".join(f"{name} {score:.4g}" for name, score in best))  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(table)))
-        return _result(found, found.failed, lines, fields, files=files)
+        pairs = [{side: f"{row[side]}, {row['at']}" for side in ("a", "b")} | {"srcc": row["srcc"]} for row in table]
+        plot = partial(charts.grid, pairs, "a|Ranking", "b|Ranking", "srcc|Spearman correlation, -1 to 1")
+        return _result(found, found.failed, lines, fields, files=files, plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +223,13 @@ class Sweep(OfManyTasks):
         rows = [row.cells() for row in swept.rows]
         breaks = {axis: [each.cells() for each in points] for axis, points in found.items()}
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        return _result(swept, swept.failed, lines, {"rows": rows, "break_points": breaks, "out": self.out}, files=files)
+        fields = {"rows": rows, "break_points": breaks, "out": self.out}
+        axis, other, _ = swept_over[len(heads) == 1]
+        named = [row | {"curve": in_words(each.point.task) + (f", {100 * row[other]:g}% of {other}" * bool(row[other]))}
+                 for each, row in zip(swept.rows, rows, strict=True)]  # fmt: skip
+        level = {"heads": "heads|Heads pruned|%", "ffns": "ffns|FFNs pruned|%"}[axis]
+        plot = partial(charts.curves, named, level, charts.RIGHT, "curve|Task")
+        return _result(swept, swept.failed, lines, fields, files=files, plot=plot)
 
     def _planned(self, run: RequestRun, plan: str) -> Result:
         """The cells of the sweep, or of the whole study, as a plan."""

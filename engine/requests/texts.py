@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from engine import charts
 from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 WHAT_TO_PRUNE = 'components to prune, such as "L3H5 L4H* F7 F2-5 B9"'
 TABLE_OUT, ARRAY_OUT = "output file: .csv or .parquet", "output file: .npz, .csv or .parquet"
-N_BEST = 5
+N_BEST, LEAST_SHOWN = 5, 0.005  # the least attention that a chart shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +144,12 @@ class MeasureLosses(ScoredTexts):
         }  # fmt: skip
         line = f"{len(whole):,} tokens: mean loss {mean_a:.4f} nats, {mean_b:.4f} masked ({mean_b - mean_a:+.4f})"
         files = file_of(self.out, lambda suffix: table_file(suffix, whole))
-        return Result(tuple(measured), fields, f"{line}; {words}", files)
+        sides = {"full": "loss_full_nats", "masked": "loss_masked_nats"}
+        by_index = whole.groupby("index", as_index=False)[[*sides.values()]].mean()
+        each = [by_index[["index"]].assign(model=name, loss=by_index[column]) for name, column in sides.items()]
+        loss = "loss|Loss, nats" if len(texts) == 1 else "loss|Mean loss of the texts, nats"
+        plot = partial(charts.curves, pd.concat(each), "index|Token of the text", loss, "model|Model")
+        return Result(tuple(measured), fields, f"{line}; {words}", files, table=lambda: whole, plot=plot)
 
     def _read(self, target: Target, text: str) -> tuple[Target, str]:
         return as_chat(target, text) if self.chat else (target, text)
@@ -182,7 +188,8 @@ class AttributeHeads(ScoredTexts):
         heads = ", ".join(f"{head} {score:+.3f} nats" for head, score in best)
         line = f"without these heads the in-context score rises most: {heads}"
         files = file_of(self.out, lambda suffix: scores_file(suffix, found, found))
-        return Result(ablations, fields, line, files, table=partial(scores_table, found))
+        plot = partial(charts.score_maps, {"change|Change of the in-context score without it, nats": mean})
+        return Result(ablations, fields, line, files, table=partial(scores_table, found), plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +228,10 @@ class ContinuePrompt(OfModel):
         }  # fmt: skip
         lines = [f"{name}: {found.text!r}" for name, found in said.items()]
         files = file_of(self.out, lambda suffix: table_file(suffix, continuation_table(said)))
-        return Result(said, fields, "\n".join(lines), files)
+        rows = [{"token": f"{_one_line(row['token'])} ({name})", "p": row[name]}
+                for row in fields["next"] for name in sides]  # fmt: skip
+        plot = partial(charts.bars, rows, "token|Next token (model)", "p|Probability|%")
+        return Result(said, fields, "\n".join(lines), files, plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +263,13 @@ class MeasureAttention(OfTexts):
         line = f"{len(names)} heads on {len(seen.token_ids):,} tokens; the last one looks most at "
         line += repr(seen.pieces[pattern[-1].argmax()])
         line += f"; {seen.n_left_out:,} tokens behind did not fit" if seen.n_left_out else ""
-        return Result(views, fields, line, file_of(self.out, lambda suffix: attention_file(suffix, seen, views)))
+        files = file_of(self.out, lambda suffix: attention_file(suffix, seen, views))
+        rows = [{"to": source, "from": destination, "looks_from": seen.pieces[destination],
+                 "at": seen.pieces[source], "attention": float(pattern[destination, source])}
+                for destination, source in np.argwhere(pattern >= LEAST_SHOWN).tolist()]  # fmt: skip
+        title = "attention|Attention, mean of the heads|%" if len(names) > 1 else "attention|Attention|%"
+        plot = partial(charts.grid, rows, "to|Token looked at", "from|Token that looks", title)
+        return Result(views, fields, line, files, plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +294,9 @@ class MeasureLens(OfTexts):
         line = f"the likeliest token is the next one, by layer, over {len(found.token_ids) - 1:,} tokens:"
         last = f"{found.n_left_out:,} tokens behind did not fit" if found.n_left_out else ""
         files = file_of(self.out, lambda suffix: table_file(suffix, frame))
-        return Result(found, fields, "\n".join(filter(None, [line, *lines, last])), files)
+        rows = [{"after": name, "right": share} for name, share in zip(found.names, shares, strict=True)]
+        plot = partial(charts.bars, rows, "after|After layer", "right|Next token is the likeliest|%")
+        return Result(found, fields, "\n".join(filter(None, [line, *lines, last])), files, plot=plot)
 
 
 def lens_rows(found: LogitLens) -> Any:

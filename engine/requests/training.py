@@ -4,11 +4,13 @@ import argparse
 import os
 import time
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from engine import charts
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.progress import TimeLeft
@@ -241,7 +243,12 @@ class MeasureTrajectory(Request):
         }  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, table(found, self.wanted)))
         files |= file_of(self.record, lambda suffix: encode(found))
-        return Result(found, fields, "\n".join(_lines(found, where)), files)
+        rows = [{"tokens": tokens, "quantity": name, "nats": value}
+                for name, values in {"loss": found.loss, "in-context score": found.icl}.items()
+                for tokens, value in zip(found.tokens.tolist(), values.tolist(), strict=True)]  # fmt: skip
+        plot = partial(charts.curves, rows, "tokens|Training tokens|~s", "nats|Nats a token", "quantity|Quantity")
+        frame = partial(table, found, self.wanted)
+        return Result(found, fields, "\n".join(_lines(found, where)), files, table=frame, plot=plot)
 
     def _measured(self, run: RequestRun) -> Trajectory:
         text = read_text(self.text, MOST_BYTES) if self.text else ""

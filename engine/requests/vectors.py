@@ -1,10 +1,12 @@
 """A function vector as a switch, on a task's pairs or on a prompt: `SwitchTaskOn`."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from engine import charts
 from engine.errors import UsageError
 from engine.heads.vector_prompt import VectorGuesses, guesses_with_vector
 from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, switched_on
@@ -49,7 +51,10 @@ class SwitchTaskOn(OfModel):
         line += f"at layer {best}, {few:.1f}% with {N_SHOTS} examples"
         lines = [line, f"the vector lifts accuracy by {100 * lift.difference:+.1f} points ({low:+.1f} to {high:+.1f})"]
         lines += [f"heads of the vector: {', '.join(names)}{run.taken}"]
-        return Result(found, fields, "\n".join(lines), file_of(self.out, lambda suffix: _file(suffix, rows_of(found))))
+        files = file_of(self.out, lambda suffix: _file(suffix, rows_of(found)))
+        layer, right = "layer|Layer that gets the vector", "acc|Pairs right|%"
+        plot = partial(charts.curves, rows_of(found), layer, right, "split|Pairs")
+        return Result(found, fields, "\n".join(lines), files, plot=plot)
 
     def _guesses(self, run: RequestRun, target: Target, task: PairTask, prompt: str) -> Result:
         found = run.value(guesses_with_vector(target, task, prompt))
@@ -59,7 +64,10 @@ class SwitchTaskOn(OfModel):
         lines = [f"vector of {task.name}: {', '.join(names)}{run.taken}"]
         places = ["without it", *(f"added at layer {layer}" for layer in range(len(rows) - 1))]
         lines += [f"{place}: {row['token']!r}, {100 * row['p']:.1f}%" for place, row in zip(places, rows, strict=True)]
-        return Result(found, fields, "\n".join(lines), file_of(self.out, lambda suffix: _file(suffix, rows)))
+        named = [row | {"guess": f"{place}: {row['token']!r}"} for place, row in zip(places, rows, strict=True)]
+        plot = partial(charts.bars, named, "guess|Vector", "p|Probability of the likeliest token|%")
+        files = file_of(self.out, lambda suffix: _file(suffix, rows))
+        return Result(found, fields, "\n".join(lines), files, plot=plot)
 
     def task_of(self, target: Target) -> PairTask:
         """Returns the task that is named; UsageError if it is none."""

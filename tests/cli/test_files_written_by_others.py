@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cache.typed_json import InvalidFile, decode_json, read_json
+from engine.accuracy.evaluation import Answers
+from engine.accuracy.harness_logs import harness_answers, to_samples
 from engine.checkpoints import hub
 from engine.checkpoints.identity import identify_folder
 from engine.checkpoints.tensor_index import contents
@@ -33,7 +35,7 @@ from engine.plans.claims import Claims
 from engine.plans.measuring import in_line
 from engine.plans.status import standing
 from engine.plans.worker import Outcome, work
-from engine.questions.requests import TaskSpec
+from engine.questions.requests import Question, TaskSpec
 from engine.records import Record, decode, encode
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
@@ -292,6 +294,13 @@ def marks(folder, **_):
     return raw, in_file(file, lambda: running_process(file))
 
 
+def logs_of_the_harness(folder, **_):
+    question = Question(0, ("a b",) * 2, (" a", " b"), (0,), (2, 2), "")
+    answers = Answers((question,), np.array([[-1.0, -2.5]]), np.array([[True, False]]), np.zeros(1, int), False)
+    file = folder / "samples_x.jsonl"
+    return to_samples(answers), in_file(file, lambda: harness_answers(str(file), "x", answers))
+
+
 FORMATS = {
     "plan.json": plans,
     "a worker's log": logs_of_workers,
@@ -312,6 +321,7 @@ FORMATS = {
     "saved views": files_of_views,
     "remembered texts": remembered_texts,
     "a process's mark": marks,
+    "a log of lm-eval": logs_of_the_harness,
 }
 
 
@@ -327,7 +337,7 @@ class Patches(pytest.MonkeyPatch):
 
 
 @pytest.mark.thorough
-@pytest.mark.slow("feeds 50 files to each of 19 readers")
+@pytest.mark.slow("feeds 50 files to each of 20 readers")
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_changed_file_is_read_or_refused_in_one_line(name, tmp_path, tiny_opt, store):
     patches = Patches()

@@ -11,6 +11,7 @@ import threading
 from functools import cache
 from itertools import count
 
+import pandas as pd
 import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
@@ -21,6 +22,7 @@ from engine.progress import Progress
 from engine.slots import Job
 from pages.ui.controls import many_tasks
 from pages.ui.controls.drag_slider import ON_TOP
+from pages.ui.downloads import footer
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
 from pages.ui.page.streamlit_internals import is_connected, session_id
@@ -126,6 +128,24 @@ def only_tasks(monkeypatch):
         monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in names])
 
     return only_tasks
+
+
+@pytest.fixture
+def shown_on(open_app, monkeypatch):
+    """Opens a screen and clicks the button that begins with `measure`, if there is one: (its large figures, its tables
+    by name, as they are downloaded)."""
+
+    def shown_on(screen, measure="", **parameters):
+        handed = []
+        monkeypatch.setattr(footer, "_draw_files", handed.append)
+        at = open_app(screen, **parameters)
+        if measure:
+            at = press(at, measure)
+        sheet = handed[-1].sheet
+        tables = {name: pd.read_csv(io.BytesIO(sheet.table(name))) for name in sheet.tables}
+        return [metric.value for metric in at.metric], tables
+
+    return shown_on
 
 
 class Gate:

@@ -8,13 +8,13 @@ import pytest
 from engine.requests import ListModels, ListTasks
 from pages.ui.downloads import footer
 from pages.ui.downloads.exports import ScreenFiles
-from pages.ui.downloads.notebook import to_notebook
+from pages.ui.downloads.notebook import TUTORIAL, to_notebook
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head.charts import distances
 from pages.ui.page.runtime import session
 from tests.pages.conftest import figure
-from tests.write_tutorial import TUTORIAL, executed
+from tests.write_tutorial import executed
 
 
 def outputs(notebook, kind):
@@ -40,6 +40,18 @@ def test_the_notebook_of_prune_gives_its_numbers(open_app, monkeypatch, tmp_path
     assert f"acc {float(value.rstrip('%')) / 100:.4f}" in lines[0] and "<table" in lines[1]
     drawn = outputs(notebook, "image/svg+xml")
     assert len(drawn) == len(handed[-1].sheet.pictures) > 0
+
+
+@pytest.mark.slow("opens two screens")
+def test_prune_hands_out_the_tutorial(open_app, monkeypatch):
+    handed = []
+    monkeypatch.setattr(footer, "_button", lambda label, make, *rest: handed.append((label, make)))
+    open_app("")
+    made = dict(handed)["Tutorial (IPYNB)"]()
+    assert nbformat.reads(made.decode(), as_version=4) == nbformat.read(TUTORIAL, as_version=4)
+    handed.clear()
+    open_app("induction")
+    assert handed and "Tutorial (IPYNB)" not in dict(handed)
 
 
 def test_every_request_has_cells_of_its_own():

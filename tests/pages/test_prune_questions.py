@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import Answers
+from engine.accuracy.harness_logs import to_samples
 from engine.questions.requests import Question, TaskSpec, get_requests
+from engine.requests import Evaluate
 from pages.ui.page import runtime
 from pages.ui.page.tables import plain
 from pages.ui.prune.experiment import AnswersSoFar
@@ -88,3 +90,30 @@ def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions)
     settled(at)
     assert any("999 is not one of them" in each.value for each in at.caption)
     assert {each for each in worker_state() if each[0] in ("accuracy", "curve")} <= before, "nothing is computed for it"
+
+
+@pytest.mark.slow("opens a screen")
+def test_a_log_of_the_harness_is_shown_next_to_the_full_model_s_answers(open_app, questions, tiny_opt, tmp_path):
+    at = open_app(prune_order="random", prune_questions="true")
+    ours = Evaluate(model=str(tiny_opt), precision="fp32", task=str(questions)).run(runtime.session()).value
+    rows = [json.loads(line) for line in to_samples(ours).splitlines()]
+    first = ours.predicted[[each.doc_id for each in ours.questions].index(rows[3]["doc_id"])] == 0
+    nats = ["-9.75", "-9.5", "-9.0"] if first else ["-9.0", "-9.5", "-9.75"]  # it answers otherwise
+    rows[3]["filtered_resps"] = [[each, "False"] for each in nats]
+    log = tmp_path / "log" / "samples_boats_2026-01-31T12-00-00.0.jsonl"
+    log.parent.mkdir()
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows[: N - 2]))
+    at.text_input(key="prune_samples").set_value(str(log.parent))
+    settled(at)
+    captions = [each.value for each in at.caption]
+    assert any(each.startswith(f"lm-eval: {N - 3} of {N - 2} answers are the full model's") for each in captions)
+    assert any(each.startswith("2 questions are not in its log") for each in captions)
+    [table] = [each.value for each in at.dataframe]
+    assert (table["harness"] == "").sum() == 2
+    at.segmented_control(key="prune_show").set_value("harness")
+    settled(at)
+    [table] = [each.value for each in at.dataframe]
+    assert table["question"].tolist() == [rows[3]["doc"]["context"]]
+    at.text_input(key="prune_samples").set_value(str(tmp_path / "none"))
+    settled(at)
+    assert any("is not a folder or file; give a file samples" in each.value.replace("\\", "") for each in at.error)

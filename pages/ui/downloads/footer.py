@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pages.ui.downloads.exports import ScreenFiles, file_name, to_html, to_zip
-from pages.ui.downloads.notebook import to_notebook
+from pages.ui.downloads.notebook import TUTORIAL, to_notebook
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import draw_measured, permalink
 from pages.ui.downloads.shipped import draw_shipped
@@ -23,6 +23,7 @@ PYTHON_HELP = "A program that reads the same numbers through the engine."
 HTML_HELP = "One file that any browser opens from disk, without this app and without a network; its charts are alive."
 ZIP_HELP = "Every picture and table, the command, the program, the receipts and the page."
 NOTEBOOK_HELP = "The requests behind this screen, their tables, and its charts. Runs wherever Headroom is installed."
+TUTORIAL_HELP = "Finds and removes the heads behind in-context learning in ten cells, with the included model."
 NOTEBOOK = ("ipynb", "application/x-ipynb+json")
 SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
@@ -68,6 +69,8 @@ def _draw_files(files: ScreenFiles) -> None:
     _button("This screen (HTML)", partial(to_html, files), files.origin.screen, ("html", "text/html"), HTML_HELP)
     _button("Everything (ZIP)", partial(to_zip, files), files.origin.screen, ("zip", "application/zip"), ZIP_HELP)
     _button("Notebook (IPYNB)", partial(to_notebook, files), files.origin.screen, NOTEBOOK, NOTEBOOK_HELP)
+    if files.origin.screen == "Prune":
+        _button("Tutorial (IPYNB)", TUTORIAL.read_bytes, "tutorial", NOTEBOOK, TUTORIAL_HELP)
     for name in files.sheet.tables:
         _button(f"{name} (CSV)", partial(files.sheet.table, name), name, ("csv", "text/csv"))
     for name in files.sheet.pictures:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from engine.requests import Request
@@ -16,6 +17,7 @@ import altair as alt
 import headroom
 
 alt.renderers.enable("svg")  # drawn here, without the network; the default renderer is interactive"""
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial.ipynb"  # in a wheel too
 RESULT = "result"
 DRAWN = "the chart as it is on the screen, with its data"
 PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -10,26 +10,35 @@ import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Answers
+from engine.accuracy.harness_logs import HarnessAnswers, harness_answers
+from engine.errors import HeadroomError
 from engine.questions.requests import Question
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.selection import typed
 from pages.ui.figures.drawing import draw_table
 from pages.ui.page.address import MOST, number_field
+from pages.ui.page.runtime import show_error
+from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import number, plain
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 
 SHOWN = {"all": "All", "lost": "Lost", "gained": "Gained"}
 BETWEEN = {"first": "Only the first", "second": "Only the second"}  # of two models
+OTHERWISE = {"harness": "Not as lm-eval"}
 SHOWN_HELP = (
     "Lost: the full model was right and the pruned one is wrong. Gained: the other way round. Of two models that are "
-    "compared, those that only one of them answers."
+    "compared, those that only one of them answers. Not as lm-eval: the full model's answer is another than in its log."
+)
+SAMPLES_HELP = (
+    "Shows the answers that lm-evaluation-harness logged with `--log_samples` next to the full model's: a file "
+    "`samples_TASK_DATE.jsonl`, or its folder. Questions are matched by their prompts and choices."
 )
 OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
 PAGE = 50
 LONG = 90  # characters of a question in the list
-KEY, OPENED = "prune_show", "prune_question"
+KEY, OPENED, SAMPLES = "prune_show", "prune_question", "prune_samples"
 
 
 def own_words(question: Question) -> str:
@@ -81,6 +90,16 @@ def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.D
     return frame if second is None or second[1] is None else _with_second(frame, pruned, second[1])
 
 
+def with_harness(frame: pd.DataFrame, ours: Answers, found: HarnessAnswers) -> pd.DataFrame:
+    """Returns the frame with the answers that lm-eval logged (`harness`, "" if it has none), and whether they are the
+    full model's (`as_harness`)."""
+    said, same, theirs = [""] * len(frame), np.ones(len(frame), bool), found.answers
+    for at, row in enumerate(found.rows):
+        said[row] = _format_answer(ours.questions[row], theirs, at, bool(theirs.correct[at]))
+    same[list(found.rows)] = found.is_same(ours)
+    return frame.assign(harness=said, as_harness=same)
+
+
 def _with_second(frame: pd.DataFrame, first: Answers, second: Answers) -> pd.DataFrame:
     said, between = [], []
     for at in range(len(frame)):
@@ -111,9 +130,15 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
         return
     filter_at, page_at, open_at = st.columns([5, 5, 2], vertical_alignment="bottom")
     both = second is not None and "between" in frame
-    wanted = one_of(filter_at, "Show", SHOWN | (BETWEEN if typed() else {}), KEY, SHOWN_HELP)
+    assert measured.full is not None
+    frame = _draw_harness(frame, x.task.name, measured.full.first(len(frame)), st.container())
+    options = SHOWN | (BETWEEN if typed() else {}) | (OTHERWISE if "harness" in frame else {})
+    wanted = one_of(filter_at, "Show", options, KEY, SHOWN_HELP)
     column = "between" if wanted in BETWEEN else "change"
-    shown = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
+    if wanted in OTHERWISE:
+        shown = frame[~frame["as_harness"]]
+    else:
+        shown = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
     n_pages = max(1, -(-len(shown) // PAGE))
     page = 1
     if n_pages > 1:
@@ -133,6 +158,26 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
         _draw_one(x, measured, int(opened) - 1)
     elif opened is not None:
         st.caption(f"There are {len(frame)} questions; {opened} is not one of them.")
+
+
+def _draw_harness(frame: pd.DataFrame, task: str, full: Answers, where: DeltaGenerator) -> pd.DataFrame:
+    """Draws the field for a log of lm-eval, and how its answers agree; returns the frame with its answers."""
+    look: dict[str, Any] = {"placeholder": "folder of lm_eval --log_samples", "help": SAMPLES_HELP}
+    path = (where.text_input("Log of lm-eval", key=SAMPLES, bind="query-params", **look) or "").strip()
+    if not path:
+        return frame
+    try:
+        found = harness_answers(path, task, full)
+    except HeadroomError as error:
+        with where:
+            show_error(str(error))
+        return frame
+    n, n_same = len(found.rows), int(found.is_same(full).sum())
+    apart = number(found.largest_difference_nats(full))
+    where.caption(f"lm-eval: {n_same} of {n} answers are the full model's; at most {apart} nats apart.")
+    if found.n_other:
+        where.caption(f"{found.n_other} questions are not in its log with the same prompt.")
+    return with_harness(frame, full, found)
 
 
 def _list(shown: pd.DataFrame, second: Second | None) -> None:
@@ -158,6 +203,8 @@ def _list(shown: pd.DataFrame, second: Second | None) -> None:
     if second is not None and "second" in shown:
         columns["second"] = text(second[0], width=95, help="The second model, under the same levels.")
         columns["second_margin"] = nats("Margin, nats", width=80, help=MARGIN_HELP)
+    if "harness" in shown:
+        columns["harness"] = text("lm-eval", width=80, help="What lm-eval logged.")
     words = "Questions with their choices, the answers of the full and of the pruned model, and their margins"
     formats = {name: number for name in columns if name.endswith("margin")}
     selects = {"key": key, "selection_mode": "single-row", "on_select": opened}

@@ -1,0 +1,74 @@
+"""`import headroom` alone gives the numbers of screens: measured again, in a store of its own, by what the docs say."""
+
+import pytest
+
+import headroom
+
+PASSAGE = "Privet Drive, twice"
+
+
+@pytest.fixture
+def asked(tiny_opt, tmp_path):
+    """What every request here names: the model that the screens show, and a store in which nothing is measured yet."""
+    return {"model": str(tiny_opt), "precision": "fp32", "cache": str(tmp_path / "own")}
+
+
+def close(values):
+    return pytest.approx(list(values), rel=1e-4, abs=1e-6, nan_ok=True)
+
+
+@pytest.mark.slow("measures a screen's numbers twice")
+def test_prune(shown_on, asked, questions):
+    [large], tables = shown_on("", prune_heads="40", prune_order="random")
+    result = headroom.Evaluate(**asked, task=str(questions), prune_heads="40", order="random").run()
+    assert f"{100 * result.frame()['acc'].item():.1f}%" == large and not result.fields["cached"]
+    assert result.fields["heads_pruned"] == tables["Heads"]["pruned"].sum() > 0
+    full = headroom.Evaluate(**asked, task=str(questions)).run()
+    for model, each in (("full", full), ("pruned", result)):
+        answers = each.value
+        rows = [
+            (question.doc_id, *row)
+            for question, row in zip(answers.questions, answers.log_likelihood_nats, strict=True)
+        ]
+        found = [nats for _, *row in sorted(rows) for nats in row]
+        shown = tables["Questions and choices"].sort_values(["question", "choice"], kind="stable")
+        assert found == close(shown[f"{model}_log_likelihood_nats"])
+
+
+@pytest.mark.slow("measures a screen's numbers twice")
+def test_importance(shown_on, asked):
+    _, tables = shown_on("importance", "Measure importance", importance_tasks="demo_copy", importance_shots="0")
+    request = headroom.ScoreImportance(
+        **asked, task="demo_copy", score="heads-one-divisor", limit=64, sample="stratified"
+    )
+    found, shown = request.run().frame(), tables["Head importance"]
+    assert found["layer"].tolist() == shown["layer"].tolist() and found["head"].tolist() == shown["head"].tolist()
+    assert found["score"].tolist() == close(shown["score"])
+
+
+@pytest.mark.slow("measures a screen's numbers twice")
+def test_induction(shown_on, asked):
+    _, tables = shown_on("induction")
+    found, shown = headroom.ScoreInduction(**asked).run().frame(), tables["Induction scores"]
+    for score in ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace"):
+        assert found[score].tolist() == close(shown[score]), score
+
+
+@pytest.mark.slow("measures a screen's numbers twice")
+def test_passage(shown_on, asked):
+    _, tables = shown_on("passage", passage_text=PASSAGE, passage_mask="L0H1", passage_order="random")
+    found, shown = (
+        headroom.MeasureLosses(**asked, passage=PASSAGE, mask="L0H1").run().frame(),
+        tables["Losses by token"],
+    )
+    assert found["loss_full_nats"].tolist() == close(shown["loss_a_nats"])
+    assert found["loss_masked_nats"].tolist() == close(shown["loss_b_nats"])
+
+
+@pytest.mark.slow("measures a screen's numbers twice")
+def test_attention(shown_on, asked):
+    _, tables = shown_on("attention", attention_text=PASSAGE, attention_heads="L0H1")
+    result = headroom.MeasureAttention(**asked, passage=PASSAGE, heads="L0H1").run()
+    [view], shown = result.value.values(), tables["Attention"]
+    drawn = view.pattern[shown["destination"], shown["source"]]
+    assert drawn.tolist() == close(shown["attention"])
