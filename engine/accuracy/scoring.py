@@ -118,12 +118,17 @@ def _behind(row: Row, n_prefix: int) -> Row:
     return Row(row.choices, row.tokens[n_prefix:], row.positions[n_prefix:], row.branch[n_prefix:], read)
 
 
-def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Tensor:
+def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True, weights: Tensor | None = None) -> Tensor:
     """Returns (n, V) in the model's type: the logits of `hidden` (n, d_model), capped if the model does that (Gemma 2),
-    unless `is_capped` is False."""
+    unless `is_capped` is False. With `weights` (V, d_model), those of the unembedding in fp32, they are in fp32."""
     import torch
 
-    logits, cap = loaded.model.get_output_embeddings()(hidden), None
+    head, cap = loaded.model.get_output_embeddings(), None
+    if weights is None:
+        logits = head(hidden)
+    else:
+        bias = getattr(head, "bias", None)
+        logits = torch.nn.functional.linear(hidden.float(), weights, None if bias is None else bias.float())
     if (divisor := loaded.scales.logits_divisor) != 1:
         logits = logits / divisor
     if is_capped:
@@ -131,12 +136,14 @@ def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Tensor:
     return logits if cap is None else torch.tanh(logits / cap) * cap
 
 
-def some_logits(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Iterator[tuple[slice, Tensor]]:
+def some_logits(
+    loaded: Loaded, hidden: Tensor, is_capped: bool = True, weights: Tensor | None = None
+) -> Iterator[tuple[slice, Tensor]]:
     """Yields (which, logits (n, V) in fp32) for a few positions at a time, so that the logits of a whole text are never
-    in memory. `hidden` (n, d_model): the unembedding's input; `is_capped` as in `logits_of`."""
+    in memory. `hidden` (n, d_model): the unembedding's input; `is_capped`, `weights` as in `logits_of`."""
     for start in range(0, len(hidden), READ_POSITIONS):
         which = slice(start, start + READ_POSITIONS)
-        yield which, logits_of(loaded, hidden[which], is_capped).float()
+        yield which, logits_of(loaded, hidden[which], is_capped, weights).float()
 
 
 def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
