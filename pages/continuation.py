@@ -60,6 +60,6 @@ if found.next is not None:
 sheet.tables["What was said"] = sections.said_frame(found)
 origin = setting.origin(x, found.mask)
 if not presenting():
-    origin = vector.draw(origin, target, x.prompt, sheet, since_s)
+    origin = vector.draw(origin, x, found.full, sheet, since_s)
     origin = patching.draw(origin, target, x.prompt, sheet, since_s)
 closing(origin, sheet)

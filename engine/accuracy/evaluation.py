@@ -15,6 +15,7 @@ import numpy as np
 from engine.accuracy.scoring import Scored, score_under
 from engine.errors import HeadroomError
 from engine.measurement import Measurement, Workload, of_records
+from engine.models.added_vector import AddedVector, vector_field
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means, pruned
 from engine.models.session import Session, Target
@@ -136,15 +137,20 @@ def compared(first: Answers, second: Answers) -> ModelComparison:
 
 
 def evaluation(
-    target: Target, questions: Questions, mask: Mask, by_pace: bool = True, means: Means | None = None
+    target: Target,
+    questions: Questions,
+    mask: Mask,
+    by_pace: bool = True,
+    means: Means | None = None,
+    added: AddedVector | None = None,
 ) -> Measurement[Answers]:
     """Returns the Answers under a mask; the value so far covers the first questions, chunk by chunk.
 
     `by_pace`: use smaller chunks if this machine is slow. How questions are grouped in passes changes the last bits of
     their results, so studies, whose numbers must not depend on a machine's speed, set it to False.
-    `means`: what pruned components output (None: 0).
+    `means`: what pruned components output (None: 0). `added`: a vector for the last token of each context.
     """
-    make = partial(chunk_pieces, target, questions, mask, means=means)
+    make = partial(chunk_pieces, target, questions, mask, means=means, added=added)
 
     def pieces(session: Session, records: list[Record]) -> Iterable[Piece]:
         return _sized_pieces(session, target, questions, make) if by_pace else make()
@@ -152,7 +158,7 @@ def evaluation(
     def expected() -> Workload:
         return Workload({"forward": all_characters(questions) * (1 if means else kept_share(mask))})
 
-    about = ("answers", questions, mask.key(), by_pace, means and means.digest)
+    about = ("answers", questions, mask.key(), by_pace, means and means.digest, added and added.key())
     return of_records(target, about, pieces, partial(answers_of, questions), expected)
 
 
@@ -179,9 +185,10 @@ def chunk_pieces(
     mask: Mask,
     chunks: Sequence[SizedChunk] | None = None,
     means: Means | None = None,
+    added: AddedVector | None = None,
 ) -> list[Piece]:
     """Returns one piece per chunk with the log-likelihoods of these questions under one mask; by default for all
-    chunks. `means`: as in `evaluation`."""
+    chunks. `means`, `added`: as in `evaluation`."""
     smaller = lru_cache(maxsize=1)(partial(sliced, mask=mask))  # cut once, not for every chunk
     if mask.is_full:
         means = None
@@ -191,11 +198,14 @@ def chunk_pieces(
 
     def measure(loaded: Loaded, chunk: tuple[int, ...]) -> Measuring:
         encoded = encoded_chunk(loaded, target, questions, chunk)
-        scored = yield from driven(score_under(loaded, encoded, partial(change, loaded)), lambda _: Progress(0, 1))
-        return answers_measured(questions, mask, encoded, scored)
+        vector = None if added is None else added.in_model(loaded)  # of the full model
+        steps = score_under(loaded, encoded, partial(change, loaded), vector)
+        scored = yield from driven(steps, lambda _: Progress(0, 1))
+        arrays, about = answers_measured(questions, mask, encoded, scored)
+        return arrays, {**about, **vector_field(added)}
 
     ablation = {"ablation": "mean", "means": means.digest} if means else {"ablation": "zero"}
-    wanted, fields = [], target.key() | {"mask": mask.key()} | ablation
+    wanted, fields = [], target.key() | {"mask": mask.key()} | ablation | vector_field(added)
     for chunk, size in questions.sized_chunks() if chunks is None else chunks:
         key = canonical_key("answers", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}

@@ -131,6 +131,15 @@ def read_places(rows: Sequence[Row]) -> list[Place]:
     return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
 
 
+def token_numbers(loaded: Loaded, rows: Sequence[Row], places: Sequence[Place]) -> list[int]:
+    """Returns the number of each place among all tokens that a pass over these rows computes, including padding."""
+    if _padding_counts(loaded):
+        longest = max(len(row.tokens) for row in rows)
+        return [row * longest + position for row, position in places]
+    starts = list(accumulate((len(row.tokens) for row in rows), initial=0))
+    return [starts[row] + position for row, position in places]
+
+
 def padded_inputs(loaded: Loaded, rows: Sequence[Row], n_prefix: int = 0) -> dict[str, Any]:
     """Returns `input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T), two of them by type of
     layer, or None for one pass, padded right; the prefix before all rows is visible to every token."""
@@ -173,8 +182,7 @@ def _end_to_end(
 
     model, rows = loaded.model, [row for group in groups for row in group]
     device = model.get_input_embeddings().weight.device
-    starts = list(accumulate((len(row.tokens) for row in rows), initial=0))
-    read = [starts[row] + position for row, position in places]
+    read = token_numbers(loaded, rows, places)
     ids = torch.tensor([[token for row in rows for token in row.tokens]], device=device)
     positions = torch.tensor([[position for row in rows for position in row.positions]], device=device)
     in_fp32 = torch.is_grad_enabled() and loaded.products.attention == FP32

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_places
+from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_places, token_numbers
 from engine.architecture.family import smears_keys
+from engine.models.added_vector import adding
 from engine.models.loading import Loaded
 from engine.placement.needs import CACHED_POSITIONS, READ_POSITIONS
 from engine.progress import may_stop
@@ -22,16 +23,19 @@ if TYPE_CHECKING:
 # tokens, and share of all rows' tokens, from which a prefix is computed separately
 MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25
 Scored = tuple[np.ndarray, np.ndarray]
+Added = tuple[int, "Tensor"]  # a layer, and what is added to its input (d_model,)
 
 
-def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[None, None, Scored]:
+def score(
+    loaded: Loaded, questions: Sequence[Sequence[Encoded]], added: Added | None = None
+) -> Generator[None, None, Scored]:
     """Yields after each forward pass; returns (log_likelihood_nats, greedy), both (question, choice): the summed
     log-probability of each continuation, and whether greedy decoding gives it; nan and False for missing choices.
 
     The generator can be closed early. Logits are computed only where a continuation token is predicted. Unlike lm-eval,
-    log-softmax is always computed in fp32.
+    log-softmax is always computed in fp32. `added`: a vector for the last token of each context.
     """
-    rows = [row for choices in questions for row in pack(choices)]
+    rows = [row for choices in questions for each in _packable(choices, added) for row in pack(each)]
     n_prefix, prefix, results = 0 if smears_keys(loaded.identity.config) else shared_prefix(rows), None, []
     if n_prefix:
         prefix = compute_prefix(loaded, rows[0].tokens[:n_prefix])
@@ -39,19 +43,25 @@ def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[N
     scored = []
     for groups in passes(loaded, [_behind(row, n_prefix) for row in rows]):
         scored += (together := [row for group in groups for row in group])
-        results += read_rows(loaded, together, hidden_states(loaded, groups, prefix))
+        ends = token_numbers(loaded, together, context_ends(together))
+        with nullcontext() if added is None else adding(loaded, *added, ends):
+            hidden = hidden_states(loaded, groups, prefix)
+        results += read_rows(loaded, together, hidden)
         yield
     return gathered(questions, scored, results)
 
 
 def score_under(
-    loaded: Loaded, questions: Sequence[Sequence[Encoded]], change: Callable[[], AbstractContextManager[None]]
+    loaded: Loaded,
+    questions: Sequence[Sequence[Encoded]],
+    change: Callable[[], AbstractContextManager[None]],
+    added: Added | None = None,
 ) -> Generator[None, None, Scored]:
     """Scores like `score`, but with a changed model, such as one that a mask prunes.
 
     The change is made only during a forward pass, so other users of the model between two steps see the full model.
     """
-    steps = score(loaded, questions)
+    steps = score(loaded, questions, added)
     while True:
         try:
             with change():
@@ -59,6 +69,22 @@ def score_under(
         except StopIteration as finished:
             return finished.value
         yield
+
+
+def context_ends(rows: Sequence[Row]) -> list[tuple[int, int]]:
+    """Returns the (row, position) of the last token of each context in these rows."""
+    ends: dict[tuple[int, int], int] = {}
+    for index, row in enumerate(rows):
+        for number, position, _ in row.read:
+            ends.setdefault((index, number), position)
+    return sorted({(index, position) for (index, _), position in ends.items()})
+
+
+def _packable(choices: Sequence[Encoded], added: Added | None) -> list[Sequence[Encoded]]:
+    """Returns the choices that may share rows: with a vector for the last token of each context, contexts of different
+    lengths do not, as one could hold the last token of another."""
+    n_context = {len(choice.inputs) - len(choice.targets) for choice in choices}
+    return [choices] if added is None or len(n_context) == 1 else [[choice] for choice in choices]
 
 
 def shared_prefix(rows: Sequence[Row]) -> int:
@@ -92,12 +118,17 @@ def _behind(row: Row, n_prefix: int) -> Row:
     return Row(row.choices, row.tokens[n_prefix:], row.positions[n_prefix:], row.branch[n_prefix:], read)
 
 
-def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Tensor:
+def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True, weights: Tensor | None = None) -> Tensor:
     """Returns (n, V) in the model's type: the logits of `hidden` (n, d_model), capped if the model does that (Gemma 2),
-    unless `is_capped` is False."""
+    unless `is_capped` is False. With `weights` (V, d_model), those of the unembedding in fp32, they are in fp32."""
     import torch
 
-    logits, cap = loaded.model.get_output_embeddings()(hidden), None
+    head, cap = loaded.model.get_output_embeddings(), None
+    if weights is None:
+        logits = head(hidden)
+    else:
+        bias = getattr(head, "bias", None)
+        logits = torch.nn.functional.linear(hidden.float(), weights, None if bias is None else bias.float())
     if (divisor := loaded.scales.logits_divisor) != 1:
         logits = logits / divisor
     if is_capped:
@@ -105,12 +136,14 @@ def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Tensor:
     return logits if cap is None else torch.tanh(logits / cap) * cap
 
 
-def some_logits(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Iterator[tuple[slice, Tensor]]:
+def some_logits(
+    loaded: Loaded, hidden: Tensor, is_capped: bool = True, weights: Tensor | None = None
+) -> Iterator[tuple[slice, Tensor]]:
     """Yields (which, logits (n, V) in fp32) for a few positions at a time, so that the logits of a whole text are never
-    in memory. `hidden` (n, d_model): the unembedding's input; `is_capped` as in `logits_of`."""
+    in memory. `hidden` (n, d_model): the unembedding's input; `is_capped`, `weights` as in `logits_of`."""
     for start in range(0, len(hidden), READ_POSITIONS):
         which = slice(start, start + READ_POSITIONS)
-        yield which, logits_of(loaded, hidden[which], is_capped).float()
+        yield which, logits_of(loaded, hidden[which], is_capped, weights).float()
 
 
 def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:

@@ -19,6 +19,7 @@ from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
 from engine.heads.idealised import KNOCKOUT, knockout_answers
 from engine.measurement import Measurement, Workload, single
+from engine.models.added_vector import AddedVector
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
 from engine.models.session import Target
@@ -35,15 +36,23 @@ TOKENS = 512  # of the built-in text, if no task is named
 
 
 def filled_evaluation(
-    target: Target, questions: Questions, train: Callable[[], Questions], mask: Mask, fill: str
+    target: Target,
+    questions: Questions,
+    train: Callable[[], Questions],
+    mask: Mask,
+    fill: str,
+    added: AddedVector | None = None,
 ) -> Measurement[Answers]:
     """Returns the Answers under a mask, where pruned components output one of FILLS; `train`: the questions of means. A
-    full mask needs none. UsageError: attention cannot be cut in an FFN, or the fill is unknown."""
+    full mask needs none. `added`: as in `evaluation`. UsageError: attention cannot be cut in an FFN or with an added
+    vector, or the fill is unknown."""
     if fill not in FILLS:
         raise UsageError(f"fill {fill!r} is unknown; choose one of {', '.join(FILLS)}")
     if fill == "zero" or mask.is_full:
-        return evaluation(target, questions, mask)
+        return evaluation(target, questions, mask, added=added)
     if fill == KNOCKOUT:
+        if added is not None:
+            raise UsageError(f"a vector cannot be added with the fill {KNOCKOUT}; choose zero or mean")
         if mask.n_ffns_pruned:
             raise UsageError(f"FFNs have no attention to cut; prune heads only, or use another fill than {KNOCKOUT}")
         heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.array(mask.heads))]
@@ -51,9 +60,9 @@ def filled_evaluation(
     asked, over = Workload({"forward": all_characters(questions)}), train()
     return then(
         mean_fill(target, over),
-        lambda means: evaluation(target, questions, mask, means=means),
+        lambda means: evaluation(target, questions, mask, means=means, added=added),
         lambda: asked,
-        (*evaluation(target, questions, mask).about, fill),
+        (*evaluation(target, questions, mask, added=added).about, fill),
         (min(N_QUESTIONS, over.n), questions.n),
     )
 

@@ -21,6 +21,7 @@ from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
+from engine.placement.accelerate_internals import onloaded
 from engine.progress import Progress
 from engine.questions.encoding import pack_strings, read, unpack_strings
 from engine.records import Record, canonical_key
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 256  # with BOS; a longer text is cut after this many
 N_GUESSES = 5
+MOST_FP32 = 2**28  # weights of an unembedding that are turned from bf16 to fp32: once, not again for each layer
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,18 @@ def logit_lens(target: Target, text: str, mask: Mask) -> Measurement[LogitLens]:
     shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "n_left_out": ()}
     shapes |= {"guess_ids": guesses, "guess_p": guesses, "next_p": rows, "next_rank": rows}
     shapes |= {"strings": ("bytes",)}
+    in_fp32 = target.spec.precision == "bf16" and shape.n_vocab * shape.d_model <= MOST_FP32
     about = {"lens": "final norm", "guesses": N_GUESSES, "mask": mask.key(), "text": text_digest(text)}
+    about |= {"unembedding": "fp32"} if in_fp32 else {}
     key, value = canonical_key("logit lens", target.key() | about), partial(_as_lens, text)
     # every layer is read by the unembedding too
     times = 1 + shape.n_layers * shape.d_model * shape.n_vocab / max(1, target.identity.n_params)
     n_characters = min(len(text), MAX_TOKENS * CHARACTERS_A_TOKEN)
-    measure = partial(_measured, text=text, mask=mask, bos=target.bos)
+    measure = partial(_measured, text=text, mask=mask, bos=target.bos, in_fp32=in_fp32)
     return single(target, Piece(key, 1, shapes, measure, lambda: n_characters * times, "forward", value), value)
 
 
-def _measured(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:
+def _measured(loaded: Loaded, text: str, mask: Mask, bos: bool, in_fp32: bool) -> Measuring:
     import torch
 
     n_layers, tokenizer = loaded.identity.shape.n_layers, loaded.tokenizer
@@ -88,10 +92,13 @@ def _measured(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:
     tokens, found = torch.from_numpy(reading.inputs.astype(np.int64)), list[dict[str, np.ndarray]]()
     with torch.inference_mode(), pruned(loaded, mask), kept(loaded, {*range(n_layers)}) as streams:
         last = hidden_of(loaded, tokens[None].to(loaded.model.get_input_embeddings().weight.device))[0]
+    head = loaded.model.get_output_embeddings()
+    with torch.inference_mode(), onloaded(head):
+        weights = head.weight.float() if in_fp32 else None
     for layer in range(n_layers + 1):
         with torch.inference_mode():
             read_by = last if layer == n_layers else read_by_final_norm(loaded, streams.pop(layer)[0])
-            found.append(_guessed(loaded, read_by, tokens))
+            found.append(_guessed(loaded, read_by, tokens, weights))
         yield Progress(0, 1, message="logit lens", share=(layer + 1) / (n_layers + 1))
     arrays |= {name: np.stack([each[name] for each in found]) for name in found[0]}
     arrays["strings"] = pack_strings(arrays["guess_ids"], tokenizer)
@@ -106,13 +113,13 @@ def read_by_final_norm(loaded: Loaded, stream: Tensor) -> Tensor:
     return stream
 
 
-def _guessed(loaded: Loaded, hidden: Tensor, tokens: Tensor) -> dict[str, np.ndarray]:
-    """Returns the arrays of one layer; `hidden` (T, d_model): the unembedding's input."""
+def _guessed(loaded: Loaded, hidden: Tensor, tokens: Tensor, weights: Tensor | None) -> dict[str, np.ndarray]:
+    """Returns the arrays of one layer; `hidden` (T, d_model): the unembedding's input, `weights`: its own in fp32."""
     import torch
 
     parts: dict[str, list[Tensor]] = {"guess_ids": [], "guess_p": [], "next_p": [], "next_rank": []}
     following = torch.cat([tokens[1:], tokens[:1]]).to(hidden.device)  # of the last token any, replaced below
-    for which, logits in some_logits(loaded, hidden):
+    for which, logits in some_logits(loaded, hidden, weights=weights):
         total, largest = torch.logsumexp(logits, -1, keepdim=True), logits.topk(N_GUESSES)
         own = logits.gather(1, following[which, None])
         parts["guess_ids"].append(largest.indices)

@@ -15,8 +15,9 @@ from engine.accuracy.scoring import some_logits
 from engine.composed import then
 from engine.heads.function_vectors import FunctionVectorScores, function_vectors, mean_outputs
 from engine.heads.last_token import hidden_changed
-from engine.heads.vector_switch import function_vector, top_heads
+from engine.heads.vector_switch import top_heads
 from engine.measurement import Measurement, Workload, of_records
+from engine.models.added_vector import function_vector
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
@@ -88,7 +89,7 @@ def _measured(
 
     yield Progress(0, 1)
     ids = prompt_ids(loaded, prompt, bos, is_chat=False)
-    vector = function_vector(loaded, heads, torch.from_numpy(records[0].arrays["z"]))
+    vector = function_vector(loaded, heads, records[0].arrays["z"])
     with torch.inference_mode():
         hidden = hidden_changed(loaded, ids, lambda layer, stream: stream + vector.to(stream))
         logits = torch.cat([rows for _, rows in some_logits(loaded, hidden)])

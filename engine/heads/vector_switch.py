@@ -21,12 +21,19 @@ import numpy as np
 from engine.accuracy.scoring import hidden_of, some_logits
 from engine.composed import then
 from engine.errors import HeadroomError
-from engine.heads.function_vectors import FunctionVectorScores, function_vectors, mean_outputs, read_prompt
+from engine.heads.function_vectors import (
+    N_CLEAN,
+    FunctionVectorScores,
+    function_vectors,
+    mean_outputs,
+    prompt_characters,
+    read_prompt,
+)
 from engine.heads.last_token import hidden_changed
-from engine.measurement import Measurement, Workload, of_records
+from engine.measurement import Measurement, Workload, of_records, single
+from engine.models.added_vector import AddedVector, function_vector
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
-from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.requests import Question
@@ -125,6 +132,22 @@ def switched_on(target: Target, task: PairTask) -> Measurement[VectorSwitch]:
     return then(function_vectors(target), partial(vector_switch, target, task), expected, (task.digest,), (3, 1))
 
 
+def added_vector(target: Target, task: PairTask, layer: int | None = None) -> Measurement[AddedVector]:
+    """Returns the vector of a task, of the heads that the included tasks rank first, at a layer (None: the one that
+    lifts most on train pairs, see `switched_on`)."""
+
+    def of_heads(heads: tuple[tuple[int, int], ...], at: int) -> Measurement[AddedVector]:
+        means = mean_outputs(target, task, lru_cache(maxsize=1)(task.tokenized))
+        return single(target, means, lambda record: AddedVector(task.digest, heads, record.arrays["z"], at))
+
+    about, expected = (task.digest, layer), partial(Workload, {"forward": N_CLEAN * prompt_characters(task)})
+    if layer is None:
+        switch = switched_on(target, task)
+        return then(switch, lambda found: of_heads(found.heads, found.best_layer), expected, about, (8, 1))
+    scores = function_vectors(target)
+    return then(scores, lambda found: of_heads(top_heads(found), layer), expected, about, (8, 1))
+
+
 def _asked(task: PairTask, split: str, first: int) -> dict[int, Pair]:
     """Returns {number in its split: pair} of one record."""
     pairs = getattr(task, split)[:N_PAIRS]
@@ -141,13 +164,13 @@ def _measured(
 ) -> Measuring:
     import torch
 
-    task, z = tokenized(loaded.tokenizer), torch.from_numpy(records[0].arrays["z"])
+    task = tokenized(loaded.tokenizer)
     if not task.is_usable:
         raise HeadroomError(f"{task.name}: {len(task.train)} train pairs whose answers begin differently are too few; "
                             f"take a task with at least {N_SHOTS + 1}")  # fmt: skip
     message = f"function vector of {task.name}"
     yield Progress(0, 1, message=message, share=0.0)
-    vector, pairs = function_vector(loaded, heads, z), asked(task)
+    vector, pairs = function_vector(loaded, heads, records[0].arrays["z"]), asked(task)
     right = np.zeros((2 + loaded.identity.shape.n_layers, len(pairs)), bool)
     for at, (number, pair) in enumerate(pairs.items()):
         with torch.inference_mode():
@@ -155,16 +178,6 @@ def _measured(
         yield Progress(0, 1, message=message, share=(at + 1) / len(pairs))
     arrays = {"few": right[0], "zero": right[1], "switched": right[2:]}
     return arrays, {"kind": "vector switch", "task": task.name}
-
-
-def function_vector(loaded: Loaded, heads: Sequence[tuple[int, int]], z: Tensor) -> Tensor:
-    """Returns (d_model,): what these heads add to the residual stream with their mean outputs `z` (L, H, d_head)."""
-    import torch
-
-    with torch.inference_mode():
-        written = [output_weights(loaded, layer)[head] for layer, head in heads]  # (d_head, d_model) each
-        each = [z[at].to(weights) @ weights for at, weights in zip(heads, written, strict=True)]
-        return torch.stack(each).sum(0)
 
 
 def _answered(loaded: Loaded, bos: bool, task: PairTask, pair: Pair, number: int, vector: Tensor) -> np.ndarray:

@@ -8,4 +8,5 @@
 `slicing`: pruned parts not computed at all, nor a last layer where nothing is read from it
 `patterns`: attention patterns while the model runs
 `weights`: weights of heads and of the unembedding, from any precision
+`added_vector`: a function vector that is added to the residual stream before one layer
 """

@@ -17,6 +17,7 @@ from engine.importance.published_heads import compare_heads, read_heads
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Pruning, pruning_of_second
 from engine.measurement import Measurement
+from engine.models.added_vector import AddedVector
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.questions.requests import Questions, TaskSpec
@@ -24,6 +25,7 @@ from engine.questions.tasks import SPLITS, task_info
 from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
 from engine.requests.fields import choice, names_of, number, numbers_of, path, string
 from engine.requests.output import check_writable, to_json
+from engine.requests.vectors import vector_named, vector_option
 
 if TYPE_CHECKING:
     from engine.accuracy.published import Published
@@ -55,6 +57,7 @@ class Evaluate(WithPruning, OfTask):
         "of --task; knockout: what heads output without attention to what followed earlier copies of a token",
     )
     against: str | None = string(None, AGAINST)
+    add_vector: str | None = vector_option("each context")
 
     def measure(self, run: RequestRun) -> Result:
         if self.questions_out:
@@ -64,7 +67,8 @@ class Evaluate(WithPruning, OfTask):
         pruning, started_s = self.pruning(self.task_spec(run.session, self.split), target), time.monotonic()
         questions = self.questions(session, self.split)
         mask = mask_of(run, target, pruning, self.data_dir)
-        answers = run.value(self._evaluation(session, target, questions, mask))
+        added = self._vector(run, target)
+        answers = run.value(self._evaluation(session, target, questions, mask, added))
         seconds = time.monotonic() - started_s
         result, is_greedy, taken = accuracy(answers), questions.requests.greedy, run.taken
         norm = f"perplexity {result.perplexity:.2f}" if is_greedy else f"acc_norm {result.acc_norm:.4f}"
@@ -74,6 +78,7 @@ class Evaluate(WithPruning, OfTask):
             "n": result.n, "acc": result.acc, "acc_norm": None if is_greedy else result.acc_norm,
             "perplexity": result.perplexity, "acc_ci95": [result.ci_low, result.ci_high],
             "items_per_second": result.n / seconds, "mask": mask.text(), "fill": self.fill,
+            "vector_layer": added and added.layer,
             "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,
             "layers_dropped": list(mask.layers_dropped),
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
@@ -82,6 +87,8 @@ class Evaluate(WithPruning, OfTask):
         line = (f"{self.task}, {self.shots} shots: acc {result.acc:.4f} "
                 f"(95% {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
                 f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned{taken}")  # fmt: skip
+        if added is not None:
+            line += f"\nvector of {self.add_vector} added at layer {added.layer}"
         if kept := questions.requests.kept:
             line += f"\n{100 * kept:.1f}% of the examples keep their true answer: too few answers differ"
         if other is not None:
@@ -94,11 +101,16 @@ class Evaluate(WithPruning, OfTask):
         plot = partial(charts.bars, bars, "name|Model", charts.RIGHT, "low", "high")
         return Result(answers, fields, line, files, plot=plot)
 
-    def _evaluation(self, session: Session, target: Target, questions: Questions, mask: Mask) -> Measurement[Answers]:
+    def _vector(self, run: RequestRun, target: Target) -> AddedVector | None:
+        return None if self.add_vector is None else run.value(vector_named(target, self.add_vector))
+
+    def _evaluation(
+        self, session: Session, target: Target, questions: Questions, mask: Mask, added: AddedVector | None
+    ) -> Measurement[Answers]:
         def train() -> Questions:
             return selected(self.task_spec(session, "train"), self.data_dir, session, N_QUESTIONS, "stratified")
 
-        return filled_evaluation(target, questions, train, mask, self.fill)
+        return filled_evaluation(target, questions, train, mask, self.fill, added)
 
     def _second(
         self, run: RequestRun, first: tuple[Target, Pruning], second: Target, answers: "Answers"
@@ -109,7 +121,8 @@ class Evaluate(WithPruning, OfTask):
         pruning = pruning_of_second(first[1], first[0].shape, second.shape)
         mask = mask_of(part, second, pruning, self.data_dir)
         questions = self.questions(run.session, self.split)
-        both = compared(answers, part.value(self._evaluation(run.session, second, questions, mask)))
+        wanted = self._evaluation(run.session, second, questions, mask, self._vector(part, second))
+        both = compared(answers, part.value(wanted))
         change, (low, high) = both.change, both.change.interval
         found = {
             "model": second.identity.name, "precision": second.spec.precision, "bos": second.bos,

@@ -22,6 +22,7 @@ from engine.models.session import Target
 from engine.requests.base import AS_CHAT, MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, scores_table, table_file
+from engine.requests.vectors import vector_named, vector_option
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
 from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, as_chat, decoded, texts_of
@@ -194,7 +195,8 @@ class AttributeHeads(ScoredTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuePrompt(OfModel):
-    """Continue a prompt with the full and the pruned model. The value is a Continuation by side."""
+    """Continue a prompt with the full and the pruned model, and with a function vector. The value is a Continuation by
+    side."""
 
     command: ClassVar[str] = "continue"
     prompt: str = string(MISSING, "the prompt, used exactly as given unless --chat is set")
@@ -208,6 +210,7 @@ class ContinuePrompt(OfModel):
         float,
     )
     seed: int = number(0, (0, MOST_SEED), "seed for sampling (default: 0)")
+    add_vector: str | None = vector_option("the prompt, with --mask if given")
     out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -216,15 +219,18 @@ class ContinuePrompt(OfModel):
         target = self.target(run.session)
         mask, full = parse_mask(self.mask, target.shape), Mask.full(target.shape)
         sides = {"full": full} if mask.is_full else {"full": full, "masked": mask}
+        added = None if self.add_vector is None else run.value(vector_named(target, self.add_vector))
         target, prompt = as_chat(target, self.prompt) if self.chat else (target, self.prompt)
-        likeliest = run.value(next_tokens(target, prompt, list(sides.values()), self.chat))
+        likeliest = run.value(next_tokens(target, prompt, list(sides.values()), self.chat, added))
         said = {name: run.value(continuation(target, prompt, side, how, self.chat)) for name, side in sides.items()}
-        p = {name: [float(each) for each in np.exp(row)] for name, row in zip(sides, likeliest.log_p, strict=True)}
+        if added is not None:
+            said["vector"] = run.value(continuation(target, prompt, mask, how, self.chat, added))
+        p = {name: [float(each) for each in np.exp(row)] for name, row in zip(said, likeliest.log_p, strict=True)}
         fields = {
             "prompt": prompt, "said": {name: found.text for name, found in said.items()},
             "next": [{"token": token, **{name: p[name][i] for name in p}} for i, token in enumerate(likeliest.strings)],
             "mask": mask.text(), "tokens": how.n_tokens, "temperature": how.temperature_permille / 1000,
-            "seed": how.seed, "out": self.out,
+            "seed": how.seed, "vector_layer": added and added.layer, "out": self.out,
         }  # fmt: skip
         lines = [f"{name}: {found.text!r}" for name, found in said.items()]
         files = file_of(self.out, lambda suffix: table_file(suffix, continuation_table(said)))

@@ -1,5 +1,6 @@
 """A function vector as a switch, on a task's pairs or on a prompt: `SwitchTaskOn`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -9,12 +10,23 @@ import numpy as np
 from engine import charts
 from engine.errors import UsageError
 from engine.heads.vector_prompt import VectorGuesses, guesses_with_vector
-from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, switched_on
+from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, added_vector, switched_on
+from engine.measurement import Measurement
+from engine.models.added_vector import AddedVector
 from engine.models.session import Target
 from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
 from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
+
+
+def vector_option(where: str) -> Any:
+    """A field for a function vector that is added at the last token of `where`."""
+    help = (
+        f"task of word pairs whose function vector is added at the last token of {where}, such as singular-plural@9 "
+        "for layer 9 (without @LAYER: the layer that lifts most on train pairs)"
+    )
+    return string(None, help, metavar="TASK@LAYER")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +83,26 @@ class SwitchTaskOn(OfModel):
 
     def task_of(self, target: Target) -> PairTask:
         """Returns the task that is named; UsageError if it is none."""
-        known = {each.name: each for each in read_pairs(self.pairs)} if self.pairs else {}
-        known = known or {each.name: each for each in included_tasks(target.identity.folder)}
-        name = self.task or next(iter(known))
-        if name not in known:
-            raise UsageError(f"task {name!r} has no word pairs; choose one of {', '.join(known)}")
-        return known[name]
+        return _task_of(read_pairs(self.pairs) if self.pairs else included_tasks(target.identity.folder), self.task)
+
+
+def vector_named(target: Target, text: str) -> Measurement[AddedVector]:
+    """Returns the vector that `TASK@LAYER` names, or without @LAYER the one at the layer that lifts most; UsageError:
+    there is no such task or layer."""
+    name, at, layer = text.rpartition("@") if "@" in text else (text, "", "")
+    task, n_layers = _task_of(included_tasks(target.identity.folder), name), target.shape.n_layers
+    if at and not (layer.isdecimal() and int(layer) < n_layers):
+        raise UsageError(f"layer {layer!r} of the vector {text!r} is not one of 0 to {n_layers - 1}")
+    return added_vector(target, task, int(layer) if at else None)
+
+
+def _task_of(tasks: Iterable[PairTask], name: str | None) -> PairTask:
+    """Returns the task with this name, or the first; UsageError if it is none."""
+    known = {each.name: each for each in tasks}
+    name = name or next(iter(known))
+    if name not in known:
+        raise UsageError(f"task {name!r} has no word pairs; choose one of {', '.join(known)}")
+    return known[name]
 
 
 def rows_of(found: VectorSwitch) -> list[dict[str, Any]]:

@@ -4,16 +4,20 @@ Sampling uses Gumbel noise (the largest of log p / temperature + noise is a draw
 alone, so that continuations under two masks with the same seed differ only where the models differ.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.accuracy.scoring import next_logits
 from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, single
+from engine.models.added_vector import AddedVector, adding, vector_field
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.session import Target
@@ -23,6 +27,9 @@ from engine.questions.encoding import read
 from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.texts.passages import chat_field, checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 N_LIKELIEST = 10
 MOST_TOKENS, MOST_PERMILLE = 256, 2000
@@ -71,29 +78,35 @@ class NextTokens:
     log_p: np.ndarray
 
 
-def continuation(target: Target, prompt: str, mask: Mask, how: How, is_chat: bool = False) -> Measurement[Continuation]:
+def continuation(
+    target: Target, prompt: str, mask: Mask, how: How, is_chat: bool = False, added: AddedVector | None = None
+) -> Measurement[Continuation]:
     """Returns the Continuation of a prompt, token by token; it is stored when complete. `is_chat`: a chat template
-    rendered the prompt (`engine.texts.passages.as_chat`), so special tokens in it are special. HeadroomError: an empty
-    prompt, or one that does not fit the model's window."""
+    rendered the prompt (`engine.texts.passages.as_chat`), so special tokens in it are special. `added`: a vector for
+    the last token of the prompt, which generated tokens attend to but do not get. HeadroomError: an empty prompt, or
+    one that does not fit the model's window."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": len(prompt) + CHARACTERS_A_TOKEN * how.n_tokens})
     fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)} | chat_field(is_chat)
-    key = canonical_key("continuation", target.key() | fields)
+    key = canonical_key("continuation", target.key() | fields | vector_field(added))
     shapes = {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}
-    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how, is_chat=is_chat)
+    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how, is_chat=is_chat, added=added)
     return single(target, Piece(key, how.n_tokens, shapes, measure, reads=_joined), _joined, expected)
 
 
-def next_tokens(target: Target, prompt: str, masks: Sequence[Mask], is_chat: bool = False) -> Measurement[NextTokens]:
-    """Returns the N_LIKELIEST next tokens under each mask. HeadroomError: as for `continuation`."""
-    prompt = checked(prompt, "the prompt")
-    expected = partial(Workload, {"forward": float(len(prompt) * len(masks))})
+def next_tokens(
+    target: Target, prompt: str, masks: Sequence[Mask], is_chat: bool = False, added: AddedVector | None = None
+) -> Measurement[NextTokens]:
+    """Returns the N_LIKELIEST next tokens under each mask, and with an `added` vector then also those under the last
+    mask with it. HeadroomError: as for `continuation`."""
+    prompt, n = checked(prompt, "the prompt"), len(masks) + (added is not None)
+    expected = partial(Workload, {"forward": float(len(prompt) * n)})
     fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
-    fields |= chat_field(is_chat)
+    fields |= chat_field(is_chat) | vector_field(added)
     key = canonical_key("nexttokens", target.key() | fields | {"likeliest": N_LIKELIEST})
-    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
-    measure = partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks), is_chat=is_chat)
-    return single(target, Piece(key, len(masks), shapes, measure, reads=_likeliest), _likeliest, expected)
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (n, "m"), "json": ("bytes",)}
+    measure = partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks), is_chat=is_chat, added=added)
+    return single(target, Piece(key, n, shapes, measure, reads=_likeliest), _likeliest, expected)
 
 
 def chosen(log_p: np.ndarray, how: How, step: int) -> int:
@@ -104,7 +117,9 @@ def chosen(log_p: np.ndarray, how: How, step: int) -> int:
     return int((log_p * (1000 / how.temperature_permille) + noise).argmax())
 
 
-def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, is_chat: bool) -> Measuring:
+def _continued(
+    loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, is_chat: bool, added: AddedVector | None
+) -> Measuring:
     import torch
     from transformers import DynamicCache
 
@@ -112,10 +127,12 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, is_
     room = loaded.identity.shape.n_ctx - len(ids)
     kept, given, log_ps, strings, ended = DynamicCache(), list[int](), list[float](), list[str](), ""
     front, shown = len(_decoded(tokenizer, ids)), ""
+    vector = None if added is None else added.in_model(loaded)  # of the full model
     with torch.inference_mode(), pruned(loaded, mask):
         for step in range(how.n_tokens):
             read_now = ids if not given else given[-1:]
-            log_p = _log_p(loaded, read_now, kept, len(ids) + len(given) - len(read_now))
+            with _with_vector(loaded, vector if step == 0 else None, ids):
+                log_p = _log_p(loaded, read_now, kept, len(ids) + len(given) - len(read_now))
             token = chosen(log_p, how, step)
             given, log_ps = [*given, token], [*log_ps, float(log_p[token])]
             ended = "its end token" if token == tokenizer.eos_token_id else "" if step + 1 < room else "its window"
@@ -128,23 +145,36 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, is_
             if ended:
                 break
     arrays["json"] = pack_json({"pieces": strings, "ended": ended})
-    return arrays, {"kind": "continuation", "mask": mask.text(), **asdict(how)}
+    return arrays, {"kind": "continuation", "mask": mask.text(), **asdict(how), **vector_field(added)}
 
 
-def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask], is_chat: bool) -> Measuring:
+def _with_vector(loaded: Loaded, vector: tuple[int, Tensor] | None, ids: Sequence[int]) -> AbstractContextManager[None]:
+    """Context in which a pass over these tokens has the vector, if any, added at the last one."""
+    return nullcontext() if vector is None else adding(loaded, *vector, [len(ids) - 1])
+
+
+def _compared(
+    loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask], is_chat: bool, added: AddedVector | None
+) -> Measuring:
     import torch
 
     ids, rows = prompt_ids(loaded, prompt, bos, is_chat), []
-    for number, mask in enumerate(masks):
-        with torch.inference_mode(), pruned(loaded, mask):
+    changes = [(mask, None) for mask in masks]
+    changes += [] if added is None else [(masks[-1], added.in_model(loaded))]
+    for number, (mask, vector) in enumerate(changes):
+        with torch.inference_mode(), pruned(loaded, mask), _with_vector(loaded, vector, ids):
             rows.append(_log_p(loaded, ids))
-        yield Progress(number + 1, len(masks))
+        yield Progress(number + 1, len(changes))
     many = min(N_LIKELIEST, len(rows[0]))
     token_ids = sorted({int(token) for row in rows for token in np.argsort(-row, kind="stable")[:many]},
                        key=lambda token: -rows[0][token])  # fmt: skip
     strings = loaded.tokenizer.batch_decode([[token] for token in token_ids])
     arrays = {"token_ids": np.array(token_ids, np.int32), "log_p": np.stack(rows)[:, token_ids].astype(np.float32)}
-    return arrays | {"json": pack_json(strings)}, {"kind": "nexttokens", "masks": [mask.text() for mask in masks]}
+    return arrays | {"json": pack_json(strings)}, {
+        "kind": "nexttokens",
+        "masks": [mask.text() for mask in masks],
+        **vector_field(added),
+    }
 
 
 def prompt_ids(loaded: Loaded, prompt: str, bos: bool, is_chat: bool) -> list[int]:

@@ -13,9 +13,10 @@ from engine.errors import HeadroomError
 from engine.heads import function_vectors as module
 from engine.heads.function_vectors import function_vectors, mean_outputs
 from engine.heads.vector_prompt import guesses_with_vector
-from engine.heads.vector_switch import function_vector, vector_switch
+from engine.heads.vector_switch import vector_switch
 from engine.importance.importance import importance
 from engine.measurement import single
+from engine.models.added_vector import function_vector
 from engine.progress import final
 from engine.questions.word_pairs import Pair, PairTask
 from tests.engine.fixtures import WORD_PAIRS, caught, family_folder, loaded, refused_by, target_in
@@ -84,7 +85,7 @@ def test_the_vector_is_what_the_heads_write_on_average_after_solved_prompts(fami
             weight, mine = outs[layer].weight.detach(), slice(8 * head, 8 * head + 8)
             expected += seen[outs[layer]][0, -1, mine] @ (weight if family == "gpt2" else weight.T)[mine] / 3
     piece = mean_outputs(target, WORD_PAIRS, task)
-    z = torch.from_numpy(final(single(target, piece, lambda record: record.arrays["z"]).run(session)))
+    z = final(single(target, piece, lambda record: record.arrays["z"]).run(session))
     torch.testing.assert_close(function_vector(loaded(folder), heads, z), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -97,7 +98,7 @@ def test_a_prompt_with_the_vector_is_a_full_pass_with_a_hook(family, tiny_opt, t
     prompt = "A letter came to the market"
     found = final(guesses_with_vector(target, WORD_PAIRS, prompt).run(session))
     means = single(target, mean_outputs(target, WORD_PAIRS, WORD_PAIRS.tokenized), lambda record: record.arrays["z"])
-    vector = function_vector(loaded(folder), found.heads, torch.from_numpy(final(means.run(session))))
+    vector = function_vector(loaded(folder), found.heads, final(means.run(session)))
     ids = torch.tensor([[2, *tokenizer(prompt, add_special_tokens=False).input_ids]])
 
     def add(layer, args, kwargs):

@@ -5,13 +5,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from engine.accuracy.scoring import hidden_of
 from engine.architecture.family import family_of
 from engine.errors import HeadroomError
 from engine.heads.logit_lens import N_GUESSES, logit_lens
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from tests.conftest import TEXT
-from tests.engine.fixtures import family_folder, target_in
+from tests.engine.fixtures import family_folder, loaded, target_in
 from tests.engine.test_circuits_of_hand_built_models import built
 
 
@@ -33,6 +34,16 @@ def test_every_layer_equals_the_models_own_norm_and_unembedding(family, tiny_opt
         np.testing.assert_array_equal(found.guess_ids[layer, :, 0], p.argmax(-1))
     assert np.isnan(found.next_p[:, -1]).all() and not found.next_rank[:, -1].any()
     assert found.names == ["start", "0", "1", "2"] and {*found.guess_ids.ravel().tolist()} == {*found.guesses}
+
+
+def test_in_bf16_the_unembedding_is_read_in_fp32(folder_of, session):
+    """Turned into fp32 once, and logits are not rounded to bf16."""
+    target, model = target_in(session, folder_of("llama"), "bf16"), loaded(folder_of("llama"), "bf16")
+    found = final(logit_lens(target, TEXT[:200], Mask.full(target.shape)).run(session))
+    with torch.inference_mode():
+        hidden = hidden_of(model, found.token_ids[None].astype(np.int64))[0].float()
+        p = (hidden @ model.model.lm_head.weight.float().T).softmax(-1)
+    np.testing.assert_allclose(found.guess_p[-1], p.topk(N_GUESSES).values, rtol=1e-5)
 
 
 def test_a_guess_comes_with_the_layer_that_writes_it_and_goes_with_it(tiny_opt, tmp_path, session):

@@ -127,6 +127,11 @@ def test_the_difference_comes_from_the_one_token_that_differs_and_moves_with_the
     assert found is not None
     assert found.effects[0] == pytest.approx(np.eye(8)[3], abs=1e-3), "before the head: at the token"
     assert found.effects[1] == pytest.approx(np.eye(8)[7], abs=1e-3), "after it: at the last token"
+    heads = final(patch_map(target, Patching(a, b, HEADS, words)).run(session))
+    assert heads is not None
+    first, *others = np.concatenate([*heads.effects.values()])
+    assert first == pytest.approx(1, abs=1e-3), "all of it comes with the head that was built"
+    assert others == pytest.approx(np.zeros(len(others)), abs=1e-3)
 
 
 def test_prompts_that_cannot_be_compared_are_refused(tiny_opt, session):

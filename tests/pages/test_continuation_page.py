@@ -211,7 +211,13 @@ def test_a_vector_is_added_to_the_prompt_at_each_layer(open_screen, capsys, monk
     assert asked == WORD_PAIRS.asked(WORD_PAIRS.test[0]).contexts[0]
     at = press(at, "Add the vector")
     [rows] = [each.value for each in at.dataframe if "others" in each.value]
-    words = shlex.split(at.code[0].value)  # two commands; the prompt has more than one line
+    words = shlex.split(at.code[0].value)  # three commands; the prompt has more than one line
+    at_layer = words[words.index("continue", words.index("continue") + 1) : words.index("vector")]
+    at_layer = at_layer[: at_layer.index("--out")] + ["--out", str(tmp_path / "text.csv"), "--json"]
+    assert main(at_layer) == 0
+    name, text = at_layer[at_layer.index("--add-vector") + 1], json.loads(capsys.readouterr().out)["said"]["vector"]
+    shown = said(at)[f"Full model, with {name}"]
+    assert "".join(shown["pieces"]) == text
     words = words[words.index("vector") :]
     words[words.index("--out") + 1] = str(tmp_path / "vector.csv")
     assert main([*words, "--json"]) == 0

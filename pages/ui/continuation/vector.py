@@ -1,4 +1,5 @@
-"""A task's function vector added to the prompt: what the model says next, by the layer that gets the vector."""
+"""A task's function vector added to the prompt: what the model says next, by the layer that gets the vector, and the
+text that it generates with the vector at one layer."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,10 +9,15 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.vector_prompt import VectorGuesses, guesses_with_vector
-from engine.heads.vector_switch import switched_on
-from engine.models.session import Target
+from engine.heads.vector_switch import added_vector, switched_on
+from engine.measurement import Measurement
+from engine.models.added_vector import AddedVector
+from engine.models.masks import Mask
 from engine.questions.word_pairs import PairTask, included_tasks
 from engine.requests import SwitchTaskOn
+from engine.texts.continuation import Continuation, continuation
+from pages.ui.continuation import sections
+from pages.ui.continuation.setting import ContinuationControls, request
 from pages.ui.controls.controls import folded, one_listed
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures.drawing import draw_table
@@ -23,11 +29,17 @@ from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, live
 
 TITLE = "Switch a task on: add its function vector to this prompt"
-NAME, OPEN, TASK, ASKED = "Function vector", "continue_vector", "continue_vector_task", "continue vector pair"
+NAME, TEXT = "Function vector", "Text with the vector"
+OPEN, TASK, ASKED = "continue_vector", "continue_vector_task", "continue vector pair"
+LAYER, BEST = "continue_vector_layer", "best"
 TASK_HELP = "Word pairs, such as singular and plural, whose examples make the vector."
 HELP = (
     "The vector sums what the top function-vector heads output on average after solved examples of the task (Todd et "
     "al.). It is added to the input of one layer at the last token of the prompt, which has no examples."
+)
+LAYER_HELP = (
+    "The layer whose input gets the vector. Best: on train pairs if Mechanisms has measured that, else a third of the "
+    "depth."
 )
 PAIR_HELP = "Sets the prompt to a test question of the task, without examples. Each click takes the next one."
 MEASURE_HELP = "Scores of all heads, then a pass over the prompt. In the background. Finished work is kept."
@@ -35,16 +47,23 @@ TITLES = {"layer": "Vector added at", "token": "Next token", "said": "Probabilit
 WITHOUT = "nowhere"
 
 
-def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: float) -> Origin:
-    """Draws the section; returns the origin of the screen, with its own once it is opened."""
-    open_section = partial(_draw_open, origin, target, prompt, sheet, since_s)
-    return folded(TITLE, OPEN, open_section, icon=":material/toggle_on:", in_address=True, holds=[TASK]) or origin
+def draw(origin: Origin, x: ContinuationControls, full: Continuation | None, sheet: Sheet, since_s: float) -> Origin:
+    """Draws the section; returns the origin of the screen, with its own once it is opened. `full`: what the full model
+    says without the vector."""
+    open_section = partial(_draw_open, origin, x, full, sheet, since_s)
+    return (
+        folded(TITLE, OPEN, open_section, icon=":material/toggle_on:", in_address=True, holds=[TASK, LAYER]) or origin
+    )
 
 
-def _draw_open(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: float) -> Origin:
+def _draw_open(
+    origin: Origin, x: ContinuationControls, full: Continuation | None, sheet: Sheet, since_s: float
+) -> Origin:
+    target, prompt, n_layers = x.target, x.prompt, x.target.shape.n_layers
     tasks = {task.name: task for task in included_tasks(target.identity.folder)}
-    task_at, pair_at = st.columns([5, 8], vertical_alignment="bottom")
+    task_at, layer_at, pair_at = st.columns([5, 3, 5], vertical_alignment="bottom")
     task = tasks[one_listed(task_at, "Word pairs", [*tasks], TASK, help=TASK_HELP)]
+    chosen = one_listed(layer_at, "Layer", [BEST, *map(str, range(n_layers))], LAYER, help=LAYER_HELP)
     if not presenting():
         pair_at.button(
             "Ask a test pair", icon=":material/quiz:", help=PAIR_HELP, on_click=_ask, args=(tasks, task.name)
@@ -58,8 +77,15 @@ def _draw_open(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_
         live(work.watched(), partial(work.ask, bool(stored), "Add the vector", "toggle_on", MEASURE_HELP), since_s)
         if stored:
             switch = switched_on(target, task).stored(session())
-            best = target.shape.n_layers // 3 if switch is None else switch.best_layer
-            _draw_found(stored[-1], best, switch is not None, sheet)
+            best = n_layers // 3 if switch is None else switch.best_layer
+            layer = best if chosen == BEST else int(chosen)
+            why = "a third of the depth" if switch is None else "the best on train pairs"
+            words = in_words(stored[-1], layer, why if chosen == BEST else "chosen")
+            sheet.says.append(words)
+            st.markdown(words, help=HELP)
+            origin = _draw_text(origin, x, full, added_vector(target, task, layer), f"{task.name}@{layer}", since_s)
+            rows = sheet.tables[NAME] = rows_of(stored[-1])
+            draw_table(rows[[*TITLES]], TITLES, "The likeliest next tokens, by the layer whose input gets the vector")
     asked = SwitchTaskOn(**of_model(target), task=task.name, prompt=prompt, out="vector.csv")
     measured = {**origin.measurements, **({NAME: wanted} if stored else {})}
     return replace(origin, requests=[*origin.requests, asked], measurements=measured)
@@ -72,12 +98,32 @@ def _ask(tasks: Mapping[str, PairTask], name: str) -> None:
     write("continue_prompt", task.asked(task.test[number % len(task.test)]).contexts[0])
 
 
-def _draw_found(found: VectorGuesses, best: int, is_measured: bool, sheet: Sheet) -> None:
-    rows, words = rows_of(found), in_words(found, best, is_measured)
-    sheet.tables[NAME] = rows
-    sheet.says.append(words)
-    st.markdown(words, help=HELP)
-    draw_table(rows[[*TITLES]], TITLES, "The likeliest next tokens, by the layer whose input gets the vector")
+def _draw_text(
+    origin: Origin, x: ContinuationControls, full: Continuation | None, vector: Measurement[AddedVector], name: str,
+    since_s: float,
+) -> Origin:  # fmt: skip
+    """Draws the text that the full model generates with the vector, next to that without; returns the origin with its
+    request."""
+    added = vector.stored(session())
+    if added is None:
+        return origin
+    mask = Mask.full(x.target.shape)
+    wanted = continuation(*x.read, mask, x.how, x.chat is not None, added)
+    work: Work[Continuation] = Work("continue vector text", TEXT, wanted, 1, while_seen=True)
+    work.value()
+
+    def draw_both() -> None:
+        work.line()
+        parts = sections.first_difference(full, work.found)
+        sides = {"Full model, without the vector": full, f"Full model, with {name}": work.found}
+        for at, (who, each) in zip(st.columns(2, gap="medium"), sides.items(), strict=True):
+            with at:
+                st.caption(who)
+                sections.draw_said(who, each, x.prompt, parts)
+
+    live([work.slot], draw_both, since_s)
+    asked = replace(request(x, mask), add_vector=name)
+    return replace(origin, requests=[*origin.requests, asked], measurements={**origin.measurements, TEXT: wanted})
 
 
 def rows_of(found: VectorGuesses) -> pd.DataFrame:
@@ -91,13 +137,12 @@ def rows_of(found: VectorGuesses) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def in_words(found: VectorGuesses, best: int, is_measured: bool) -> str:
+def in_words(found: VectorGuesses, layer: int, why: str) -> str:
     """Returns the next token without the vector and with it at a layer, and why that layer."""
-    (before, p), (after, p_after) = found.likeliest(0), found.likeliest(best + 1)
+    (before, p), (after, p_after) = found.likeliest(0), found.likeliest(layer + 1)
     before, after = (token.strip() or visible(token) for token in (before, after))
-    why = "the best on train pairs" if is_measured else "a third of the depth"
-    said = f"Without the vector, “{before}” is likeliest ({probability(p)}); with it at layer {best} ({why}), "
-    if found.token_ids[0, 0] != found.token_ids[best + 1, 0]:
+    said = f"Without the vector, “{before}” is likeliest ({probability(p)}); with it at layer {layer} ({why}), "
+    if found.token_ids[0, 0] != found.token_ids[layer + 1, 0]:
         return f"{said}**“{after}” ({probability(p_after)})**."
     change = number(100 * (p_after - p), 1, sign=True)
     return f"{said}it stays ({change} points)."

@@ -28,6 +28,7 @@ HELP = (
 )
 TASK_HELP = "Word pairs, such as singular and plural."
 MEASURE_HELP = "Scores of all heads, then every pair with examples, without, and with the vector. In the background."
+TRY_HELP = "Opens Continue with this vector, which is added to any prompt and to the text that follows."
 HEIGHT_PX = 260
 
 
@@ -62,7 +63,10 @@ def _draw(name: str, found: VectorSwitch, shape: ModelShape, sheet: Sheet) -> No
     picture = _chart(rows, found)
     sheet.draw(NAME, picture, "mechanisms_vector_chart", words)
     heads = ", ".join(shape.head_names[layer * shape.n_heads + head] for layer, head in found.heads)
-    st.caption(f"Heads of the vector: {heads}.")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"Heads of the vector: {heads}.", width="content")
+        if st.button("Try it on a prompt of your own", icon=":material/edit_note:", help=TRY_HELP):
+            st.switch_page("pages/continuation.py", query_params={"continue_vector_task": name})
 
 
 def rows_of(found: VectorSwitch) -> pd.DataFrame:
