@@ -157,10 +157,10 @@ def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator, said: 
     """Draws a model's first token, large, with its probability by each model."""
     word, about = "…", "not measured yet"
     if frame is not None and who in set(frame["model"]):
-        best, *rest = frame[frame["model"].eq(who)].nsmallest(2, "rank").itertuples()
-        others = frame[frame["token_id"].eq(best.token_id) & frame["model"].ne(who)]
-        word, about = _begun(best.token, said), best.said
-        about += "".join(f", tied with {_begun(each.token, ())}" for each in rest if each.said == best.said)
+        best, *rest = frame[frame["model"].eq(who)].nsmallest(2, "rank").to_dict("records")
+        others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
+        word, about = _begun(best["token"], said), best["said"]
+        about += "".join(f", tied with {_named(each['token'])}" for each in rest if each["said"] == best["said"])
         about += "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
     at.metric(f"{who[:1].upper()}{who[1:]}, next token", plain(word), about, delta_color="off", delta_arrow="off")
 
