@@ -45,7 +45,8 @@ KINDS = {*"activity answers attribution idealised importance induction magnitude
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
-OF_ONE_KERNEL = ("head", "heads", "oracle", "mechanisms", "exclusive")  # views with records of the last kernels alone
+# views with records of the last kernels alone
+OF_ONE_KERNEL = ("in_context", "head", "heads", "oracle", "mechanisms", "exclusive")
 # what Head shows on top of some other heads: those that the story and In context name
 HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
 HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
