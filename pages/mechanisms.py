@@ -87,7 +87,7 @@ def draw_progress() -> None:
 
 if work.is_first_read:
     finding_at.markdown("Reading the stored results of kinds of heads.")
-    with reading_state("matrix"):
+    with reading_state("dots", "dots"):
         live(work.watched(), work.reading_line, since_s)
     end_run()
 if setup.spec.is_demo and not found.is_complete:

@@ -7,8 +7,7 @@ import functools
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -28,17 +27,13 @@ def has_too_few_rows(error: Exception) -> bool:
     return "larger than population" in str(error)
 
 
-@contextmanager
-def templates_compiled_once() -> Iterator[None]:
-    """Context in which the harness compiles each prompt template once, not once a question: 3 to 10 times faster."""
+def compile_templates_once() -> None:
+    """Makes the harness compile each prompt template once, not once a question: 3 to 10 times faster. It stays so, as
+    other threads may be rendering."""
     from lm_eval import utils
 
     env: Any = utils.env
-    env.from_string = functools.lru_cache(maxsize=64)(env.from_string)
-    try:
-        yield
-    finally:
-        del env.from_string  # the class's own method shows again
+    vars(env).setdefault("from_string", functools.lru_cache(maxsize=64)(type(env).from_string.__get__(env)))
 
 
 def rewrite_answers(task: Any, rewrite: Callable[[Sequence[str]], Sequence[str]]) -> None:

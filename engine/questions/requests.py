@@ -270,16 +270,16 @@ def _question(entry: dict[str, Any]) -> Question:
 
 def _render(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> dict[str, Any]:
     """The content of a record."""
-    with lm_eval_internals.templates_compiled_once():
-        harness_task, shuffled = harness_task_of(task, info, given), None
-        if task.labels == "shuffled" and task.shots:
-            shuffled = shuffle_answers(harness_task, task.name, task.shots, task.seed)
-        elif task.labels == "unrelated":
-            use_words(harness_task, task.name)
-        numbers = [number for number, _ in given.lines[task.split]] if given is not None else []
-        questions = [asdict(question) for question in _questions(task, harness_task, numbers)]
-        more = {"kept": shuffled.n_kept / shuffled.n} if shuffled else {}
-        return {"greedy": harness_task.OUTPUT_TYPE == "loglikelihood", "questions": questions, **more}
+    lm_eval_internals.compile_templates_once()
+    harness_task, shuffled = harness_task_of(task, info, given), None
+    if task.labels == "shuffled" and task.shots:
+        shuffled = shuffle_answers(harness_task, task.name, task.shots, task.seed)
+    elif task.labels == "unrelated":
+        use_words(harness_task, task.name)
+    numbers = [number for number, _ in given.lines[task.split]] if given is not None else []
+    questions = [asdict(question) for question in _questions(task, harness_task, numbers)]
+    more = {"kept": shuffled.n_kept / shuffled.n} if shuffled else {}
+    return {"greedy": harness_task.OUTPUT_TYPE == "loglikelihood", "questions": questions, **more}
 
 
 def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> list[Question]:

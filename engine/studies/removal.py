@@ -103,37 +103,39 @@ def found_heads(target: Target) -> Measurement[Removal]:
 
 
 def removal(
-    target: Target, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
+    target: Target, task: TaskSpec, control: TaskSpec | None, n: int, data_dir: str | None = None
 ) -> Measurement[Removal]:
-    """Returns the Removal so far, on n questions of the task and of the control task without examples. The draws answer
-    the same questions, so they share the full model as baseline."""
+    """Returns the Removal so far, on n questions of the task and of the control task without examples, if there is one.
+    The draws answer the same questions, so they share the full model as baseline."""
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal | None]:
         yield Progress(0, 1, message="preparing the questions")
-        questions, asked = (select(get_requests(each, data_dir, run.session.store), n, "stratified")
-                            for each in (task, control))  # fmt: skip
-        run.total = 1 + (2 + N_DRAWS) * questions.n + 2 * asked.n
+        questions, *asked = (select(get_requests(each, data_dir, run.session.store), n, "stratified")
+                             for each in (task, control) if each is not None)  # fmt: skip
+        run.total = 1 + (2 + N_DRAWS) * questions.n + sum(2 * each.n for each in asked)
         found = yield from run.part(found_heads(target), 1, "induction scores")
         if found is None or not found.heads:
             return found
         full, gone = Mask.full(target.shape), without(target.shape, found.heads)
         draws = [(questions, draw(target.shape, found.heads, seed)) for seed in range(N_DRAWS)]
         answers: list[Answers] = []
-        for each, mask in [(questions, full), (questions, gone), (asked, full), (asked, gone), *draws]:
+        controls = [(each, mask) for each in asked for mask in (full, gone)]
+        for each, mask in [(questions, full), (questions, gone), *controls, *draws]:
             answered = yield from run.part(evaluation(target, each, mask), each.n, "questions")
             if answered is None:
                 break
             answers.append(answered)
-            found = _so_far(found, answers)
+            found = _so_far(found, answers, len(controls))
             yield run.so_far(found, "questions")
         return found
 
     return composed(target, ("removal", task, control, n, data_dir), body)
 
 
-def _so_far(found: Removal, answers: list[Answers]) -> Removal:
-    """Returns a copy with the answers so far, given in the order of measurement."""
-    known, control = _known(found.heads, [*answers[:2], *answers[4:]]), answers[2:4]
+def _so_far(found: Removal, answers: list[Answers], n_controls: int) -> Removal:
+    """Returns a copy with the answers so far, given in the order of measurement, with those of the control third."""
+    end = 2 + n_controls
+    known, control = _known(found.heads, [*answers[:2], *answers[end:]]), answers[2:end]
     both = line_of(*control) if len(control) > 1 else None
     return replace(found, removed=known.removed, control=both, draws=known.draws)
 

@@ -496,13 +496,16 @@ def answers_of_examples(tmp_path, monkeypatch):
 
 @uses("lm-eval", "utils.env")
 def templates(tmp_path, monkeypatch):
-    """The harness compiles each prompt by utils.env.from_string, which can be replaced for a while."""
+    """The harness compiles each prompt by utils.env.from_string, which can be replaced."""
     from lm_eval import utils
 
-    with lm_eval_internals.templates_compiled_once():
-        assert [utils.apply_template("{{a}}", {"a": n}) for n in "xyz"] == list("xyz")
-        assert utils.env.from_string.cache_info().hits == 2
-    assert not hasattr(utils.env.from_string, "cache_info")
+    lm_eval_internals.compile_templates_once()
+    compiled = utils.env.from_string
+    lm_eval_internals.compile_templates_once()
+    assert utils.env.from_string is compiled, "of several threads the same"
+    before = compiled.cache_info().hits
+    assert [utils.apply_template("{{a}}{{1}}", {"a": n}) for n in "xyz"] == ["x1", "y1", "z1"]
+    assert compiled.cache_info().hits >= before + 2
 
 
 @uses("ray", "_temp_dir")

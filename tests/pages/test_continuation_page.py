@@ -171,7 +171,7 @@ def test_the_finding_is_of_the_token_that_changes_most_and_names_its_word():
     found = NextTokens(np.array([5, 6]), (" the", " Fr"), np.log([[0.165, 0.085], [0.188, 0.008]]))
     frame, mask = sections.next_frame(found), parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))
     said = Continuation(np.array([6, 7, 8]), np.zeros(3), (" Fr", "ance", ", a"))
-    words = "Small effect: without 1 head, `Fr(ance)` falls from 8.5% to 0.8%"
+    words = "Small effect: without 1 head, `Fr` of France falls from 8.5% to 0.8%"
     assert sections.finding(frame, mask, (None, said)) == words
 
 

@@ -71,7 +71,8 @@ def test_a_link_to_a_story_alone_sets_the_controls_too(with_shipped, open_app):
     assert at.text_input(key="prune_mask").value == "L0H1", "a link that says more is what it says"
 
 
-def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app):
+def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app, monkeypatch):
+    monkeypatch.setattr(stories, "cast_from", lambda *needs: None)
     at = open_app(prune_order="random", prune_story=NAME)
     assert story.UNASKED in said(at)
     choose(at, "heads")
@@ -129,6 +130,9 @@ def test_a_story_keeps_the_task_that_is_chosen_and_ones_own_questions(monkeypatc
 def test_of_tasks_whose_needs_nobody_has_said_some_are_known_to_need_no_examples():
     assert cast_from({"piqa": "", "copa": "", "boolq": ""}, "copa") == ("copa", "piqa")
     assert cast_from({"piqa": ""}, "piqa") is None and cast_from({"copa": "", "cb": ""}) is None
+    assert cast_from({"copa": "", "pairs_plural": "examples"}, "copa") == ("pairs_plural", None), (
+        "what other models have"
+    )
 
 
 def test_what_is_expected_goes_by_the_task_that_the_figure_shows(monkeypatch):

@@ -140,11 +140,12 @@ def stage(monkeypatch, tmp_path):
 
 def test_a_view_without_a_typed_name_is_saved_under_the_proposed_one(stage):
     for model in ("demo", "demo", "/models/gpt2"):
-        stage.session_state["model"] = model
+        stage.session_state["model"] = stage.query_params["model"] = model
         button(stage.run(), "Save").click().run()
     assert not stage.error
     names = [view.name for view in views.saved(runtime.store())]
-    assert names == ["Prune", "Prune 2", "Prune, gpt2"] and stage.text_input[0].placeholder == "Prune, gpt2 2"
+    assert names == ["Prune", "Prune, gpt2"], "the same page once"
+    assert stage.text_input[0].placeholder == "Prune, gpt2 2"
 
 
 @pytest.mark.parametrize(("by", "left_out"), [("prune", True), ("prune", False), ("attention", False)])

@@ -98,11 +98,11 @@ def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation 
     )
     best = full.nsmallest(1, "rank").iloc[0]
     if pruned.empty or mask is None:
-        return f"The full model continues with {_quoted(_begun(best['token'], said))}, {best['said']}"
+        return f"The full model continues with {_token_of(best['token'], said)}, {best['said']}"
     change = (pruned["p"] - full["p"]).abs()
     if change.max() > max(VISIBLE, 2 * change[best["token_id"]]):
         best = full.iloc[int(change.argmax())]
-    word, other = _quoted(_begun(best["token"], said)), pruned.loc[best["token_id"]]
+    word, other = _token_of(best["token"], said), pruned.loc[best["token_id"]]
     parts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
     gone = " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
     moves = "falls" if other["p"] < best["p"] else "rises"
@@ -159,7 +159,8 @@ def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator, said: 
     if frame is not None and who in set(frame["model"]):
         best, *rest = frame[frame["model"].eq(who)].nsmallest(2, "rank").to_dict("records")
         others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
-        word, about = _begun(best["token"], said), best["said"]
+        word, about = _word(best["token"], said), best["said"]
+        about = about if word == _named(best["token"]) else f"“{_named(best['token'])}”, its first token: {about}"
         about += "".join(f", tied with {_named(each['token'])}" for each in rest if each["said"] == best["said"])
         about += "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
     at.metric(f"{who[:1].upper()}{who[1:]}, next token", plain(word), about, delta_color="off", delta_arrow="off")
@@ -200,13 +201,19 @@ def said_frame(found: Said) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _begun(token: str, said: Iterable[Continuation | None]) -> str:
-    """Returns a readable token by its name, with the rest of its word where it begins a continuation: "M(erton)"."""
+def _word(token: str, said: Iterable[Continuation | None]) -> str:
+    """Returns a readable token by its name, or the whole word that it begins in a continuation: "Merton" for "M"."""
     for each in said:
         if each is not None and each.pieces and visible(each.pieces[0]) == token and token[-1:].isalpha():
             rest = re.match(r"\w*", "".join(each.pieces[1:]))
-            return f"{_named(token)}({rest[0]})" if rest and rest[0] else _named(token)
+            return _named(token) + (rest[0] if rest else "")
     return _named(token)
+
+
+def _token_of(token: str, said: Iterable[Continuation | None]) -> str:
+    """Returns a token between code marks, with the word that it begins: "`M` of Merton"."""
+    word = _word(token, said)
+    return _quoted(_named(token)) + ("" if word == _named(token) else f" of {plain(word)}")
 
 
 def _named(token: str) -> str:

@@ -99,7 +99,7 @@ def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
     base = charts.named_chart("cells").encode(x=x, y=of_rows("y:Q"), tooltip=_tooltip(measure))
     edges = charts.named_chart("chance").mark_rule(color=GREY, strokeDash=[3, 3])
     edges = edges.encode(x=alt.X("edge:Q", scale=scale), y=of_rows("y:Q"), y2="y2:Q")
-    names = charts.written(base, 12, align="left", limit=NAMES_OF_PAIRS_PX - 8, cursor="pointer")
+    names = charts.written(base, 12, align="left", limit=NAMES_OF_PAIRS_PX - 8)
     numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="number:N")
     of_groups, look = charts.named_chart("groups").encode(y=of_rows("y:Q")), {"baseline": "top", "dy": 3}
     titles = charts.written(of_groups, 13, align="left", fontWeight=600, **look)
@@ -112,12 +112,16 @@ def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
     colour = alt.Color("look:N", scale=alt.Scale(domain=palette(pruned="clear", random="ties")), legend=None)
-    dots = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'").mark_point(filled=True, cursor="pointer")
+    dots = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'").mark_point(filled=True)
     size = alt.condition("datum.ties", alt.value(40), alt.value(70))
-    clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
-    dots = dots.encode(color=colour, opacity=alt.value(1), size=size).add_params(clicked)
+    dots = dots.encode(color=colour, opacity=alt.value(1), size=size)
     names = names.encode(x=alt.value(0), text="tasks:N")
-    return charts.template(height + AXIS_OF_PX, *drawn, names, numbers, dots, ring)
+    rows = base.transform_calculate(top=f"datum.y - {PAIR_PX / 2}", bottom=f"datum.y + {PAIR_PX / 2}")
+    rows = rows.mark_rect(opacity=0, cursor="pointer").encode(  # on top: a click anywhere in a row chooses it
+        x=alt.value(0), x2=alt.value("width"), y=of_rows("top:Q"), y2="bottom:Q"
+    )
+    clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
+    return charts.template(height + AXIS_OF_PX, *drawn, names, numbers, dots, ring, rows.add_params(clicked))
 
 
 @charts.kept

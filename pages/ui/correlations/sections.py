@@ -1,6 +1,5 @@
 """The sections of the Correlations screen: matrices that can be clicked, two rankings in detail, shot counts; drawn."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings import agreement_within_layers
 from engine.studies.surveys import shots_in_words
 from pages.ui.correlations import charts, tables
 from pages.ui.figures.charts import Picture
@@ -25,7 +23,6 @@ TASKS_HELP = (
     "Every two tasks once. Up to three tasks: a dot for every two by each score that is stored, with its 95% interval; "
     "gray where most scores tie: their order means little. Between the dashed lines are 95% of unrelated rankings."
 )
-WITHIN = "Part of the agreement by {} is depth: within a layer it is **{:.2f}**."
 PAIR_HELP = (
     "One dot per {0}. Click two tasks on the left, or choose two here. On the diagonal, both rank a {0} alike. Left of "
     "one dashed line are the top 30% of the first ranking, under the other line those of the second."
@@ -107,10 +104,8 @@ class TaskPairs:
 
 def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: str, sheet: Sheet) -> None:
     """Draws the matrix of tasks, or for few of them each pair with its interval, by every score."""
-    within, column = agreement_within_layers(of.by_score[of.what].scores), of.measure.column
+    column = of.measure.column
     at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
-    if not math.isnan(within):
-        at.caption(WITHIN.format(of.by_score[of.what].by, within))
     if len(of.names) <= FEW:
         cells = tables.cells_by_score(of.by_score, of.what, column)
         drawn = charts.intervals(cells, pair, charts.MEASURES[column].within(cells["value"]))

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from engine.importance.rankings import agreement, n_top
+from engine.importance.rankings import agreement, agreement_within_layers, n_top
 from engine.questions.requests import TaskSpec
 from engine.statistics import Z_95
 from engine.studies.statements import few_and_zero
@@ -234,8 +234,10 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
     if not parts or by_score[what].pairs["srcc"].isna().all():
         return ""
     words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
-    if all(of.pairs["srcc"].mean() >= ALIKE for of in told):
-        words += ": the order of one can prune all"
+    of = by_score[what]
+    within, by = agreement_within_layers(of.scores), f" by {of.by}" if len(told) > 1 else ""
+    if of.pairs["srcc"].mean() >= ALIKE and within < ALIKE:
+        words += f", mostly by depth: within a layer, **{number(within)}**{by}"
     return f"{words}." + "".join(_ties_in_words(of, noun) for of in known.values() if of.mostly_ties)
 
 

@@ -29,6 +29,12 @@ _ROWS = "".join(
     f'<rect x="110" y="{148 + 84 * row}" width="300" height="56" rx="5" opacity="0.3"/>'
     for row in range(4)
 )
+_DOTS = "".join(
+    f'<rect x="20" y="{65 + 48 * row}" width="110" height="10" rx="3" opacity="0.6"/>'
+    f'<rect x="{middle - 40}" y="{69 + 48 * row}" width="80" height="2"/>'
+    f'<circle cx="{middle}" cy="{70 + 48 * row}" r="7"/>'
+    for row, middle in enumerate((220, 220, 240, 260, 330, 330))
+)
 _HEADING = '<rect x="0" y="10" width="170" height="14" rx="3"/>'
 _BOXES = "".join(f'<rect x="{x}" y="62" width="197" height="38" rx="5" opacity="0.4"/>' for x in (0, 213))
 SVG = (
@@ -45,6 +51,7 @@ SKETCHES = {  # what a chart looks like, without a value in it
     f'<path {_LINE}="3" opacity="0.5" d="M20 20 L70 34 L120 62 L170 88 L250 120"/>'
     f'<path {_LINE}="1" opacity="0.35" d="M20 4 V132 H250"/>',
     "intervals": f"{_HEADING}{_ROWS}",
+    "dots": f"{_HEADING}{_DOTS}",
     "ranks": f'{_HEADING}{_BOXES}<rect x="55" y="215" width="355" height="295" rx="5" opacity="0.3"/>',
 }
 

@@ -89,7 +89,8 @@ def _draw_views(title: str) -> None:
     if (typed := st.session_state.get("view_name")) not in (None, "", st.session_state.get(HEARD)):
         _save(typed)  # sent with a Save button that a run has replaced meanwhile
     if name := st.session_state.pop(SAVED, ""):
-        st.toast(f"Saved as slide {len(views.saved(store()))}: {plain(name)}", icon=":material/bookmark_added:")
+        number = [view.name for view in views.saved(store())].index(name) + 1
+        st.toast(f"Saved as slide {number}: {plain(name)}", icon=":material/bookmark_added:")
     if not at.open:
         return
     known = views.saved(store())
@@ -149,15 +150,25 @@ def _number(what: str) -> int:
 
 
 def _add(number: int, name: str) -> None:
-    """Saves the page at a click that is not a repeated one: under the typed name, or else under this one."""
-    if _is_new("name", number):
-        _save(str(st.session_state.get("view_name") or "").strip() or name)
+    """Saves the page at a click that is not a repeated one: under the typed name, or else under this one, unless it is
+    saved, as after Enter and a click."""
+    if not _is_new("name", number):
+        return
+    typed, link = str(st.session_state.get("view_name") or "").strip(), _link_here()
+    if not typed and (same := [view.name for view in views.saved(store()) if view.link == link]):
+        st.session_state[SAVED] = same[-1]
+    else:
+        _save(typed or name)
+
+
+def _link_here() -> str:
+    return _link_of(browser_address(), not st.session_state.get(WITHOUT_MASK))
 
 
 def _save(name: str) -> None:
     """Saves the page with its present controls under a name."""
     st.session_state[HEARD] = name
-    link = _link_of(browser_address(), not st.session_state.get(WITHOUT_MASK))
+    link = _link_here()
     if _keep(lambda known: (*known, views.checked(SavedView(name, link)))):
         st.session_state[SAVED] = name
         st.session_state["view_name"] = ""  # not before: a browser that clears it at once may then send Save without it

@@ -119,7 +119,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Correlations",
             "grid_on",
             "Whether tasks rank heads alike: rank correlations of importance (1 same order, 0 unrelated).",
-            "click a dot on the left to compare its two rankings head by head.",
+            "click a row or cell on the left to compare its two rankings head by head.",
         ),
         Screen(
             "sweeps",

@@ -56,10 +56,10 @@ HELP = "Each sets the controls, says what to expect and what came out. One more 
 
 @dataclass(frozen=True)
 class Cast:
-    """The tasks of a story: one with examples in the prompt, and one that needs none."""
+    """The tasks of a story: one with examples in the prompt, and one that needs none, if there is one."""
 
     main: TaskSpec
-    control: TaskSpec
+    control: TaskSpec | None
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def set_controls(setup: Setup) -> None:
     state[TO_SET] = False
     state.pop(OPENED, None)
     if cast is not None:
-        task = cast.control if story == "control" else cast.main
+        task = cast.control if story == "control" and cast.control is not None else cast.main
         state[MAIN] = cast.main.name
         write("prune_task", task.name)
         write("prune_shots", task.shots)
@@ -145,17 +145,21 @@ def cast_of(setup: Setup) -> Cast | None:
     found = cast_from({name: task_info(name).needs for name in names} | dict.fromkeys(own, "examples"), *first)
     if found is None:
         return None
-    return Cast(TaskSpec(found[0], shots if found[0] in own else shots or SHOTS), TaskSpec(found[1], 0))
+    main, control = found
+    of_control = None if control is None else TaskSpec(control, 0)
+    return Cast(TaskSpec(main, shots if main in own else shots or SHOTS), of_control)
 
 
-def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, str] | None:
+def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, str | None] | None:
     """Returns (the task of a story, the one that needs no examples) of the tasks in `needs` (name: TaskInfo.needs): the
-    first of `preferred` that needs its context, else one that needs examples. None with fewer than two such
-    tasks."""
+    first of `preferred` that needs its context, else one that needs examples. If all need their context, only a task
+    that needs examples has a story, without the other. None without such a task."""
     control = next((name for name in (*WITHOUT_EXAMPLES, *needs) if needs.get(name) == "nothing"), None)
     control = control or next((name for name in WITHOUT_EXAMPLES if not needs.get(name, "said")), None)
     usable = {name: need for name, need in needs.items() if need not in ("nothing", "reading") and name != control}
-    if control is None or not usable:
+    if control is None:
+        usable = {name: need for name, need in usable.items() if need == "examples"}
+    if not usable:
         return None
     by_need = sorted(usable, key=lambda name: usable[name] != "examples")
     main = next(name for name in (*preferred, *by_need) if name in usable)

@@ -47,7 +47,8 @@ def draw_story(shown: PruneResult, setup: Setup, story: str | None, since_s: flo
 
 
 def cells(found: Removal, cast: Cast) -> list[str]:
-    """Returns one cell each for the results: without the heads, without equally many others, without examples."""
+    """Returns one cell each for the results: without the heads, without equally many others, and without examples on a
+    task that needs none, if there is one."""
     n, (mean, low, high) = len(found.heads), found.at_random
     others = _cell(None, f"{n} others, at random")
     if found.draws:
@@ -56,11 +57,10 @@ def cells(found: Removal, cast: Cast) -> list[str]:
         others = _cell((full, full + mean / 100), f"{n} others, at random", spread)
     removed, control = (None if line is None else (line.full, line.pruned)
                         for line in (found.removed, found.control))  # fmt: skip
-    return [
-        _cell(removed, f"the {n} induction heads", task_in_words(cast.main)),
-        others,
-        _cell(control, f"the {n} induction heads", f"{cast.control.name}, no examples"),
-    ]
+    cells = [_cell(removed, f"the {n} induction heads", task_in_words(cast.main)), others]
+    if cast.control is not None:
+        cells.append(_cell(control, f"the {n} induction heads", f"{cast.control.name}, no examples"))
+    return cells
 
 
 def expected(story: str, task: str) -> str:
@@ -128,7 +128,7 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown(f":small[**Expect:** {expected(story, shown.x.task.name)}]", width="content")
             link_at = st.container(width="content")
-        if cast is None:
+        if cast is None or cast.control is None and story == "control":
             st.markdown(f":small[{UNASKED}]")
             _draw_link(link_at, shown.mask)
             return

@@ -1,5 +1,7 @@
 """The induction heads removed at once: found by a rule from the scores, beside as many others, each line recounted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,4 @@ def test_every_line_is_the_difference_of_two_counts(session, tiny_opt, tmp_path,
     for seed, drawn in enumerate(found.draws):
         assert drawn.pruned == right(draw(target.shape, found.heads, seed), 20) / 20
         assert drawn.full == found.removed.full, "one baseline"
+    assert final(removal(target, task, None, 20).run(session)) == replace(found, control=None), "of a model without one"
