@@ -14,13 +14,15 @@ from pages.ui.controls.pruning import choose_pruning
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.figures.sheet import Sheet
+from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
 from pages.ui.page.work import Action, Work, live
 
 require_frame("pages/continuation.py")
 STREAM_S = 0.4  # between two redraws of the text generated so far
-setup, finding_at = chosen(), st.container()
+setup, finding_at = chosen(), st.container(key="finding-title")
+mark("finding", "reserved", finding_at)  # an empty container has no height, and the prompt would move
 with errors_shown():
     prompt, how, menu = sections.choose()
 slider_at, badge_at = st.columns([7, 5], gap="large", vertical_alignment="center")
