@@ -17,6 +17,7 @@ from pages.ui.controls.controls import settings_menu, type_mask
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import Chosen, choose_text
+from pages.ui.figures.empty import unread_text
 from pages.ui.page.address import unseen_field
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
@@ -81,7 +82,10 @@ with errors_shown():
 carried.hand_on("attention", target.shape, mask, badge_at)
 of = f"{target} {mask.key()} {text_digest(text.text)}"
 whole = overview(target, text.text, mask)
-seen = whole.stored(session()) or Work("attention", "Text", whole, while_seen=True).required()
+seen = whole.stored(session()) or Work("attention", "Text", whole, while_seen=True).awaited()
+if seen is None:
+    unread_text(text.text)
+    end_run()
 wanted = induction(target)
 score = Work("attention induction", SCORES, wanted, 3, while_seen=True)
 since_s = time.monotonic()

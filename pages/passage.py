@@ -15,6 +15,7 @@ from pages.ui.controls.texts import OWN_FILE, choose_text
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.empty import unread_text
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import component_data, token_text
 from pages.ui.page.marks import counts, mark
@@ -50,6 +51,7 @@ def draw_text() -> None:
     with st.container():  # a separate container: otherwise a change here would redraw the whole text after it
         run.progress()
     if a is None:
+        unread_text(x.text)
         return
     if n_parts != tables.n_parts(a.n_total):
         st.rerun()  # its length is known now: the whole page needs it

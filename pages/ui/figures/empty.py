@@ -15,6 +15,7 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.widget_writes import write
 
 READING_PX = 900  # so that nothing below the charts shows before them
+MOST_UNREAD = 2_000  # characters
 NOTHING, READING = "Not measured yet.", "Reading stored results."
 DEMO_HELP = "Opens this screen with the included model, whose results come with Headroom."
 _SHADES = (1, 0.45, 0.3, 0.2), (0.45, 1, 0.6, 0.25), (0.3, 0.6, 1, 0.35), (0.2, 0.25, 0.35, 1)  # of a matrix
@@ -88,6 +89,12 @@ def reading_state(*sketches: str) -> Iterator[None]:
         else:
             for sketch, at in zip(sketches, st.columns(len(sketches), gap="large"), strict=True):
                 at.html(_tall_picture(sketch))
+
+
+def unread_text(text: str) -> None:
+    """Draws a text as it is, where its tokens will be once the model has read it."""
+    with st.container(border=True, key="unread_text"):
+        st.text(text[:MOST_UNREAD])
 
 
 def _picture(sketch: str, width: int) -> str:
