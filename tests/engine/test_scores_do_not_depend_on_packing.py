@@ -21,7 +21,7 @@ from engine.models.slicing import applied, sliced
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
 from engine.questions.requests import Question, TaskSpec, get_requests
-from tests.conftest import IS_THOROUGH
+from tests.conftest import some_of
 from tests.engine.fixtures import EXAMINED, STOCK, finished, in_turns, loaded, refused_by, run, write_questions
 
 
@@ -108,7 +108,7 @@ def otherwise(model, monkeypatch):
 
 PACKED_MASKS = ["L1H2 L2H0-2 F1", "", "L0H*"]
 IN_FP32 = in_turns(EXAMINED, ["fp32"], PACKED_MASKS)
-IN_BF16 = in_turns(EXAMINED if IS_THOROUGH else ["opt", "llama", "gpt_neox"], ["bf16"], PACKED_MASKS)
+IN_BF16 = in_turns(some_of(EXAMINED, 3), ["bf16"], PACKED_MASKS)
 
 
 @pytest.mark.thorough

@@ -111,7 +111,7 @@ NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])
 LINES = pd.DataFrame({"kind": ["mean", "random", "chance", "task 1", "front"], "line": [*"abcde"], "level": 0.5})
 LINES = LINES.assign(acc=0.5, low=0.4, high=0.6)
 CURVES = pd.DataFrame({"line": ["Importance", "random", "chance"], "kind": "criterion"})
-BARS = pd.DataFrame({"token": ["a"], "rank": [1], "place": [0], "model": [continuation.FULL]})
+BARS = pd.DataFrame({"token": ["a"], "p": [1.0], "rank": [1], "place": [0], "model": [continuation.FULL]})
 INDEXED = pd.DataFrame(
     {"series": [in_context.FULL], "mean": 3.0, "low": 2.0, "high": 4.0, "n": 3, "first": 1, "last": 9}
 )
