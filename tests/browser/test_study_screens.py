@@ -32,8 +32,8 @@ def test_measure_then_choose_by_name_then_click_a_cell(page, address):
     address = page.evaluate("location.search")  # the first ranking is the default, which no address names
     assert f"correlations_a={later.split(',')[0]}" in address and "correlations_shots=0" in address
 
-    # the numbers lie on top of the cells
-    click_in_chart(page, page.locator(f'[aria-label*="Rankings: {later} and {earlier};"]').last)
+    # the first is of the chosen score; its whole row can be clicked
+    click_in_chart(page, page.locator(f'[aria-label*="Rankings: {later} and {earlier};"]').first)
     for name, side in (("Ranking", earlier), ("and ranking", later)):
         box = page.get_by_role("combobox", name=name, exact=True)
         box.and_(page.locator(f'[value="{side}"]')).wait_for()
