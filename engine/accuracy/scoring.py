@@ -43,8 +43,7 @@ def score(
     scored = []
     for groups in passes(loaded, [_behind(row, n_prefix) for row in rows]):
         scored += (together := [row for group in groups for row in group])
-        ends = token_numbers(loaded, together, context_ends(together))
-        with nullcontext() if added is None else adding(loaded, *added, ends):
+        with _added_at_ends(loaded, together, added):
             hidden = hidden_states(loaded, groups, prefix)
         results += read_rows(loaded, together, hidden)
         yield
@@ -69,6 +68,13 @@ def score_under(
         except StopIteration as finished:
             return finished.value
         yield
+
+
+def _added_at_ends(loaded: Loaded, rows: Sequence[Row], added: Added | None) -> AbstractContextManager[None]:
+    """Context in which a pass over these rows has the vector, if there is one, at the last token of each context."""
+    if added is None:
+        return nullcontext()
+    return adding(loaded, *added, token_numbers(loaded, rows, context_ends(rows)))
 
 
 def context_ends(rows: Sequence[Row]) -> list[tuple[int, int]]:

@@ -70,7 +70,7 @@ def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) 
     interval if there is one, between lines around unrelated rankings: for so few that a matrix is nearly empty."""
     shown = _ringed(cells, selected)
     shown = shown.assign(selected=shown["selected"] & shown["chosen"])
-    of_group = {name: (name, "first") for name in ("chance", "note", "chosen")}
+    of_group = {name: (name, "first") for name in ("chance", "note")}
     groups = shown.groupby("group", sort=False).agg(mean=("value", "mean"), n=("value", "size"), **of_group)
     groups = groups.reset_index()
     heights = TITLE_OF_PX + PAIR_PX * groups["n"] + BELOW_PX
@@ -100,6 +100,7 @@ def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
     edges = charts.named_chart("chance").mark_rule(color=GREY, strokeDash=[3, 3])
     edges = edges.encode(x=alt.X("edge:Q", scale=scale), y=of_rows("y:Q"), y2="y2:Q")
     names = charts.written(base, 12, align="left", limit=NAMES_OF_PAIRS_PX - 8)
+    names = names.encode(x=alt.value(0), text="tasks:N")
     numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="number:N")
     of_groups, look = charts.named_chart("groups").encode(y=of_rows("y:Q")), {"baseline": "top", "dy": 3}
     titles = charts.written(of_groups, 13, align="left", fontWeight=600, **look)
@@ -115,7 +116,6 @@ def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
     dots = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'").mark_point(filled=True)
     size = alt.condition("datum.ties", alt.value(40), alt.value(70))
     dots = dots.encode(color=colour, opacity=alt.value(1), size=size)
-    names = names.encode(x=alt.value(0), text="tasks:N")
     rows = base.transform_calculate(top=f"datum.y - {PAIR_PX / 2}", bottom=f"datum.y + {PAIR_PX / 2}")
     rows = rows.mark_rect(opacity=0, cursor="pointer").encode(  # on top: a click anywhere in a row chooses it
         x=alt.value(0), x2=alt.value("width"), y=of_rows("top:Q"), y2="bottom:Q"

@@ -89,7 +89,7 @@ def _draw_views(title: str) -> None:
     if (typed := st.session_state.get("view_name")) not in (None, "", st.session_state.get(HEARD)):
         _save(typed)  # sent with a Save button that a run has replaced meanwhile
     if name := st.session_state.pop(SAVED, ""):
-        number = [view.name for view in views.saved(store())].index(name) + 1
+        number = max(at for at, view in enumerate(views.saved(store()), start=1) if view.name == name)
         st.toast(f"Saved as slide {number}: {plain(name)}", icon=":material/bookmark_added:")
     if not at.open:
         return
