@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine.heads.attention import head_views, overview
+from engine.heads.attention import Overview, head_views, overview
 from engine.heads.induction import induction
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.texts.passages import text_digest
@@ -97,7 +97,7 @@ packet = overview_packet(of, text.name, seen, mask, scores, rows)
 
 
 @st.fragment
-def draw_view(text: Chosen) -> None:
+def draw_view(text: Chosen, seen: Overview) -> None:
     """Draws the view; choosing another head redraws only this part."""
     above = st.container(horizontal=True, vertical_alignment="center")
     above.container(key="slide-leaves-out-hint", width="content").caption(CAPTION, help=CAPTION_HELP)
@@ -130,4 +130,4 @@ if found is None:
     if score.now() is None:
         score.start_ahead()  # background work
     live([score.slot], draw_score, since_s)
-draw_view(text)
+draw_view(text, seen)

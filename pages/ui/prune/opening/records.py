@@ -75,9 +75,9 @@ class OpeningStory:
 
 def story_task(names: Mapping[str, str]) -> tuple[TaskSpec, TaskSpec] | None:
     """Returns the task that the story asks and the one without examples, of tasks by name with their
-    `TaskInfo.needs`."""
-    found = cast_from(names)
-    return None if found is None else (TaskSpec(found[0], SHOTS), TaskSpec(found[1], 0))
+    `TaskInfo.needs`; None without both."""
+    main, control = cast_from(names) or (None, None)
+    return (TaskSpec(main, SHOTS), TaskSpec(control, 0)) if main and control else None
 
 
 def measurement(target: Target, tasks: tuple[TaskSpec, TaskSpec], data_dir: str | None) -> Measurement[Removal]:
