@@ -1,8 +1,8 @@
 """What a model predicts after a prompt with the output of one head replaced, or with the residual stream changed at one
 layer: exact, for all heads or layers at the cost of about one more pass.
 
-One full pass keeps the prompt's keys and values, and each layer's input at its last tokens. Each head is then a row of
-these tokens alone: it joins the others in its head's layer, and attends to the prompt's keys and values and its own.
+One full pass keeps the prompt's keys and values, and each layer's input (`read_prompt`). Each head is then a row of its
+last tokens alone: it joins the others in its head's layer, and attends to the prompt's keys and values and its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
@@ -51,14 +52,19 @@ def hidden_with(loaded: Loaded, ids: Sequence[int], instead: Tensor, back: int =
 
     n_layers, n_heads = instead.shape[:2]
     with torch.inference_mode():
-        last, before = _kept(loaded, ids, back)
+        prompt, outs = _read_for_heads(loaded, ids), loaded.family.layer_modules(loaded.model)
         rows = [(0, -1), *((layer, head) for layer in range(n_layers) for head in range(n_heads))]
         parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
         found = []
         for part in parts:
             heads = {layer: [head for at, head in part if at == layer] for layer in {at for at, _ in part}}
-            joining = {layer: last[layer].expand(len(each), -1, -1) for layer, each in heads.items()}
-            found.append(_run(loaded, ids, joining, before, heads, instead))
+            joining = {
+                layer: prompt.inputs[layer][:, -back:].expand(len(each), -1, -1) for layer, each in heads.items()
+            }
+            with ExitStack() as hooks:
+                for layer, each in heads.items():
+                    hooks.enter_context(_replaced(outs[layer][0], each, instead[layer]))
+                found.append(hidden_after(loaded, ids, joining, prompt))
         return torch.cat(found)
 
 
@@ -68,49 +74,63 @@ def hidden_changed(loaded: Loaded, ids: Sequence[int], change: Callable[[int, Te
     import torch
 
     with torch.inference_mode():
-        last, before = _kept(loaded, ids, 1)
+        prompt = _read_for_heads(loaded, ids)
+        last = {layer: each[:, -1:] for layer, each in prompt.inputs.items()}
         changed = {layer: change(layer, each[0, 0]).to(each)[None, None] for layer, each in last.items()}
         joining = {layer: torch.cat([last[0], each]) if layer == 0 else each for layer, each in changed.items()}
-        return _run(loaded, ids, joining, before)
+        return hidden_after(loaded, ids, joining, prompt)
 
 
-def _kept(loaded: Loaded, ids: Sequence[int], back: int) -> tuple[dict[int, Tensor], dict[int, tuple[Tensor, Tensor]]]:
-    """Returns each layer's input (1, back, d_model) at a prompt's last tokens, and the keys and values before them."""
-    refuse_faulty(loaded)
-    if any(getattr(each, "smear", None) is not None for each in loaded.family.attention_modules(loaded.model)):
-        raise HeadroomError(f"{loaded.identity.name} has smeared keys, so nothing can be replaced at the last token "
-                            "alone; choose a model without")  # fmt: skip
+@dataclass(frozen=True)
+class PromptRead:
+    """A prompt as a model reads it, by layer.
+
+    inputs: each layer's, (1, n, d_model)
+    keys_and_values: (H, n, d_head) each
+    """
+
+    inputs: dict[int, Tensor]
+    keys_and_values: dict[int, tuple[Tensor, Tensor]]
+
+
+def read_prompt(loaded: Loaded, ids: Sequence[int]) -> PromptRead:
+    """Returns a prompt as read in one pass."""
     with kept(loaded, {*range(loaded.identity.shape.n_layers)}) as inputs:
         prompt = compute_prefix(loaded, ids)
-    last = {layer: each[:, -back:] for layer, each in inputs.items()}
-    return last, {layer: (keys[0, :, :-back], values[0, :, :-back]) for layer, (keys, values) in prompt.layers.items()}
+    return PromptRead(inputs, {layer: (keys[0], values[0]) for layer, (keys, values) in prompt.layers.items()})
 
 
-def _run(
-    loaded: Loaded,
-    ids: Sequence[int],
-    joining: Mapping[int, Tensor],
-    before: Mapping[int, tuple[Tensor, Tensor]],
-    replaced: Mapping[int, Sequence[int]] | None = None,
-    instead: Tensor | None = None,
-) -> Tensor:
-    """Returns (row, d_model) of the pass over the rows (row, n, d_model) that join at each layer, the lowest first. If
-    given, each row of a layer has one of its heads `replaced` by `instead` (L, H, d_head); head -1 is none."""
+def smears(loaded: Loaded) -> bool:
+    """Returns whether the model mixes the keys of neighboring tokens, so that no pass may begin after a prompt's first
+    token."""
+    return any(getattr(each, "smear", None) is not None for each in loaded.family.attention_modules(loaded.model))
+
+
+def _read_for_heads(loaded: Loaded, ids: Sequence[int]) -> PromptRead:
+    refuse_faulty(loaded)
+    if smears(loaded):
+        raise HeadroomError(f"{loaded.identity.name} has smeared keys, so nothing can be replaced at the last token "
+                            "alone; choose a model without")  # fmt: skip
+    return read_prompt(loaded, ids)
+
+
+def hidden_after(loaded: Loaded, ids: Sequence[int], joining: Mapping[int, Tensor], prompt: PromptRead) -> Tensor:
+    """Returns (row, d_model), the unembedding's input at the last token, of a pass over rows of the prompt's last n
+    tokens, of which some join (row, n, d_model) at each layer, the lowest first."""
     import torch
 
     model, family, n, first = loaded.model, loaded.family, joining[min(joining)].shape[1], min(joining)
     device = model.get_input_embeddings().weight.device
     tokens = torch.tensor([ids[-n:]], device=device)
     positions = torch.arange(len(ids) - n, len(ids), device=device)[None]
-    modules, outs = family.layer_list(model), family.layer_modules(model)
+    before = {layer: (keys[:, :-n], values[:, :-n]) for layer, (keys, values) in prompt.keys_and_values.items()}
+    modules = family.layer_list(model)
     _register()
     with ExitStack() as ending:
         ending.callback(_before.reset, _before.set(before))
         ending.enter_context(attention_named(model, ATTENTION))
         for layer, rows in sorted(joining.items()):
             ending.enter_context(starting_at(loaded, first, rows) if layer == first else _joined(modules[layer], rows))
-            if replaced is not None and instead is not None:
-                ending.enter_context(_replaced(outs[layer][0], replaced[layer], instead[layer]))
         return model.base_model(input_ids=tokens, position_ids=positions, use_cache=False).last_hidden_state[:, -1]
 
 

@@ -2,13 +2,15 @@
 
 Prompts A and B have equally many tokens. A is read with B's residual stream, attention output, or FFN output at one
 layer and position, or with B's output of one head at the last token. The effect is the share of the difference between
-the logits of two answers, B's minus A's, that comes back: 0 as in A, 1 as in B. Each layer is one batch of all
-positions, from that layer on; all heads are one batch (`engine.heads.last_token`). Positions before the first token in
-which the prompts differ have an effect of 0 and are not read.
+the logits of two answers, B's minus A's, that comes back: 0 as in A, 1 as in B. Positions before the first token in
+which the prompts differ have an effect of 0 and are not read. The others are rows in a few batches for a few layers:
+each row joins at its layer, and reads the tokens from its batch's first position on; all heads are one batch
+(`engine.heads.last_token`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.accuracy.restarts import kept, starting_at
+from engine.accuracy.restarts import kept
 from engine.accuracy.scoring import hidden_of, some_logits
 from engine.errors import HeadroomError, UsageError
-from engine.heads.last_token import head_outputs, hidden_with
+from engine.heads.last_token import PromptRead, head_outputs, hidden_after, hidden_with, read_prompt, smears
 from engine.measurement import Measurement, by_name
 from engine.models.loading import Loaded
 from engine.models.session import Target
@@ -40,6 +42,8 @@ KINDS = {
     HEADS: "output of one head at the last token, layer",
 }
 MAX_TOKENS = 128
+AT_ONCE = 6  # layers of a record
+BATCHES = 5  # of their positions: the later ones need no tokens before them
 
 
 @dataclass(frozen=True)
@@ -90,38 +94,38 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
         read_for = 3 * len(a) + target.shape.n_heads * n_layers
         pieces[HEADS] = Piece(key, 1, shapes | {"effects": of_heads}, measure, partial(float, read_for))
         return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted.kind))
-    for layer in range(n_layers):
-        key = canonical_key("patching", target.key() | about | {"layer": layer})
-        read_for = len(a) * (2 + len(a) / 4 * (n_layers - layer) / n_layers)  # each position is a row of all tokens
-        measure = partial(_measured, bos=target.bos, wanted=wanted, layer=layer)
-        pieces[str(layer)] = Piece(key, 1, shapes, measure, partial(float, read_for))
+    for first in range(0, n_layers, AT_ONCE):
+        layers = range(first, min(n_layers, first + AT_ONCE))
+        key = canonical_key("patching", target.key() | about | {"layers": [*layers]})
+        share = sum(n_layers - layer for layer in layers) / n_layers  # of the passes over all layers
+        read_for = len(a) * (2 + share * len(a) / 4 * (1 + 1 / BATCHES) / 2)  # each position is a row
+        measure = partial(_measured, bos=target.bos, wanted=wanted, layers=layers)
+        pieces[str(first)] = Piece(key, 1, shapes | {"effects": (len(layers), "n")}, measure, partial(float, read_for))
     return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted.kind))
 
 
-def _measured(loaded: Loaded, bos: bool, wanted: Patching, layer: int) -> Measuring:
+def _measured(loaded: Loaded, bos: bool, wanted: Patching, layers: range) -> Measuring:
     import torch
 
-    yield Progress(0, 1, message=f"patching layer {layer}", share=0.0)
+    yield Progress(0, 1, message=f"patching layers from {layers.start}", share=0.0)
     ids = _token_ids(loaded, bos, wanted)
-    n = ids.shape[1]
     with torch.inference_mode():
-        streams, outputs, logits = _both(loaded, ids, layer, wanted.kind)
+        prompt = read_prompt(loaded, ids[0].tolist())
+        values, logits = _read_both(loaded, ids, layers, wanted.kind)
         answers = _answers(loaded, wanted, logits)
         before, after = (float(each[answers[1]] - each[answers[0]]) for each in logits)
-        places = torch.arange(int((ids[0] != ids[1]).nonzero()[0]), n)
-        rows, each = streams[:1].repeat(len(places), 1, 1), torch.arange(len(places))
-        if wanted.kind == "stream":
-            rows[each, places] = streams[1, places]
-        with ExitStack() as hooks:
-            if wanted.kind != "stream":
-                hooks.enter_context(_replaced(_module(loaded, wanted.kind, layer), outputs[1], places))
-            hooks.enter_context(starting_at(loaded, layer, rows))
-            last = hidden_of(loaded, ids[:1].expand(len(places), -1))[:, -1]
-        patched = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, last)])
-    difference = (patched[:, 1] - patched[:, 0]).cpu().numpy()
-    effects = np.zeros(n, np.float32)
-    effects[places.numpy()] = (difference - before) / (after - before)
-    return _packed(loaded, effects, ids, answers, (before, after), {"layer": layer})
+        first = int((ids[0] != ids[1]).nonzero()[0])
+        places = torch.arange(first, ids.shape[1])
+        batches = [places] if smears(loaded) else places.split(-(-len(places) // BATCHES))
+        differences = []
+        for done, each in enumerate(batches, 1):
+            hidden = _patched(loaded, ids[0], prompt, wanted.kind, values, each)
+            found = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, hidden)])
+            differences.append((found[:, 1] - found[:, 0]).view(len(layers), -1))
+            yield Progress(0, 1, message=f"patching layers from {layers.start}", share=done / len(batches))
+    found = (torch.cat(differences, 1).cpu().numpy() - before) / (after - before)
+    effects = np.pad(found, ((0, 0), (first, 0))).astype(np.float32)
+    return _packed(loaded, effects, ids, answers, (before, after), {"layer": layers.start})
 
 
 def _measured_heads(loaded: Loaded, bos: bool, wanted: Patching) -> Measuring:
@@ -175,35 +179,49 @@ def _tokens(loaded: Loaded, text: str, bos: bool) -> np.ndarray:
     return reading.inputs
 
 
-def _both(loaded: Loaded, ids: Tensor, layer: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns of both prompts the input of the layer and the output of its module of this kind, (2, n, d_model) each,
-    and the last logits (2, V)."""
+def _read_both(loaded: Loaded, ids: Tensor, layers: range, kind: str) -> tuple[dict[int, Tensor], Tensor]:
+    """Returns of B the input of each layer or the output of its module of this kind, (n, d_model), and the last logits
+    of both prompts (2, V)."""
     import torch
 
     outputs: dict[int, Tensor] = {}
-
-    def keep(module: Any, args: Any, output: Tensor) -> None:
-        outputs[0] = output.reshape(*ids.shape, -1)
-
-    with kept(loaded, {layer}) as streams, ExitStack() as hooks:
-        hooks.enter_context(_module(loaded, kind, layer).register_forward_hook(keep))
+    with kept(loaded, {*layers}) as streams, ExitStack() as hooks:
+        for layer in layers if kind != "stream" else ():
+            module = loaded.family.layer_modules(loaded.model)[layer][kind == "ffn"]
+            keep = partial(lambda layer, module, args, output: outputs.update({layer: output}), layer)
+            hooks.enter_context(module.register_forward_hook(keep))
         last = hidden_of(loaded, ids)[:, -1]
     logits = torch.cat([logits for _, logits in some_logits(loaded, last)])
-    return streams[layer], outputs[0], logits
+    return {layer: each.view(*ids.shape, -1)[1] for layer, each in (outputs or streams).items()}, logits
 
 
-def _module(loaded: Loaded, kind: str, layer: int) -> Any:
-    """Returns the module whose output is patched; of the stream, one that is not."""
-    return loaded.family.layer_modules(loaded.model)[layer][kind == "ffn"]
+def _patched(
+    loaded: Loaded, ids: Tensor, prompt: PromptRead, kind: str, values: Mapping[int, Tensor], places: Tensor
+) -> Tensor:
+    """Returns (layer * place, d_model): the unembedding's input at A's last token with B's `values` of each layer at
+    each place in turn."""
+    import torch
+
+    begin, each = 0 if smears(loaded) else int(places[0]), torch.arange(len(places))
+    joining = {layer: prompt.inputs[layer][:, begin:].repeat(len(places), 1, 1) for layer in values}
+    with ExitStack() as hooks:
+        for layer, of_b in values.items():
+            if kind == "stream":
+                joining[layer][each, places - begin] = of_b[places]
+            else:
+                module = loaded.family.layer_modules(loaded.model)[layer][kind == "ffn"]
+                hooks.enter_context(_replaced(module, of_b[places], places - begin, len(ids) - begin))
+        return hidden_after(loaded, ids.tolist(), joining, prompt)
 
 
-def _replaced(module: Any, values: Tensor, places: Tensor) -> Any:
-    """Returns the hook, to be removed, by which each row has the output at one of `places`, its own, from `values`."""
+def _replaced(module: Any, values: Tensor, places: Tensor, n: int) -> Any:
+    """Returns the hook, to be removed, by which the last rows, of `n` tokens, have the output at one of `places` each
+    from its row of `values` (place, d_model)."""
     import torch
 
     def replace(module: Any, args: Any, output: Tensor) -> Tensor:
         found = output.clone()
-        found.view(len(places), len(values), -1)[torch.arange(len(places)), places] = values[places]
+        found.view(-1, n, values.shape[1])[torch.arange(-len(places), 0), places] = values
         return found
 
     return module.register_forward_hook(replace)
@@ -232,5 +250,6 @@ def _as_map(kind: str, records: dict[str, Record]) -> PatchMap | None:
     if HEADS in records:
         effects = dict(enumerate(arrays["effects"]))
     else:
-        effects = {int(layer): record.arrays["effects"] for layer, record in records.items()}
+        effects = {layer: each for first, record in records.items()
+                   for layer, each in enumerate(record.arrays["effects"], int(first))}  # fmt: skip
     return PatchMap(kind, effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from engine.shapes import ModelShape
 from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms
 
-MOST_NAMED = 4  # heads in the finding
 NEARLY = 0.75  # share of the heads of two kinds that makes them nearly the same
 
 
@@ -18,19 +17,20 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
         return ""
     if found.gain <= 0:
         return "Examples add nothing here that could be lost."
-    added = "1 example adds" if found.settings.shots == 1 else f"{found.settings.shots} examples add"
+    one = found.settings.shots == 1
+    examples, add = ("1 example", "adds") if one else (f"{found.settings.shots} examples", "add")
     clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
     if not clear:
         return (
-            f"No kind of heads is needed clearly more than random heads for the {found.gain:.0f} points that {added}."
+            f"No kind of heads is needed clearly more than random heads for the {found.gain:.0f} points that "
+            f"{examples} {add}."
         )
     most, lost, n = clear[0], found.lost(clear[0]), len(clear[0].heads)
     kind = most.kind.replace(" ", "-")
     top = f"{n} top {kind} heads" if n > 1 else f"top {kind} head"
-    names = f" ({', '.join(shape.head_names[head] for head in sorted(most.heads))})" if n <= MOST_NAMED else ""
     at_random = found.gain - found.at_random(share)[1]
-    words = f"{added} {found.gain:.0f} points to the full model, {_left(found.gain, lost)} without the {top}{names}, "
-    words += f"and at least {at_random:.0f} without as many random heads."
+    words = f"Without the {top}, {examples} {_left(found.gain, lost, one)}, not {found.gain:.0f}. "
+    words += f"Without as many random heads, {'it adds' if one else 'they add'} at least {at_random:.0f}."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
         return f"{words} {alone}"
     as_much = {each.kind: len({*each.heads} & {*most.heads}) for each in clear[1:]
@@ -45,12 +45,14 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     return words
 
 
-def _left(gain: float, lost: Lost) -> str:
-    """Returns what examples add without some heads, after what they add with them."""
-    points = f"{round(gain - lost.points)}".replace("-", "−")
+def _left(gain: float, lost: Lost, one: bool) -> str:
+    """Returns what examples do without some heads; `one`: there is one example."""
+    points = f"{round(gain - lost.points)} points".replace("-", "−")
     if lost.low > gain:
-        return f"but make answers worse ({points} points)"
-    return f"but {points}" if round(gain - lost.points) > 0 else f"but bring no clear gain ({points} points)"
+        return f"{'makes' if one else 'make'} answers worse: {points}"
+    if round(gain - lost.points) > 0:
+        return f"{'adds' if one else 'add'} {points}"
+    return f"{'brings' if one else 'bring'} no clear gain: {points}"
 
 
 def _finding_of_exclusive(found: Mechanisms, share: int) -> str:

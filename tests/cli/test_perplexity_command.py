@@ -76,7 +76,7 @@ def test_bad_input_gets_one_line(cli, tiny, text, tmp_path):
     refused(cli(*of_model, "--passage", "Nothing"), 2, "'Nothing'", "The ferry")
     refused(cli(*of_model, "--text", tmp_path / "gone.txt"), 1, "gone.txt", "cannot read")
     refused(cli(*of_model, "--text", "/dev/zero"), 1, "is not a regular file")
-    refused(cli(*of_model, "--text", "a\0b"), 2, "null byte")
+    refused(cli(*of_model, "--text", "a\0b"), 2, "embedded null")
     refused(cli(*of_model, "--text", text, "--window", 1000), 2, "1000", "256")
     refused(cli(*of_model, "--text", text, "--window", -1), 2, "--window is -1; choose 0 to 1,000,000")
     for content, words in (('{"text": "a"}\n["b"]\n', "row 2"), ('{"words": 1}\n', '"text"'), ("{\n", "row 1")):

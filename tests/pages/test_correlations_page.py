@@ -394,8 +394,11 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
 def test_the_finding_sets_the_scores_against_one_another():
     said = tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "a")
     assert said == (
-        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**) and by b (**0.80**), but **not "
-        "detectably alike** by c (**0.10**)."
+        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**), but **not detectably alike** by c "
+        "(**0.10**)."
+    )
+    assert "by b (**0.80**), but" in tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "b"), (
+        "the chosen of those alike"
     )
     assert said == tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1, ffns=0.5), "c"), "whichever is chosen"
     assert tables.across_in_words(by_score(a=0.9, ffns=0.5), "ffns").startswith("Tasks rank FFNs **partly alike** by")

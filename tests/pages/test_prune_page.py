@@ -249,7 +249,7 @@ def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_
     slide(at, "prune_heads", 50).run()
     assert gate.reached.wait(WAIT_S)
     at.run()
-    assert [each.text for each in at.progress] == ["Ranking heads: 48 of 64"]
+    assert [each.text for each in at.progress] == ["Ranking heads: 48 of 64 done"]
     words = f"{about}4 of 8 heads, 0 of 2 FFNs pruned  \nRanking heads (needed once per task)"
     assert words in under_figure(at)
     slider = sent(at, "prune_heads")

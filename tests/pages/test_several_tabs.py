@@ -41,7 +41,7 @@ def test_a_waiting_tab_says_for_what_and_goes_on_by_itself(tmp_path, monkeypatch
     assert at.progress[0].text == plain("Counting: waiting for another tab (piqa)")
     assert [button.label for button in at.button] == ["Run this first", "Cancel"]
     tabs.closed.add("another")
-    assert at.run().progress[0].text == "Counting: waiting for: accuracy, 1 of 2", "no tab shows it any more"
+    assert at.run().progress[0].text == "Counting: waiting for: accuracy, 1 of 2 done", "no tab shows it any more"
     tabs.closed.clear()
     at.run()
     at.button[1].click().run()

@@ -109,7 +109,7 @@ def test_what_is_required_stands_in_place_of_the_rest(counting):
     assert counting.at_one.wait(HANG_S)
     at = AppTest.from_function(page, default_timeout=HANG_S, args=(work,)).run()
     assert not at.exception and [text.value for text in at.text] == ["above"]
-    assert at.progress[0].text == "Counting: 1 of 2" and [button.label for button in at.button] == ["Cancel"]
+    assert at.progress[0].text == "Counting: 1 of 2 done" and [button.label for button in at.button] == ["Cancel"]
     counting.go_on.set()
     runtime.jobs().join("count", HANG_S)
     at.run()
@@ -122,7 +122,7 @@ def test_what_runs_says_its_forecast_until_its_pace_is_known(counting, monkeypat
     work.start()
     assert counting.at_one.wait(HANG_S)
     at = AppTest.from_function(page, default_timeout=HANG_S, args=(work,)).run()
-    assert at.progress[0].text == "Counting: 1 of 2, about 10 min left"
+    assert at.progress[0].text == "Counting: 1 of 2 done, about 10 min left"
 
 
 def test_what_is_required_and_fails_is_one_line_and_can_be_taken_up_again():
@@ -202,7 +202,7 @@ def test_what_waits_says_for_what_and_can_be_let_go_first(counting):
     Work("other", "Estimates of piqa", other.of("b"), priority=0).start()
     assert other.at_one.wait(HANG_S)
     at = AppTest.from_function(holding, default_timeout=HANG_S, args=(counting.work(),)).run()
-    assert at.progress[0].text == "Counting: waiting for: estimates of piqa, 1 of 2"
+    assert at.progress[0].text == "Counting: waiting for: estimates of piqa, 1 of 2 done"
     assert [button.label for button in at.button] == ["Run this first", "Cancel"]
     at.button[0].click().run()
     other.go_on.set()
@@ -226,7 +226,7 @@ def test_what_the_page_itself_shows_is_not_to_be_overtaken(counting):
     one.start()
     assert other.at_one.wait(HANG_S)
     at = AppTest.from_function(both_shown, default_timeout=HANG_S, args=(one, counting.work())).run()
-    assert at.progress[1].text == "Counting: waiting for: losses of A, 1 of 2"
+    assert at.progress[1].text == "Counting: waiting for: losses of A, 1 of 2 done"
     assert [button.label for button in at.button] == ["Cancel", "Cancel"]
     other.go_on.set()
 

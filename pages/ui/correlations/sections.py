@@ -117,7 +117,7 @@ def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: 
 
 def draw_link(at: DeltaGenerator) -> None:
     """Draws where to see whether heads picked on one task serve the others."""
-    label, icon = "Try another's order", ":material/timeline:"
+    label, icon = "Prune by another task's order", ":material/timeline:"
     help = "Sweeps: each task pruned by the order of another."
     at.page_link("pages/sweeps.py", label=label, icon=icon, help=help, query_params=TRANSFER)
 

@@ -217,9 +217,9 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
 
 
 def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
-    """Returns how far tasks rank heads alike by each score, or FFNs if they are chosen: the mean SRCC, and by
-    which most tie. "" if that of the chosen score is undefined."""
-    said, noun = dict[str, list[str]](), "FFN" if what == "ffns" else "head"
+    """Returns how far tasks rank heads alike by the chosen score and by each that says otherwise, or FFNs if they are
+    chosen: the mean SRCC, and by which most tie. "" if that of the chosen score is undefined."""
+    said, noun = dict[str, str](), "FFN" if what == "ffns" else "head"
     known = {score: of for score, of in by_score.items() if (score == "ffns") == (what == "ffns")}
     told = [of for of in known.values() if not of.mostly_ties] or list(known.values())
     for of in told:
@@ -229,8 +229,9 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
         name = "" if said else "mean rank correlation " if n_pairs > 1 else "rank correlation "
         by_chance = f"; by chance within ±{chance(of.n):.2f}" if len(known) == 1 else ""
         alike = "not detectably alike" if abs(srcc) < chance(of.n) else _likeness(srcc)
-        said.setdefault(alike, []).append(f"by {of.by} ({name}**{number(srcc)}**{by_chance})")
-    parts = [f"**{alike}** {' and '.join(each)}" for alike, each in said.items()]
+        if of is by_score[what] or alike not in said:
+            said[alike] = f"**{alike}** by {of.by} ({name}**{number(srcc)}**{by_chance})"
+    parts = [*said.values()]
     if not parts or by_score[what].pairs["srcc"].isna().all():
         return ""
     words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"

@@ -9,12 +9,13 @@ LONG_S = 10.0  # from which a button states its duration
 
 
 def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
-    """Returns text such as "Full model: 312 of 500, about 12 s left"; while queued, the work it waits for (`ahead`)."""
+    """Returns text such as "Full model: 312 of 500 done, about 12 s left"; while queued, the work it waits for, which
+    is `ahead`."""
     if snapshot.state == "running":
         what = named(snapshot, what)
         if snapshot.stopping:
             return f"{what}: stopping"
-        words = f"{what}: {snapshot.done:,} of {snapshot.total:,}" if snapshot.done else f"{what} …"
+        words = f"{what}: {snapshot.done:,} of {snapshot.total:,} done" if snapshot.done else f"{what} …"
         return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
     if ahead is None:
         return f"{what}: about to begin"
@@ -25,7 +26,7 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
     other = ahead.title or "other work"
     words = [each[:1].lower() + each[1:] for each in (other, ahead.message) if each]
     if ahead.total:
-        words.append(f"{ahead.done:,} of {ahead.total:,}")
+        words.append(f"{ahead.done:,} of {ahead.total:,} done")
     if ahead.left_s is not None:
         words.append(f"about {in_time(ahead.left_s)}")
     return f"{what}: waiting for: {', '.join(words)}"

@@ -257,9 +257,11 @@ def _shots_finding(
     points, low, high = (number(100 * each, 1, sign=True) for each in (change.difference, *change.interval))
     right, interval = f"{whole_percent(means[level])} right instead of {whole_percent(means[0.0])}", f"{low} to {high}"
     if can_go and len(here) > 1 and change.interval[1] < 0:
-        lost = number(-100 * change.difference, 1)
-        words = f"**{whole_percent(level)} of {what} cost {lost} points on average**{at}: {right} (95% interval of the "
-        words += f"change {interval}), clear for no task alone"
+        lost, most, least = (number(-100 * each, 1) for each in (change.difference, *change.interval))
+        words = (
+            f"**{whole_percent(level)} of {what} cost {lost} points on average**{at} (95% interval {least} to {most})"
+        )
+        words += f": {right}"
     else:
         words += f": {right}{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {interval})"
     if 0 < level < 1 and level in random.index:  # random orders are coarser
@@ -272,8 +274,7 @@ def _shots_finding(
         return f"{words}. No task drops."
     n, detects = min(zip(readable["n"], readable["detects_points"], strict=True))
     if can_go and -100 * change.difference < detects:
-        drop = f"{number(-100 * change.difference, 0)} points on {worst.point.task.name}"
-        return f"{words}. The largest drop, {drop}, is below the {math.ceil(detects)} that {n} {DETECTED}."
+        return f"{words}. No task drops by the {math.ceil(detects)} points that {n} {DETECTED}."
     points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
     is_alone = change.is_significant and can_go  # which may be chance among so many levels
     interval = "" if is_alone else f" (95% interval {low} to {high})"
