@@ -17,7 +17,7 @@ from pages.ui.prune import dragging, head_map, parts, second_model
 from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import figure_in_words, origin
-from pages.ui.prune.panels import costs, criteria, exports, perplexity
+from pages.ui.prune.panels import costs, criteria, exports, perplexity, vector
 from pages.ui.prune.panels.questions import draw_questions
 from pages.ui.prune.provisional import draw_order_in_use
 from pages.ui.prune.screen import PruneScreen
@@ -48,6 +48,8 @@ savings = partial(costs.draw_savings, shown, screen.since_s)
 saves = folded("What pruning saves", "prune_cost", savings, in_address=True)
 comparing = partial(criteria.draw_criteria, screen, setup)
 comparison = folded("Compare criteria", "prune_compare", comparing, in_address=True)
+adding = partial(vector.draw_vector, screen)
+vectors = folded(vector.TITLE, "prune_vector", adding, in_address=True, holds=[vector.TASK, vector.LAYER])
 export = partial(live, [exports.SLOT], partial(exports.draw_export, shown), screen.since_s)
 folded("Export this model", "prune_export", export, in_address=True)
 put_right("prune_perplexity", "Perplexity of a text", flag)
@@ -77,5 +79,5 @@ if shown.second.complete:
     sheet.says += perplexity.in_words(shown.second, f"Perplexity of {plain(text.name)}")
 if comparison is not None:
     measurements["Compare criteria"] = comparison.measurement
-closing(replace(shows, measurements=measurements), sheet)
+closing(replace(shows, measurements=measurements | (vectors or {})), sheet)
 st.session_state["prune drawn"] = True
