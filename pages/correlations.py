@@ -86,7 +86,7 @@ if found.n_known < len(tasks) and what == EVEN:
     start_first_view(setup, tasks, [work])
 line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
 if reading := [each for each in works.values() if each.is_first_read]:
-    finding_at.markdown(f"Reading the stored results of {reading[0].title}.")
+    finding_at.markdown("Reading the stored results.")
     with reading_state(*(("intervals", "ranks") if len(task_names) <= sections.FEW else ("matrix",))):
         live(watched, reading[0].reading_line, since_s)
     end_run()
@@ -137,7 +137,7 @@ if len(found.scores) > 1:
 if names:
     sections.draw_tasks(tasks_at, sections.TaskPairs(by_score, what, names, measure, shown), pair, said, sheet)
     if what != "ffns":
-        sections.draw_link(row)
+        sections.draw_link(tasks_at)
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 closing(origin, sheet)

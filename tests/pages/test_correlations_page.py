@@ -280,8 +280,8 @@ def test_sentences_say_the_numbers():
     assert said == "By gradient, the two tasks have rank correlation **−1.00**. By chance: within ±0.74 (95%)."
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
-    assert said.startswith("Rank correlation **1.00**, no interval, as the orders are equal or opposite, p ")
-    assert said.endswith("of the 2 in each top 30% they share **2** (100%; chance 25%).")
+    shares = "They share **2 of the 2** in each top 30% (chance 0.5). "
+    assert said == f"{shares}Rank correlation **1.00**, no interval, as the orders are equal or opposite."
     pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]
     swapped = cross.assign(srcc=[0.9 if "0 shots" not in both else 0.5 for both in zip(cross["a"], cross["b"])])  # noqa: B905
@@ -377,25 +377,29 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     rows = drawn.datasets["cells"]
     assert [row["value"] for row in rows] == [0.9] * 3 + [0.1] * 3
     assert [row["group"] for row in drawn.datasets["groups"]] == ["Score a", "Score b"]
-    assert [row["words"] for row in drawn.datasets["groups"]] == ["mean 0.90", "mean 0.10"]
+    assert [row["words"] for row in drawn.datasets["groups"]] == [
+        f"mean {mean}, within a layer 0.71" for mean in ("0.90", "0.10")
+    ]
     assert [row["number"] for row in rows] == ["0.90"] * 3 + ["0.10"] * 3
     assert len({row["y"] for row in rows}) == len(rows), "a row for every two"
     ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
     assert ringed == [("b", {*pair})], "of the chosen score alone"
-    edges, by_chance = [row["edge"] for row in drawn.datasets["chance"]], pytest.approx(tables.chance(32))
-    assert edges[:2] == [by_chance] * 2 and edges[2:] == [-each for each in edges[:2]]
+    by_chance = pytest.approx(tables.chance(32))
+    assert [(-row["low"], row["chance"]) for row in drawn.datasets["chance"]] == [(by_chance, by_chance)] * 2
+    ties = charts.intervals(cells.assign(ties=cells["score"].eq("a")), pair, charts.MEASURES["srcc"]).datasets
+    assert {row["score"] for row in ties["cells"]} == {"b"} and len(ties["groups"]) == 2 and len(ties["chance"]) == 1
     whole = charts.intervals(cells.assign(low=-0.44), (), replace(charts.MEASURES["srcc"], signed=False))
     assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.5, 1], "holds the intervals"
     overlap = charts.intervals(cells, (), charts.MEASURES["overlap"])
     rules = [layer["mark"]["type"] for layer in overlap.spec["layer"]].count("rule")
-    assert overlap.datasets["chance"] == [] and rules == 1, "no intervals"
+    assert overlap.datasets["chance"] == [] and rules == 0, "no intervals"
 
 
 def test_the_finding_sets_the_scores_against_one_another():
     said = tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "a")
     assert said == (
         "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**), but **not detectably alike** by c "
-        "(**0.10**)."
+        "(**0.10**). Two of them share 5 of their 9 most important heads (chance 2.5)."
     )
     assert "by b (**0.80**), but" in tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "b"), (
         "the chosen of those alike"
@@ -407,21 +411,19 @@ def test_the_finding_sets_the_scores_against_one_another():
     said = tables.across_in_words(tied, "b")
     assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie: their order says nothing.")
     few_apart = {"b": replace(tied["b"], scores={"x": np.array([0.0] * 7 + [1.0])})}
-    assert tables.across_in_words(by_score(a=0.9) | few_apart, "a") == (
-        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**). By b, 7 of 8 heads tie: their order "
-        "says nothing."
-    )
+    said = tables.across_in_words(by_score(a=0.9) | few_apart, "a")
+    assert said.startswith("Tasks rank heads **largely alike** by a (mean rank correlation **0.90**). Two of them")
     reversed_within = {"x": np.arange(8.0).reshape(4, 2), "y": np.arange(8.0).reshape(4, 2)[:, ::-1]}
     by_depth = {"a": replace(by_score(a=0.9)["a"], scores=reversed_within)}
     said = tables.across_in_words(by_depth, "a")
-    assert said.endswith("within ±0.74), mostly by depth: within a layer, **−1.00**.")
+    assert said.endswith("Most of that agreement is about layers: among heads of the same layer, it is **−1.00**.")
 
 
 def test_a_row_of_ties_says_so_and_its_pair_names_those_that_do_not_tie():
     tied = replace(by_score(b=0.5)["b"], scores={"x": np.array([0.0] * 7 + [1.0])})
     cells = tables.cells_by_score({**by_score(a=0.9, ffns=0.4), "b": tied}, "a", "srcc")
     notes = dict(zip(cells["score"], cells["note"], strict=True))
-    assert notes == {"a": "", "ffns": "", "b": "7 of 8 heads tie"}
+    assert notes == {**dict.fromkeys(("a", "ffns"), "within a layer 0.71"), "b": "7 of 8 heads tie: no order"}
     assert dict(zip(cells["score"], cells["ties"], strict=True)) == {"a": False, "ffns": False, "b": True}
     assert set(cells["tasks"]) == {"00 – 01", "00 – 02", "01 – 02"}, "without what all begin with"
     rows = tables.apart_rows(two_by_four([0, 0, 0, 0.5, 0, 0, 0, 0]), two_by_four([0, 0, 0, 0.2, 0.3, 0, 0, 0]))

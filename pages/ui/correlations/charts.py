@@ -26,7 +26,7 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-PAIR_PX, TITLE_OF_PX, BELOW_PX = 24, 26, 8  # of two rankings, of the title of their score, and under them
+PAIR_PX, TITLE_OF_PX, BELOW_PX = 30, 26, 10  # of two rankings, of the title of their score, and under them
 NAMES_OF_PAIRS_PX, NUMBER_PX, AXIS_OF_PX = 185, 45, 50  # left of the dots, right of them, and of the axis
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
@@ -67,25 +67,32 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
 
 def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
     """Returns a forest plot of `tables.cells_by_score`: under each score's title a row for every two rankings, with the
-    interval if there is one, between lines around unrelated rankings: for so few that a matrix is nearly empty."""
-    shown = _ringed(cells, selected)
-    shown = shown.assign(selected=shown["selected"] & shown["chosen"])
-    of_group = {name: (name, "first") for name in ("chance", "note")}
-    groups = shown.groupby("group", sort=False).agg(mean=("value", "mean"), n=("value", "size"), **of_group)
+    interval if there is one, on a band of unrelated rankings: for so few that a matrix is nearly empty. A score by
+    which most tie has no rows unless it is chosen."""
+    every = _ringed(cells, selected)
+    every = every.assign(selected=every["selected"] & every["chosen"], drawn=every["chosen"] | ~every["ties"])
+    of_group = {name: (name, "first") for name in ("chance", "note", "ties")}
+    groups = every.groupby("group", sort=False).agg(mean=("value", "mean"), n=("drawn", "sum"), **of_group)
     groups = groups.reset_index()
     heights = TITLE_OF_PX + PAIR_PX * groups["n"] + BELOW_PX
     groups["y"] = heights.cumsum() - heights
-    titles = ["mean " * (n > 1) + number(mean) for mean, n in zip(groups["mean"], groups["n"], strict=True)]
-    groups["words"] = [", ".join(filter(None, each)) for each in zip(groups["note"], titles, strict=True)]
+    n = every.groupby("group", sort=False).size().tolist()
+    means = ["mean " * (count > 1) + number(mean) for mean, count in zip(groups["mean"], n, strict=True)]
+    kept = zip(means, groups["ties"], groups["n"], strict=True)
+    means = ["" if ties and not rows else mean for mean, ties, rows in kept]
+    groups["words"] = [", ".join(filter(None, each)) for each in zip(means, groups["note"], strict=True)]
+    shown = every[every["drawn"]]
     first = dict(zip(groups["group"], groups["y"] + TITLE_OF_PX, strict=True))
-    shown["y"] = shown["group"].map(first) + PAIR_PX * (shown.groupby("group").cumcount() + 0.5)
+    shown = shown.assign(y=shown["group"].map(first) + PAIR_PX * (shown.groupby("group").cumcount() + 0.5))
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
         lowest = max(-1.0, float(np.floor(10 * min(-shown["chance"].max(), shown["low"].min())) / 10))
-    edges = pd.concat([groups.assign(edge=sign * groups["chance"]) for sign in (1, -1)])
-    edges = edges.assign(y=edges["y"] + TITLE_OF_PX, y2=edges["y"] + TITLE_OF_PX + PAIR_PX * edges["n"])
-    chance = edges[edges["edge"] > lowest] if is_srcc else edges[:0]
-    return charts.picture(_intervals(measure, int(heights.sum()), lowest), cells=shown, groups=groups, chance=chance)
+    bands = groups[groups["n"].gt(0) & is_srcc]
+    bands = bands.assign(low=bands["chance"].mul(-1).clip(lowest), y=bands["y"] + TITLE_OF_PX)
+    bands = bands.assign(y2=bands["y"] + PAIR_PX * bands["n"])
+    is_free = not (shown["low"] < shown["chance"]).any()  # the word would lie on an interval
+    bands = bands.assign(word=["chance" if is_free and at == bands.index[0] else "" for at in bands.index])
+    return charts.picture(_intervals(measure, int(heights.sum()), lowest), cells=shown, groups=groups, chance=bands)
 
 
 @charts.kept
@@ -94,18 +101,20 @@ def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
     scale = alt.Scale(domain=[lowest, 1], range=ends)
     down = alt.Scale(domain=[height, 0], nice=False, zero=False)
     of_rows, title = partial(alt.Y, scale=down, axis=None), measure.title
-    title += "; between dashed lines: chance" if measure.column == "srcc" else ""
+    title += " (band: chance)" if measure.column == "srcc" else ""
     x = alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, grid=False, titleAnchor="end"))
     base = charts.named_chart("cells").encode(x=x, y=of_rows("y:Q"), tooltip=_tooltip(measure))
-    edges = charts.named_chart("chance").mark_rule(color=GREY, strokeDash=[3, 3])
-    edges = edges.encode(x=alt.X("edge:Q", scale=scale), y=of_rows("y:Q"), y2="y2:Q")
+    bands = charts.named_chart("chance").mark_rect(color=GREY, opacity=0.25)
+    bands = bands.encode(x=alt.X("low:Q", scale=scale), x2="chance:Q", y=of_rows("y:Q"), y2="y2:Q")
+    word = charts.written(charts.named_chart("chance"), 11, align="left", baseline="bottom", dx=4, dy=-3)
+    word = word.encode(x=alt.X("low:Q", scale=scale), y=of_rows("y2:Q"), text="word:N")
     names = charts.written(base, 12, align="left", limit=NAMES_OF_PAIRS_PX - 8)
     names = names.encode(x=alt.value(0), text="tasks:N")
     numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="number:N")
     of_groups, look = charts.named_chart("groups").encode(y=of_rows("y:Q")), {"baseline": "top", "dy": 3}
     titles = charts.written(of_groups, 13, align="left", fontWeight=600, **look)
     notes = charts.written(of_groups, 12, align="right", **look).encode(x=alt.value("width"), text="words:N")
-    drawn = [edges, titles.encode(x=alt.value(0), text="group:N"), notes]
+    drawn = [bands, word, titles.encode(x=alt.value(0), text="group:N"), notes]
     if measure.column == "srcc":
         width = alt.condition("datum.ties", alt.value(1), alt.value(3))
         rule = base.mark_rule(color=GREY).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", strokeWidth=width)

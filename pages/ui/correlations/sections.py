@@ -21,7 +21,8 @@ SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices o
 FEW = 3  # tasks: a matrix of no more has three cells
 TASKS_HELP = (
     "Every two tasks once. Up to three tasks: a dot for every two by each score that is stored, with its 95% interval; "
-    "gray where most scores tie: their order means little. Between the dashed lines are 95% of unrelated rankings."
+    "none where most scores tie, unless that score is chosen: their order means little. In the band are 95% of "
+    "unrelated rankings. Within a layer: the mean rank correlation of the heads of one layer."
 )
 PAIR_HELP = (
     "One dot per {0}. Click two tasks on the left, or choose two here. On the diagonal, both rank a {0} alike. Left of "

@@ -15,7 +15,7 @@ from engine.questions.requests import TaskSpec
 from engine.statistics import Z_95
 from engine.studies.statements import few_and_zero
 from engine.studies.surveys import AGGREGATE, RANDOM, Survey, agreement_rows, in_words, written_row
-from pages.ui.page.tables import number, p_in_words, whole_percent
+from pages.ui.page.tables import number, p_in_words
 
 CONTROLS = (AGGREGATE, RANDOM)
 PUBLISHED = (
@@ -129,11 +129,13 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
 def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> pd.DataFrame:
     """Returns `cells` of every score, with the names of both tasks as `tasks` without a beginning that all share,
     `score`, its title as `group`, the SRCC of unrelated rankings as `chance`, whether most components tie as `ties`,
-    and with how many as `note`, and whether it is `what`, the chosen one."""
+    how many do or the SRCC within a layer as `note`, and whether it is `what`, the chosen one."""
     found = []
     for score, of in by_score.items():
         each = cells(of.pairs, column, names_in_order(of.pairs, "chosen"))
-        note = f"{of.ties} of {of.n} {'FFN' if score == 'ffns' else 'head'}s tie" if of.mostly_ties else ""
+        note = f"{of.ties} of {of.n} {'FFN' if score == 'ffns' else 'head'}s tie: no order" if of.mostly_ties else ""
+        if not note and column == "srcc" and not math.isnan(within := agreement_within_layers(of.scores)):
+            note = f"within a layer {number(within)}"
         more = {"score": score, "group": of.title, "chance": chance(of.n), "ties": of.mostly_ties, "note": note}
         found.append(each.assign(**more, chosen=score == what))
     every = pd.concat(found, ignore_index=True)
@@ -218,7 +220,8 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
 
 def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
     """Returns how far tasks rank heads alike by the chosen score and by each that says otherwise, or FFNs if they are
-    chosen: the mean SRCC, and by which most tie. "" if that of the chosen score is undefined."""
+    chosen: the mean SRCC, the top 30% they share, and whether depth is behind it. "" if that of the chosen score is
+    undefined."""
     said, noun = dict[str, str](), "FFN" if what == "ffns" else "head"
     known = {score: of for score, of in by_score.items() if (score == "ffns") == (what == "ffns")}
     told = [of for of in known.values() if not of.mostly_ties] or list(known.values())
@@ -236,14 +239,25 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
         return ""
     words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
     of = by_score[what]
-    within, by = agreement_within_layers(of.scores), f" by {of.by}" if len(told) > 1 else ""
+    if of.mostly_ties:
+        return f"{words}. By {of.by}, {of.ties} of {of.n} {noun}s tie: their order says nothing."
+    within, words = agreement_within_layers(of.scores), f"{words}.{_shared_in_words(of, noun)}"
     if of.pairs["srcc"].mean() >= ALIKE and within < ALIKE:
-        words += f", mostly by depth: within a layer, **{number(within)}**{by}"
-    return f"{words}." + "".join(_ties_in_words(of, noun) for of in known.values() if of.mostly_ties)
+        words += f" Most of that agreement is about layers: among heads of the same layer, it is **{number(within)}**."
+    return words
 
 
-def _ties_in_words(of: ScoreAgreement, noun: str) -> str:
-    return f" By {of.by}, {of.ties} of {of.n} {noun}s tie: their order says nothing."
+def _shared_in_words(of: ScoreAgreement, noun: str) -> str:
+    """Returns how many of the most important components two tasks share; "" if ties reach across the top 30%."""
+    if any(map(ties_at_cut, of.scores.values())) or of.pairs["overlap"].isna().any():
+        return ""
+    count, shares = n_top(of.n), f"{of.pairs['overlap'].mean() * n_top(of.n):.0f}"
+    return f" Two of them share {shares} of their {count} most important {noun}s (chance {_by_chance(of.n)})."
+
+
+def _by_chance(n: int) -> str:
+    """Returns how many of the top 30% of `n` components two random rankings share."""
+    return number(n_top(n) ** 2 / n, 1)
 
 
 def apart_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
@@ -320,12 +334,12 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     if math.isnan(row["srcc"]):
         return f"Rank correlation {UNDEFINED}."
     n, count = scores[first].size, n_top(scores[first].size)
-    words = f"Rank correlation **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
+    words = f"Rank correlation **{number(row['srcc'])}**, {_interval(row)}"
     if ties_at_cut(scores[first]) or ties_at_cut(scores[second]):
         words = f"{words}. Ties reach across the top 30%, so it is not counted."
     else:
-        words += f"; of the {count:,} in each top 30% they share **{round(row['overlap'] * count):,}**"
-        words = f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
+        shares = f"They share **{round(row['overlap'] * count):,} of the {count:,}** in each top 30%"
+        words = f"{shares} (chance {_by_chance(n)}). {words}."
     is_drawn = not mostly_tied(scores[first], scores[second])
     if is_drawn and (rank_rows(scores[first], scores[second])["n"] > 1).any():
         words += " Gray dots stand for several that tie, their number inside."
