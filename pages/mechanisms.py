@@ -87,7 +87,7 @@ def draw_progress() -> None:
 
 if work.is_first_read:
     finding_at.markdown("Reading the stored results of kinds of heads.")
-    with reading_state("dots", "dots"):
+    with reading_state("dots", "matrix"):
         live(work.watched(), work.reading_line, since_s)
     end_run()
 if setup.spec.is_demo and not found.is_complete:
@@ -105,7 +105,8 @@ live(work.watched(), draw_progress, since_s)
 for kind, reason in found.failed.items():
     st.warning(f"{kind}: {reason}", icon=":material/report:")
 if said:
-    finding_at.markdown(said)
+    first, _, others = said.partition(". ")
+    finding_at.markdown(f"**{first.removesuffix('.')}.** {others}")
     sheet.says.append(said)
 switch = dict[str, Measurement[Any]]()
 with st.container(key="kinds"):

@@ -18,19 +18,21 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     if found.gain <= 0:
         return "Examples add nothing here that could be lost."
     one = found.settings.shots == 1
-    examples, add = ("1 example", "adds") if one else (f"{found.settings.shots} examples", "add")
+    examples = "1 example" if one else f"{found.settings.shots} examples"
     clear = sorted(filter(found.beyond_random, rows), key=lambda each: -found.lost(each).points)
     if not clear:
         return (
             f"No kind of heads is needed clearly more than random heads for the {found.gain:.0f} points that "
-            f"{examples} {add}."
+            f"{examples} {'adds' if one else 'add'}."
         )
     most, lost, n = clear[0], found.lost(clear[0]), len(clear[0].heads)
     kind = most.kind.replace(" ", "-")
     top = f"{n} top {kind} heads" if n > 1 else f"top {kind} head"
     at_random = found.gain - found.at_random(share)[1]
-    words = f"Without the {top}, {examples} {_left(found.gain, lost, one)}, not {found.gain:.0f}. "
-    words += f"Without as many random heads, {'it adds' if one else 'they add'} at least {at_random:.0f}."
+    left = f"{round(found.gain - lost.points)}".replace("-", "−")
+    what = _what_examples_do(found.gain, lost)
+    words = f"Without the {top}, {examples} {what[0] if one else what[1]}. {'It adds' if one else 'They add'} {left} "
+    words += f"points, not {found.gain:.0f}; without as many random heads, at least {at_random:.0f}."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
         return f"{words} {alone}"
     as_much = {each.kind: len({*each.heads} & {*most.heads}) for each in clear[1:]
@@ -45,14 +47,13 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     return words
 
 
-def _left(gain: float, lost: Lost, one: bool) -> str:
-    """Returns what examples do without some heads; `one`: there is one example."""
-    points = f"{round(gain - lost.points)} points".replace("-", "−")
+def _what_examples_do(gain: float, lost: Lost) -> tuple[str, str]:
+    """Returns what one example does without some heads, and what several do."""
     if lost.low > gain:
-        return f"{'makes' if one else 'make'} answers worse: {points}"
+        return "makes answers worse", "make answers worse"
     if round(gain - lost.points) > 0:
-        return f"{'adds' if one else 'add'} {points}"
-    return f"{'brings' if one else 'bring'} no clear gain: {points}"
+        return "helps less", "help less"
+    return "brings no clear gain", "bring no clear gain"
 
 
 def _finding_of_exclusive(found: Mechanisms, share: int) -> str:

@@ -65,8 +65,10 @@ def _left(n_kinds: int, ends: tuple[int, int], excludes: bool, defines: bool, on
     dots = full.encode(x=x, color=color, y=y.axis(does if defines else None)), hollow.encode(x=x, color=color)
     ends_at = charts.named_chart("lines").encode(x=alt.X("at:Q", scale=scale))
     lines = ends_at.mark_rule(color=GREY, strokeDash=[5, 4])
-    named_lines = charts.written(ends_at, 11).encode(y=alt.value(-8), text="words:N")
+    named_lines = charts.written(ends_at, 11).encode(y=alt.value(-12 - 8 * on_slide), text="words:N")
     numbers = _haloed(tops.transform_filter("!datum.exclusive").encode(x=x, text="points:N"), 13, fontWeight="bold")
+    if excludes:
+        numbers += _haloed(tops.transform_filter("datum.exclusive").encode(x=x, text="points:N"), 11)
     inward = alt.expr(f"datum.left > {sum(ends) / 2:g} ? 'right' : 'left'")
     named = _haloed(draws.encode(x=x, text="named:N"), 11, align=inward)
     height = ROW_PX * n_kinds * (1 + 0.6 * excludes) + AROUND_PX

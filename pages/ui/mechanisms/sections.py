@@ -1,11 +1,14 @@
 """The parts of the Mechanisms screen that show what is measured."""
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
 from engine.shapes import ModelShape
 from engine.studies.mechanisms import Mechanisms
 from engine.studies.removal import HeadSet
+from pages.ui.controls.controls import folded
 from pages.ui.controls.heads import open_prune
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
@@ -17,8 +20,8 @@ ORANGE, HOLLOW = "Orange: examples clearly add less than to the full model.", "H
 LOST_HELP = (
     "Accuracy with examples minus accuracy without, of the model without the top heads of a kind, with the 95% "
     "interval of its difference from the full model (dashed). Small dots: without as many random heads, one dot for "
-    "each draw; the heads of the costliest are named. More heads can cost less: intervals overlap, and heads can undo "
-    "others' work."
+    "each draw; the heads of the costliest are named. Below 0, answers are worse with examples than without. More "
+    "heads can cost less: intervals overlap, and heads can undo others' work."
 )
 SHARED_HELP = "Heads in the top 10% of both kinds; Spearman's rank correlation of their scores under the pointer."
 BEST_HELP = "The best heads by the score of each kind; the download has ten. Layer: of the top 10%, on average."
@@ -26,37 +29,39 @@ TITLES = {"kind": "Kind", "layer": "Mean layer", "heads": "Best heads"}
 
 
 def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> None:
-    """Draws what is lost without each kind of heads, and buttons that open Prune without them."""
+    """Draws what is lost without each kind of heads next to how many two kinds share; in a folded part, what is lost
+    without fewer heads. Buttons open Prune without them."""
     rows = sheet.tables["Sets of heads"] = pd.DataFrame(found.rows(shape))
     shown, words = tables.chart_rows(rows, found.gain), said or f"{len(rows)} sets of heads so far"
-    st.caption(f"{HOLLOW} {ORANGE}" if found.settings.excludes else ORANGE)
-    sides = st.container(key="wraps lost").columns(2, gap="medium")
-    for at, (of_share, picture) in zip(sides, charts.left(shown, found.gain, presenting()).items(), strict=False):
-        with at:
-            st.subheader(of_share, help=LOST_HELP)
-            sheet.draw(of_share, picture, f"mechanisms_lost {of_share}", words)
-    if found.gain > 0:
-        st.caption("Below 0, answers are worse with examples than without.")
-    tops = {
-        each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
-    }
-    with st.container(horizontal=True, gap="xsmall"):
-        for kind in () if presenting() else sorted(tops, key=shown["kind"].tolist().index):
-            if st.button(f"Prune {kind} heads", help=PRUNE_HELP):
-                open_prune(tops[kind].mask(shape).text())
-
-
-def kinds(found: Mechanisms, shape: ModelShape, sheet: Sheet) -> None:
-    """Draws the best heads of each kind, and how many two kinds share."""
-    best = sheet.tables["Heads of each kind"] = tables.kind_rows(found, shape)
-    table_at, shared_at = st.container(key="wraps kinds").columns([8, 5], gap="medium")
-    table_at.subheader("Heads of each kind", help=BEST_HELP)
-    few = best.assign(heads=[", ".join(heads.split()[: tables.MOST_NAMED]) for heads in best["heads"]])
-    draw_table(few, TITLES, "The best heads of each kind", table_at)
+    (largest, picture), *fewer = charts.left(shown, found.gain, presenting()).items()
+    lost_at, shared_at = st.container(key="wraps lost").columns([8, 5], gap="medium")
+    with lost_at:
+        st.subheader(largest, help=LOST_HELP)
+        st.caption(f"{HOLLOW} {ORANGE}" if found.settings.excludes else ORANGE)
+        sheet.draw(largest, picture, f"mechanisms_lost {largest}", words)
     shared = tables.overlap_rows(found, shape)
     if len(shared):
         sheet.tables["Overlap of kinds"] = shared
         shared_at.subheader(f"Shared, of the top {shared['n'].iloc[0]}", help=SHARED_HELP)
-        sheet.draw(
-            "Overlap of kinds", charts.shared(shared), "mechanisms_shared", "How many heads two kinds share", shared_at
-        )
+        says = "How many heads two kinds share"
+        sheet.draw("Overlap of kinds", charts.shared(shared), "mechanisms_shared", says, shared_at)
+    tops = {
+        each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
+    }
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
+        for kind in () if presenting() else sorted(tops, key=shown["kind"].tolist().index):
+            if st.button(f"Prune {kind} heads", help=PRUNE_HELP, type="tertiary", icon=":material/content_cut:"):
+                open_prune(tops[kind].mask(shape).text())
+    for of_share, each in fewer:
+        sheet.pictures[of_share] = each
+        if not presenting():
+            draw = partial(sheet.draw, of_share, each, f"mechanisms_lost {of_share}", words)
+            folded(of_share, "mechanisms_fewer", draw, in_address=True)
+
+
+def kinds(found: Mechanisms, shape: ModelShape, sheet: Sheet) -> None:
+    """Draws the best heads of each kind."""
+    best = sheet.tables["Heads of each kind"] = tables.kind_rows(found, shape)
+    st.subheader("Heads of each kind", help=BEST_HELP)
+    few = best.assign(heads=[", ".join(heads.split()[: tables.MOST_NAMED]) for heads in best["heads"]])
+    draw_table(few, TITLES, "The best heads of each kind")

@@ -23,7 +23,7 @@ def chart_rows(rows: pd.DataFrame, gain: float) -> pd.DataFrame:
     loss `is_clear`; kinds by what is lost at the largest share, then random sets, of which the one that costs most at
     each share is `named` by its heads if they are few and its loss is clear."""
     drawn = rows[(rows["kind"] == RANDOM) & (rows["low"] > 0) & (rows["n_heads"] <= MOST_NAMED)]
-    named = drawn.loc[drawn.groupby("share")["points_lost"].idxmax(), "heads"].str.replace(" ", ", ")
+    named = "drew " + drawn.loc[drawn.groupby("share")["points_lost"].idxmax(), "heads"].str.replace(" ", ", ")
     largest = rows[(rows["share"] == rows["share"].max()) & ~rows["exclusive"]]
     by_loss = largest[largest["kind"] != RANDOM].sort_values("points_lost", ascending=False, kind="stable")["kind"]
     left, low, high = (gain - rows[column] for column in ("points_lost", "high", "low"))
