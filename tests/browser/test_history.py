@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import at_rest, await_mark, keyed, settled_figure
+from tests.conftest import IS_THOROUGH
 
 LEVEL = "Attention heads pruned"
 
@@ -33,8 +34,9 @@ def follow(page, expected):
     assert view_of(page) == expected
 
 
-@pytest.mark.slow("ten views, there and back")
-def test_ten_presses_of_back_return_through_ten_views(page, address):
+@pytest.mark.thorough
+@pytest.mark.slow("seven views, there and back")
+def test_as_many_presses_of_back_return_through_the_views(page, address):
     page.goto(f"{address}/?precision=fp32&prune_task=demo_translation")
     settled_figure(page)
     views = [view_of(page)]
@@ -52,8 +54,9 @@ def test_ten_presses_of_back_return_through_ten_views(page, address):
     done()
     keyed(page, "prune_axis").get_by_role("radio").nth(1).click()
     done()
-    keyed(page, "prune_cost").locator("summary").click()
-    done()
+    if IS_THOROUGH:
+        keyed(page, "prune_cost").locator("summary").click()
+        done()
     opened(page, "Passage")
     done()
     page.locator(".text span").nth(40).click()
@@ -67,18 +70,18 @@ def test_ten_presses_of_back_return_through_ten_views(page, address):
     page.locator(".switches label").nth(1).click()
     page.wait_for_url(re.compile("attention_switches=source"))
     done()
-    opened(page, "Induction")
-    done()
-    keyed(page, "induction_score").get_by_role("radio").nth(2).click()
-    page.wait_for_url(re.compile("induction_score="))
-    done()
-    assert len(views) == 11
+    if IS_THOROUGH:
+        opened(page, "Induction")
+        done()
+        keyed(page, "induction_score").get_by_role("radio").nth(2).click()
+        page.wait_for_url(re.compile("induction_score="))
+        done()
     for expected in reversed(views[:-1]):
         page.go_back()
         follow(page, expected)
     expect(page.get_by_role("slider", name=LEVEL)).to_have_value("0")
-    for lock, (_, path, query) in (("passage_token", views[5]), ("attention_token", views[8])):
-        assert lock in query
+    for lock in ("passage_token", "attention_token"):
+        _, path, query = next(each for each in reversed(views) if lock in each[2])
         page.goto(f"{address}{path}?{query}")
         page.locator(".text span.locked").wait_for()
     assert "90" in page.locator(".readout .top").inner_text()

@@ -1,7 +1,9 @@
 """What the Prune screen measures is one value that is read, forecast and measured alike, without a page."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from engine.importance import rankings_of
@@ -10,6 +12,7 @@ from engine.measurement import Workload
 from engine.models.masks import Mask, parse_edits
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests
+from pages.ui.prune import tables
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, accuracies, curve
 from tests.engine.fixtures import target_in
 
@@ -74,3 +77,15 @@ def test_where_nothing_is_pruned_the_full_model_answers_once(x, session):
     full = Mask.full(x.shape)
     found = final(accuracies(x, full).run(session))
     assert found == AnswersSoFar(found.full, found.full, full) and found.pruned is found.full
+
+
+def test_more_than_chance_without_a_head_is_explained_where_it_shows():
+    points = pd.DataFrame({"level": [0.0, 1.0], "acc": [0.95, 0.43]})
+
+    def said(level, axis="heads", points=points):
+        x = SimpleNamespace(judged=SimpleNamespace(chance=0.25), pruning=SimpleNamespace(level=lambda axis: level))
+        return tables.guesses_in_words(x, axis, points)
+
+    assert said(1000) == "With no head left, the model reads no earlier word and guesses 43% right."
+    assert said(500) == said(1000, "ffns") == said(1000, points=points[:1]) == ""
+    assert said(500, points=points.assign(acc=[0.3, 0.43])), "more than where the curve begins"

@@ -113,3 +113,9 @@ def test_what_a_closed_tab_held_is_forgotten(open_app, monkeypatch):
     assert {tab for tab, _ in runtime.jobs()._slots.held} == {"open"} and runtime.notes()["tab"] == "open"
     tabs.now = "closed"
     assert runtime.notes() == {}
+
+
+def test_a_step_without_a_count_says_how_long_it_has_run():
+    begun = Snapshot("mine", "running", 0, 0, None, "", None, time.monotonic(), None)
+    assert in_words(begun, "Loading") == "Loading …"
+    assert in_words(replace(begun, started_s=begun.started_s - 12), "Loading") == "Loading … (12 s so far)"

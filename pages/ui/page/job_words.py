@@ -6,6 +6,7 @@ from engine.progress import in_time
 from engine.slots import Snapshot
 
 LONG_S = 10.0  # from which a button states its duration
+SILENT_S = 3.0  # from which a step without a count or forecast says how long it has run
 
 
 def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
@@ -16,6 +17,8 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
         if snapshot.stopping:
             return f"{what}: stopping"
         words = f"{what}: {snapshot.done:,} of {snapshot.total:,} done" if snapshot.done else f"{what} …"
+        if not snapshot.done and snapshot.left_s is None and snapshot.seconds >= SILENT_S:
+            words += f" ({in_time(snapshot.seconds)} so far)"
         return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
     if ahead is None:
         return f"{what}: about to begin"

@@ -217,7 +217,7 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     starting_from = tables.starting_from(x, axis)
     words = tables.points_in_words(points, LEVELS[axis])
     words += f" The curve is{starting_from}." if starting_from else ""
-    guessed = tables.guesses_in_words(axis, points)
+    guessed = tables.guesses_in_words(shown.x, axis, points)
     if shown.compared is not None:
         n = shown.x.n_taken(measured)
         points, now = second_model.with_points_of_second(points, now, shown.compared, axis, n)

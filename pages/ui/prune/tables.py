@@ -40,10 +40,10 @@ def starting_from(x: Experiment, axis: Axis) -> str:
     return f" in addition to {', '.join(parts)}" if parts else ""
 
 
-def guesses_in_words(axis: Axis, points: pd.DataFrame) -> str:
-    """Returns why a curve over heads ends higher than it begins, or ""."""
-    acc = points.set_index("level")["acc"]
-    if axis != "heads" or not {0.0, 1.0} <= {*acc.index} or acc[1.0] <= acc[0.0]:
+def guesses_in_words(x: Experiment, axis: Axis, points: pd.DataFrame) -> str:
+    """Returns why a curve over heads ends higher than it begins, or than chance where all heads are pruned, or ""."""
+    acc, at_end = points.set_index("level")["acc"], x.pruning.level(axis) == 1000
+    if axis != "heads" or not {0.0, 1.0} <= {*acc.index} or acc[1.0] <= (x.judged.chance if at_end else acc[0.0]):
         return ""
     return f"With no head left, the model reads no earlier word and guesses {whole_percent(acc[1.0])} right."
 
