@@ -5,6 +5,7 @@ import shlex
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from engine.__main__ import main
@@ -227,3 +228,23 @@ def test_a_vector_is_added_to_the_prompt_at_each_layer(open_screen, capsys, monk
     at = press(at, "Ask a test pair")
     assert at.text_area(key="continue_prompt").value == WORD_PAIRS.asked(WORD_PAIRS.test[1]).contexts[0]
     assert "Without the vector" not in on_screen(at), "what is shown is of this prompt"
+
+
+@pytest.mark.slow("patches every layer and position of two pairs of prompts, and runs the command")
+def test_prompts_are_patched_at_a_click_and_again_from_the_history(open_screen, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("engine.heads.patching._answers", lambda *_: (5, 6))  # the likeliest of both may be one
+    at = open_screen(run=False, continue_patch_other="One two three, two one")
+    at.session_state[patching.OPEN] = True
+    at = press(settled(at), "Patch every layer and position")
+    assert not at.exception and not at.error
+    drawn = pd.concat([each["cells"] for each in frames_of(at) if "effect" in each.get("cells", ())])
+    words = shlex.split(at.code[0].value)
+    words = words[words.index("patch") :]
+    words[words.index("--out") + 1] = str(tmp_path / "patching.csv")
+    assert main([*words, "--json"]) == 0 and json.loads(capsys.readouterr().out)["cached"]
+    written = pd.read_csv(tmp_path / "patching.csv")
+    assert drawn["effect"].tolist() == pytest.approx(written["effect"].tolist())
+    at.session_state["continue_patch_kind"] = "ffn"
+    at = press(settled(at), "Patch every layer and position")
+    at = press(at, next(each.label for each in at.button if each.label.startswith("Residual stream: …")))
+    assert at.session_state["continue_patch_kind"] == "stream" and "Patch every" not in on_screen(at)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -15,8 +16,10 @@ from pages.ui.controls.controls import one_of
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures import charts
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.runtime import errors_shown
-from pages.ui.page.tables import number, visible, whole_percent
+from pages.ui.page.presentation import presenting
+from pages.ui.page.runtime import errors_shown, session
+from pages.ui.page.tables import number, plain, visible, whole_percent
+from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, live
 
 TITLE = "What moves the answer: patch another prompt into this one"
@@ -35,7 +38,10 @@ HELP = (
     "This prompt is read with one activation of the other. 0 (gray): the answer stays. 1 (orange): the difference of "
     "the two answers' logits becomes that of the other prompt. Below 0 (blue): it moves away from it."
 )
-MEASURE_HELP = "One pass per layer and position, layer by layer, in the background. Finished layers are shown and kept."
+MEASURE_HELP = "Each layer and position, six layers at a time, in the background. Finished layers are shown and kept."
+AGAIN_HELP = "Patches these prompts again; the results are kept."
+HISTORY, MOST_KEPT = "continue patch history", 5  # in the session: what was patched, the latest first
+NAMED = 28  # characters of a prompt, its last
 N_STRONGEST = 3  # heads
 MOVED = 0.5  # of the difference, from which a place carries it
 
@@ -56,10 +62,30 @@ def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: flo
         wanted = patch_map(target, Patching(prompt, other, kind))
         work: Work[PatchMap] = Work("continue patch", NAME, wanted, priority=2)
         live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, kind, sheet), since_s)
+        _draw_history((prompt, other, kind), wanted.stored(session()) is not None)
         asked = PatchPrompts(**of_model(target), prompt=prompt, other_prompt=other, patched=kind, out="patching.csv")
         measured = {**origin.measurements, NAME: wanted}
         return replace(origin, requests=[*origin.requests, asked], measurements=measured)
     return origin
+
+
+def _draw_history(now: tuple[str, str, str], is_measured: bool) -> None:
+    """Draws a button for each other pair of prompts that was patched before in this session; `now`: this prompt, the
+    other, and what is patched."""
+    history = st.session_state.setdefault(HISTORY, [])
+    if is_measured:
+        history[:] = [now, *(each for each in history if each != now)][:MOST_KEPT]
+    for prompt, other, kind in history if not presenting() else ():
+        if (prompt, other, kind) != now:
+            label = plain(f"{PATCHED[kind]}: … {prompt[-NAMED:]} / … {other[-NAMED:]}".replace("\n", " "))
+            look: dict[str, Any] = {"type": "tertiary", "icon": ":material/history:", "help": AGAIN_HELP}
+            st.button(label, **look, on_click=_patch_again, args=(prompt, other, kind))
+
+
+def _patch_again(prompt: str, other: str, kind: str) -> None:
+    write("continue_prompt", prompt)
+    write("continue_patch_other", other)
+    write("continue_patch_kind", kind)
 
 
 def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, sheet: Sheet) -> None:
