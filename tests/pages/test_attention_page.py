@@ -1,6 +1,7 @@
 """The Attention screen in one process: what goes to the browser, heads and text in the address, and its limits."""
 
 import json
+import shlex
 from dataclasses import replace
 from functools import partial
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from engine.__main__ import main
 from engine.errors import UsageError
 from engine.heads.attention import BEGINNING, HeadView, Overview
 from engine.heads.induction import InductionScores
@@ -16,7 +18,15 @@ from engine.shapes import ModelShape
 from pages.ui.attention import charts, tables
 from pages.ui.attention.view import overview_packet, pattern_packet
 from tests.conftest import make_tiny_opt
-from tests.pages.conftest import go_to, labels, press, printed_by_the_program, same_on_the_command_line, settled
+from tests.pages.conftest import (
+    frames_of,
+    go_to,
+    labels,
+    press,
+    printed_by_the_program,
+    same_on_the_command_line,
+    settled,
+)
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
 
@@ -193,6 +203,22 @@ def test_the_screen_sends_the_chosen_heads_and_the_command_and_the_program_agree
     assert np.abs(table_of(pattern, "attention", n) - true.mean(0)).max() < 1e-3
     last = meta["pieces"][true.sum(0)[-1].argmax()]
     assert printed_by_the_program(at).startswith(f"2 heads on {n} tokens; the last one looks most at {last!r}; ")
+
+
+def test_the_lens_of_a_pruned_model_is_next_to_that_of_the_full_one(open_screen, tmp_path):
+    at = open_screen(run=False, attention_text="Pattern labels", attention_mask="L0H* F1")
+    at.session_state["attention_lens"] = True
+    at = settled(at)
+    grids = [each["cells"] for each in frames_of(at) if "guess" in each.get("cells", ())]
+    full, pruned, *_ = [each for each in grids if each["index"].nunique() > 1]
+    assert len(full) == len(pruned) and (full["next_p"].to_numpy() != pruned["next_p"].to_numpy()).any()
+    words = shlex.split(next(each.value for each in at.code if " lens " in each.value))
+    words = words[words.index("lens") :]
+    words[words.index("--out") + 1] = str(tmp_path / "lens.csv")
+    assert main(words) == 0
+    written = pd.read_csv(tmp_path / "lens.csv")
+    shown = written[written["index"].isin(pruned["index"])]
+    np.testing.assert_allclose(pruned["next_p"], shown["next_p"], rtol=1e-5)
 
 
 def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):

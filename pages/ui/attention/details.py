@@ -52,8 +52,8 @@ def draw_details(
     what, heads = (target, text.text, mask), parse_heads(",".join(names), target.shape)
     measurements: dict[str, Any] = {"Text": overview(*what), "Heads": head_views(*what, heads)}
     requests: list[Request] = [request]
-    if lens is not None:
-        measurements["Logit lens"] = lens
+    if lens:
+        measurements |= lens
         requests.append(MeasureLens(**asked, mask=mask.text(), out="lens.csv"))
     lacks = "nothing pruned" if mask.is_full else f"pruned: {mask.text()}"
     of = about(target, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
