@@ -56,7 +56,8 @@ def score_maps(
     highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
     named, form = (title, ".3~r") if is_oracle else (share, SHARE)
     coloured = rows.loc[rows["is_clear"], "score"] if is_oracle else rows["score"]
-    colour = _colour("tint", named, rows["score"], highest, form, bool((coloured < 0).any()), width)
+    is_signed = is_oracle or bool((rows["score"] < 0).any())  # a loss is orange, with or without a gain next to it
+    colour = _colour("tint", named, is_signed, highest, form, bool((coloured < 0).any()), width)
     n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
     exactly = partial(alt.Scale, nice=False, zero=False)
     across, down = (float(maps[end].max()) for end in ("end", "bottom"))
@@ -67,7 +68,7 @@ def score_maps(
     # in the plural: a channel titled as a tip is has its label for screen readers dropped
     x = alt.X("x:Q", title="Heads", axis=x_axis, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
-    told = f"shade:Q|{title}|.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
+    told = "shade:Q|Points lost|.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
     tooltip = charts.tips(WHERE, f"name:N|Head; {told}")  # by an oracle most heads tie
     tooltip += charts.tips("each:N|By task") if "each" in rows else ()
     ranked = RANK.replace("|Rank", "|Task rank")
@@ -173,7 +174,7 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
     n_layers = int(rows["layer"].max()) + 1
     height = charts.row_height(n_layers)
     largest, form = float(rows["score"].abs().max()) or 1.0, charts.ROUGHLY
-    colour = _colour("score", title, rows["score"], largest, form)
+    colour = _colour("score", title, bool((rows["score"] < 0).any()), largest, form)
     base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, *tips)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
@@ -199,7 +200,7 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.
     base = charts.named_chart("ffns").encode(
         x=alt.X("layer:O", title="FFN of layer", axis=axis(labelAngle=0, labelOverlap=True)),
         y=alt.Y("row:N", title=None, sort=None, axis=every_task),
-        tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{LOST}|.1f", RANK),
+        tooltip=charts.tips(WHERE, "name:N|FFN; points:Q|Points lost|.1f", RANK),
     )
     scale, legend = (
         charts.around_zero(reach, type="sqrt"),
@@ -258,11 +259,10 @@ def _numbered(places: Sequence[tuple[float, int]]) -> alt.Axis:
 
 
 def _colour(
-    field: str, title: str, scores: pd.Series, largest: float, form: str, has_negative: bool = True, width: float = 1
+    field: str, title: str, is_signed: bool, largest: float, form: str, has_negative: bool = True, width: float = 1
 ) -> alt.Color:
-    """Returns colors from 0 to `largest`, by the square root: most heads score far below the best few. With negative
-    scores, around 0; `has_negative`: whether one of them is drawn in color."""
-    is_signed = bool((scores < 0).any())
+    """Returns colors from 0 to `largest`, by the square root: most heads score far below the best few. If scores are
+    signed, around 0; `has_negative`: whether a negative one is drawn in color."""
     scale = charts.around_zero(largest, type="sqrt") if is_signed else alt.Scale(type="sqrt", domain=[0, largest])
     legend = _legend(form, largest, is_signed, has_negative, width)
     return alt.Color(f"{field}:Q", title=title, scale=scale, legend=legend)
