@@ -303,12 +303,14 @@ def test_an_oracles_map_rings_induction_heads_numbers_clear_ones_and_edges_the_s
     assert "datum.is_ringed" in str(chart.template) and "datum.is_selected" in str(chart.template), "drawn"
 
 
-def test_an_oracles_map_is_low_where_few_heads_are_clear():
-    heights = [
-        drawn.score_maps(tables.head_rows(scores(np.eye(4) * lost, what="heads-oracle")), "Oracle").template["height"]
+@pytest.mark.parametrize("is_slide", [False, True])
+def test_an_oracles_map_is_low_where_few_heads_are_clear_but_not_on_a_slide(is_slide):
+    pictures = [
+        drawn.score_maps(tables.head_rows(scores(np.eye(4) * lost, what="heads-oracle")), "Oracle", (), is_slide)
         for lost in ([0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.01])
     ]
-    assert heights[0] - heights[1] == 4 * (drawn.CELL_PX - drawn.LOW_PX)
+    many, few = (picture.template["height"] for picture in pictures)
+    assert many - few == (0 if is_slide else 4 * (drawn.CELL_PX - drawn.LOW_PX))
 
 
 def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():

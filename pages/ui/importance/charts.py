@@ -50,7 +50,7 @@ def score_maps(
     clear cells that have room; the others are gray. The cells of the head `selected` have a dark edge. `width`: share
     of the page's."""
     is_oracle = "is_clear" in rows
-    maps, row_px, px_per_head = _places(rows, width)
+    maps, row_px, px_per_head = _places(rows, width, is_slide)
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
@@ -218,7 +218,7 @@ def _if_clear(colour: alt.Color) -> Any:
     return alt.condition("!isValid(datum.tint)", alt.value(CHANCE), colour)
 
 
-def _places(rows: pd.DataFrame, width: float) -> tuple[pd.DataFrame, int, float]:
+def _places(rows: pd.DataFrame, width: float, is_slide: bool) -> tuple[pd.DataFrame, int, float]:
     """Returns (one row per map: its corners, x in heads and y in pixels, titles, highest score and sum; pixels of a
     layer's row; about those of a head's column), in a `width` that is a share of the page's.
 
@@ -230,7 +230,7 @@ def _places(rows: pd.DataFrame, width: float) -> tuple[pd.DataFrame, int, float]
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
     px_per_head = width * WIDTH_PX / (per_row * task_width)
-    is_low = "is_clear" in rows and rows["is_clear"].sum() <= FEW
+    is_low = "is_clear" in rows and rows["is_clear"].sum() <= FEW and not is_slide
     row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(LOW_PX if is_low else CELL_PX, 420 // n_layers))))
     maps = rows.assign(score=rows["score"].abs()).groupby(["task", "shots"], sort=False)["score"]
     maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
