@@ -48,7 +48,7 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
-setup, finding_at = chosen(), reserve_finding()
+setup, finding_at = chosen(), reserve_finding("finding")
 tasks = choose_tasks("importance", st.container(), setup)
 if setup.spec.is_demo and not st.session_state.get(IS_READ):  # of another model, more is said below
     finding_at = finding_at.markdown("Reading the stored results.")  # replaced by the finding
@@ -71,7 +71,7 @@ missing = [work for kind, work in works.items() if found[kind].n_known < len(tas
 if reading := [work for work in missing if work.is_first_read]:
     asked = "heads removed one by one" if what == ORACLE else SHORT[what]
     finding_at.markdown(f"Reading the stored results of {asked} and of FFNs.")
-    with reading_state("maps"):
+    with reading_state(*(("losses", "heads") if what == ORACLE else ("heads",) * max(2, min(3, len(tasks))))):
         live([slot for work in reading for slot in work.watched()], reading[0].reading_line, since_s)
     end_run()
 if what == EVEN:
@@ -101,7 +101,7 @@ compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
 weights, joint = dict[str, Measurement[Any]](), dict[str, Measurement[Any]]()
-trust_at = map_at = map_of = None
+width, trust_at, map_at, map_of, ffns_at = 1.0, None, None, None, None
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 if weights:
@@ -109,18 +109,23 @@ if weights:
     is_measured_now = "heads" in works and works["heads"].under_way
     of_heads = [f"{SHORT[what]} is {'being measured' if is_measured_now else 'not measured yet'}."]
 else:
-    together = list[str]()
-    if loss := sections.joint_loss(shown, setup):
-        words, map_at = sections.draw_joint(shown, loss, sheet)
-        together, joint = [words], {"Without the induction heads": loss.measured}
-    words, trust_at, map_of = sections.draw_heads(shown, sheet, loss, map_at)
+    together, loss = list[str](), sections.joint_loss(shown, setup)
+    if loss or shown.has_one_map:
+        width, (left, right) = 0.5, st.columns(2, gap="medium")
+        map_at, ffns_at = (right, left) if loss else (left, right)
+    if loss:
+        with ffns_at or st.container():
+            together, joint = [sections.draw_joint(shown, loss, sheet)], {"Without the induction heads": loss.measured}
+    with map_at or st.container():
+        words, trust_at, map_of = sections.draw_heads(shown, sheet, loss, width)
+        sections.draw_best(shown)
     of_heads = [words, *together]
-    sections.draw_best(shown)
-draw_ffns_work = partial(draw_work, "ffns")
-of_ffns = [] if is_empty else sections.draw_ffns(setting, found["ffns"].scores, sheet, draw_ffns_work, map_of)
+if not is_empty:
+    with ffns_at or st.container():
+        sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"), map_of, width)
 n_known = len(shown.scores)
 partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
-says = [*partly, *of_heads, *of_ffns]
+says = [*partly, *of_heads]
 finding_at.markdown(" ".join(says))
 st.session_state[IS_READ] = True
 trust = sections.draw_oracle(shown, tasks, sheet, since_s)

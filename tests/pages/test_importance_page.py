@@ -212,7 +212,7 @@ def test_negative_head_scores_have_a_scale_around_zero():
     colour, *_ = encodings(chart, "color")
     assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
-    assert tables.values_in_words(found, mean.iloc[0], True) == ":small[task0 +50 points lost alone]"
+    assert tables.values_in_words(found, mean.iloc[0], True) == ":small[task0 50 points lost alone]"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
     assert colour["legend"]["values"] == [0, 12.5, 50], "no side on which nothing is drawn in color"
     one = scores([[0.5, -0.125]])
@@ -225,20 +225,19 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     rows, mean = tables.ffn_rows(found), ffn_mean(found)
     chart = drawn.ffn_map(rows, mean)
     cells = pd.DataFrame(chart.datasets["ffns"])
-    assert cells.query("task == 'task0'")["number"].tolist() == ["+25", "−2"]
-    assert cells.query("task == 'task1'")["number"].tolist() == ["0", "+12"]
+    assert cells.query("task == 'task0'")["number"].tolist() == ["25", "−2"]
+    assert cells.query("task == 'task1'")["number"].tolist() == ["0", "12"]
+    assert cells["row"].tolist()[-2:] == [drawn.MEAN] * 2, "below the tasks"
     assert cells.query("task == 'mean'")["points"].tolist() == [12.5, pytest.approx(5.46875)]
     colour, *_ = encodings(chart, "color")
     assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, (
         "the same on both sides of 0"
     )
     words = tables.ffns_in_words(rows)
-    assert words == "Gray cells may be chance: accuracy clearly falls in 2 of 4 and clearly rises in none."
+    assert words == "Gray: no clear change (2 of 4 cells)."
     words = tables.top_ffn_in_words(mean, "in the mean over 2 tasks")
-    assert words == "Of FFNs, **F0** costs most: **12 points** in the mean over 2 tasks."
+    assert words == "**F0** costs most: **12 points** in the mean over 2 tasks."
     assert tables.top_ffn_in_words(rows[:2], "on task0").endswith("**F0** costs most: **25 points** on task0.")
-    helped = scores([0.25, -0.25], what="ffns")
-    assert "rises in 1: task0, 0 shots by 25.0 points without F1." in tables.ffns_in_words(tables.ffn_rows(helped))
     words = tables.top_ffn_in_words(ffn_mean(scores([0.03, 0.0], what="ffns")), "on task0")
     assert words == "No FFN clearly costs accuracy alone on task0."
 
@@ -252,8 +251,8 @@ def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
     two = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], [[0.25, 0.0, 0.0], [0.0, 0.0, 0.25]], what="heads-oracle")
     words = tables.heads_in_words(tables.aggregate_rows(two, mean_of(two)), 2, "scores")
     assert words.endswith("most **L0H0**: **38 points** in the mean over tasks.")
-    words = tables.heads_in_words(tables.aggregate_rows(two, mean_of(two)), 2, "scores", tables.head_rows(two))
-    assert words.endswith("most **L0H0**: **50 points** on task0, **25** on task1."), "the numbers in the maps"
+    words = tables.heads_in_words(tables.head_rows(two)[6:], 1, "scores", "task1")
+    assert words.endswith("2 clearly cost accuracy alone, most **L1H2**: **25 points** on task1."), "as in its map"
     one = scores([[0.5, 0.03]], what="heads-oracle")
     words = tables.heads_in_words(tables.aggregate_rows(one, mean_of(one)), 1, "scores")
     assert words == "Of 2 heads, only **L0H0** clearly costs accuracy alone: **50 points**."
@@ -269,10 +268,7 @@ def test_what_heads_cost_alone_and_together_is_one_picture():
     assert tables.costs_only_together(mean, rows, joint)
     assert not tables.costs_only_together(mean, rows, replace(joint, heads=(0, 1))), "L0H0 costs alone"
     assert not tables.costs_only_together(mean, rows, replace(joint, removed=drawn_at_random)), "no clear loss"
-    words = (
-        "The 2 induction heads cost nothing clear one by one, but together **60 points** on task0: scores of single "
-        "heads miss heads that replace one another."
-    )
+    words = "The 2 induction heads cost nothing clear alone, but **60 points** together on task0."
     assert tables.joint_in_words(joint, task) == words
     sets = tables.joint_rows(found[task], rows, joint)
     alone = ["L0H0 alone", "L1H2 alone", "induction head L0H1 alone", "induction head L1H1 alone"]
@@ -282,7 +278,7 @@ def test_what_heads_cost_alone_and_together_is_one_picture():
     low, high = (100 * end for end in Paired(64, 0, 32, 0.0).interval)
     assert sets.loc[0, ["low", "high"]].tolist() == pytest.approx([-high, -low])
     picture = drawn.joint_losses(sets, 64)
-    assert [bar["points"] for bar in picture.datasets["sets"]] == ["+50", "+25", "+3", "0", "+60", "+2"]
+    assert [bar["points"] for bar in picture.datasets["sets"]] == ["50", "25", "3", "0", "60", "2"]
     svg = charts.to_svg(picture, "title").decode()
     assert "64 train questions" in svg and svg.count("#d9480f") >= 3, "what is clear"
 
@@ -293,15 +289,28 @@ def test_the_mean_over_tasks_is_one_map_that_says_each_heads_loss_by_task():
     assert [one["title"] for one in chart.datasets["maps"]] == ["Mean of 2 tasks, 0 shots"]
     cells = pd.DataFrame(chart.datasets["heads"])
     assert cells["score"].tolist() == pytest.approx([0.375, 0.0071875, 0, 0.25])
-    assert cells["each"].tolist()[:2] == ["task0 +50.0, task1 +25.0", "task0 +3.0, task1 −1.6"]
+    assert cells["each"].tolist()[:2] == ["task0 50.0, task1 25.0", "task0 3.0, task1 −1.6"]
 
 
-def test_induction_heads_have_a_ring_in_an_oracles_maps():
+def test_an_oracles_map_rings_induction_heads_numbers_clear_ones_and_edges_the_selected_one():
     rows = tables.head_rows(scores([[0.5, 0.03], [0.0, 0.25]], what="heads-oracle"))
-    chart = drawn.score_maps(rows, "Oracle", (1, 2))
+    chart = drawn.score_maps(rows, "Oracle", (1, 2), selected="L1H0")
     assert [cell["is_ringed"] for cell in chart.datasets["heads"]] == [False, True, True, False]
-    assert [cell["number"] for cell in chart.datasets["heads"]] == ["+50", "+3", "0", "+25"], "0 too"
-    assert "datum.is_ringed" in str(chart.template), "drawn"
+    assert [cell["number"] for cell in chart.datasets["heads"]] == ["50", "3", "0", "25"]
+    assert [cell["is_selected"] for cell in chart.datasets["heads"]] == [False, False, True, False]
+    numbers = charts.to_svg(chart, "title").decode()
+    assert ">50</text>" in numbers and ">25</text>" in numbers and ">3</text>" not in numbers, "3 may be chance"
+    assert "datum.is_ringed" in str(chart.template) and "datum.is_selected" in str(chart.template), "drawn"
+
+
+@pytest.mark.parametrize("is_slide", [False, True])
+def test_an_oracles_map_is_low_where_few_heads_are_clear_but_not_on_a_slide(is_slide):
+    pictures = [
+        drawn.score_maps(tables.head_rows(scores(np.eye(4) * lost, what="heads-oracle")), "Oracle", (), is_slide)
+        for lost in ([0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.01])
+    ]
+    many, few = (picture.template["height"] for picture in pictures)
+    assert many - few == (0 if is_slide else 4 * (drawn.CELL_PX - drawn.LOW_PX))
 
 
 def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
@@ -309,7 +318,7 @@ def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
     for other, words in ((heads, "largely rank heads as measured"), (-heads, "do not clearly rank heads as measured")):
         found = agreement({"heads": heads, "heads-oracle": other})
         assert words in tables.trust_in_words(found, "heads", 10, 40)
-    words = "39 of 40 heads show no clear loss, so Prune ranks by gradients."
+    words = "Measured one by one, 39 of 40 heads show no clear loss, so these ranks are unchecked."
     assert tables.trust_in_words(found, "heads", 39, 40) == words
     one = next(iter(scores([[0.5, 0.03, -0.03]], what="heads-oracle").values()))
     assert tables.n_unclear(one) == 2
@@ -395,7 +404,7 @@ def test_the_papers_score_is_one_click_away_and_says_how_it_weights_the_last_lay
 def test_nothing_is_named_where_nothing_stands_out():
     alike = scores(np.zeros((2, 2)))
     assert "none stands out" in tables.heads_in_words(tables.aggregate_rows(alike, mean_of(alike)), 1, "scores")
-    assert "clearly falls in 0 of 2" in tables.ffns_in_words(tables.ffn_rows(scores([0.0, 0.0], what="ffns")))
+    assert "no clear change (2 of 2 cells)" in tables.ffns_in_words(tables.ffn_rows(scores([0.0, 0.0], what="ffns")))
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (72, 64)])

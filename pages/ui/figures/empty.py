@@ -38,6 +38,11 @@ _DOTS = "".join(
 )
 _HEADING = '<rect x="0" y="10" width="170" height="14" rx="3"/>'
 _BOXES = "".join(f'<rect x="{x}" y="62" width="197" height="38" rx="5" opacity="0.4"/>' for x in (0, 213))
+_LOSSES = "".join(
+    f'<rect x="0" y="{46 + 29 * row}" width="140" height="9" rx="3" opacity="0.6"/>'
+    f'<rect x="182" y="{43 + 29 * row}" width="{width}" height="15" opacity="0.45"/>'
+    for row, width in enumerate((130, 8, 8, 8, 8, 180, 8))
+)
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 140" width="260" height="140">'
     f'<g fill="{GREY}" stroke="none" opacity="0.45">{{}}</g></svg>'
@@ -53,6 +58,10 @@ SKETCHES = {  # what a chart looks like, without a value in it
     f'<path {_LINE}="1" opacity="0.35" d="M20 4 V132 H250"/>',
     "intervals": f"{_HEADING}{_ROWS}",
     "dots": f"{_HEADING}{_DOTS}",
+    "losses": f'{_HEADING}{_LOSSES}<rect x="0" y="345" width="170" height="14" rx="3"/>'
+    '<rect x="140" y="460" width="270" height="70" opacity="0.3"/>',
+    "heads": f'{_HEADING}<rect x="0" y="38" width="210" height="36" rx="5" opacity="0.4"/>'
+    '<rect x="48" y="205" width="362" height="138" opacity="0.3"/>',
     "ranks": f'{_HEADING}{_BOXES}<rect x="55" y="215" width="355" height="295" rx="5" opacity="0.3"/>',
 }
 

@@ -15,17 +15,22 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import CHANCE, GREY, MARK
 from pages.ui.page.tables import RANK_TITLE, number
 
+LOST = "Accuracy points lost (negative: gained)"
 TITLES = {"heads": "Gradient of Bansal et al.", "heads-one-divisor": "Gradient",
-          "heads-oracle": "Accuracy points lost without it (below 0: gained)"}  # fmt: skip
+          "heads-oracle": LOST}  # fmt: skip
 ACROSS, WITH_SHOTS = 6, 3  # maps side by side: the most, and with room for the shots in the same line
 WIDTH_PX = 850  # of the page at 1280 px, for which heights are chosen; widths follow the window
-LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
+LEGEND_PX, LINE_PX = (
+    48,
+    18,
+)  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX; and its title above it
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
-SET_PX, UNDER_PX = 40, 64  # of a set of heads that is removed, and of the axis under them
-CELL_PX, NUMBERED_PX, SLIDE_PX = 26, 12, 20  # the highest row of a map, and the least that has room for a number
-ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
+SET_PX, UNDER_PX = 30, 64  # of a set of heads that is removed, and of the axis under them
+CELL_PX, LOW_PX, FEW = 26, 17, 3  # the highest row of a map, and of one in which so few heads are clear
+ROOM_FOR_NUMBERS = 28  # layers on the width of the page: with more, cells of the FFN map hold only the sign
 NUMBER_PX = 22  # width of a cell that has room for a number
+MEAN = "mean of all"  # the last row of the FFN map
 SHARE = ".2~p"  # such as "5.1%" or "0.012%"
 RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Shots"
@@ -38,18 +43,21 @@ def score_maps(
     is_slide: bool = False,
     width: float = 1,
     ring_colour: str = GREY,
+    selected: str = "",
 ) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
-    task's total; by an oracle in points around 0, gray if not clear, with a ring on the heads `ringed` (flat indices),
-    and the number in each cell that has room. `width`: share of the page's."""
+    task's total; by an oracle in points around 0, with a ring on the heads `ringed` (flat indices) and the number in
+    clear cells that have room; the others are gray. The cells of the head `selected` have a dark edge. `width`: share
+    of the page's."""
     is_oracle = "is_clear" in rows
-    maps, row_px, px_per_head = _places(rows, width)
+    maps, row_px, px_per_head = _places(rows, width, is_slide)
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
-    named, form = (title, "+.3~r") if is_oracle else (share, SHARE)
+    named, form = (title, ".3~r") if is_oracle else (share, SHARE)
     coloured = rows.loc[rows["is_clear"], "score"] if is_oracle else rows["score"]
-    colour = _colour("tint", named, rows["score"], highest, form, bool((coloured < 0).any()))
+    is_signed = is_oracle or bool((rows["score"] < 0).any())  # a loss is orange, with or without a gain next to it
+    colour = _colour("tint", named, is_signed, highest, form, bool((coloured < 0).any()), width)
     n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
     exactly = partial(alt.Scale, nice=False, zero=False)
     across, down = (float(maps[end].max()) for end in ("end", "bottom"))
@@ -60,7 +68,7 @@ def score_maps(
     # in the plural: a channel titled as a tip is has its label for screen readers dropped
     x = alt.X("x:Q", title="Heads", axis=x_axis, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers", axis=y_axis, scale=exactly(domain=[down, 0]))
-    told = f"shade:Q|{title}|+.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
+    told = "shade:Q|Points lost|.1f" if is_oracle else f"shade:Q|Share of the total|{SHARE}"
     tooltip = charts.tips(WHERE, f"name:N|Head; {told}")  # by an oracle most heads tie
     tooltip += charts.tips("each:N|By task") if "each" in rows else ()
     ranked = RANK.replace("|Rank", "|Task rank")
@@ -81,15 +89,12 @@ def score_maps(
     rect = base.mark_rect(**edge, cursor="pointer", invalid="show")
     rect = rect.encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=_if_clear(colour), tooltip=tooltip)
     clicked = alt.selection_point(name="head", fields=["layer", "head"], empty=False)
-    ring: dict[str, Any] = {
-        "stroke": (MARK, GREY),
-        "strokeWidth": (2.5, edge["strokeWidth"]),
-        "strokeOpacity": (1, 0.45),
-    }
-    ring = {name: alt.condition(clicked, alt.value(on), alt.value(off)) for name, (on, off) in ring.items()}
-    rect = rect.encode(**ring).add_params(clicked)
+    rect = rect.add_params(clicked)
     places = base.encode(x=x, y=y, tooltip=tooltip)
-    numbers = _rings_and_numbers(places, row_px, px_per_head, is_slide, ring_colour) if is_oracle else []
+    numbers = _rings_and_numbers(places, row_px, px_per_head, ring_colour) if is_oracle else []
+    edged = places.transform_filter("datum.is_selected").transform_calculate(ink="'ink'")
+    edged = edged.mark_rect(filled=False, strokeWidth=2.5, cursor="pointer")
+    edged = edged.encode(x2="x2:Q", y2="y2:Q", stroke=alt.Stroke("ink:N", legend=None, scale=charts.INK["scale"]))
     frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
     words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
@@ -99,58 +104,54 @@ def score_maps(
     )
     names, counts = names.encode(text="title:N"), words.mark_text(**above, dy=-3, fontSize=11, opacity=0.8)
     counts = counts.encode(text="count:N")
-    chart = alt.layer(rect, *numbers, frame, names, counts)
-    chart = chart.properties(height=down + LEGEND_PX + (UNDER_PX if is_oracle and not is_slide else charts.AXIS_PX))
+    chart = alt.layer(rect, *numbers, frame, edged, names, counts)
+    chart = chart.properties(
+        height=down + _legend_px(width) + (UNDER_PX if is_oracle and not is_slide else charts.AXIS_PX)
+    )
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
     numbered = numbered.assign(is_ringed=(n_heads * numbered["layer"] + numbered["head"]).isin(list(ringed)))
+    numbered = numbered.assign(is_selected=numbered["name"].eq(selected))
     if is_oracle:
-        numbered["number"] = [_points(100 * score) for score in numbered["score"]]
-    columns = ["map", "layer", "head", "score", "rank", *(["is_clear", "is_ringed", "number"] if is_oracle else [])]
+        numbered["number"] = [number(100 * score, 0) for score in numbered["score"]]
+    columns = ["map", "layer", "head", "score", "rank", "is_selected"]
+    columns += ["is_clear", "is_ringed", "number"] if is_oracle else []
     columns += ["each"] if "each" in rows else []
     return charts.with_data(chart, heads=numbered[columns], maps=maps)
 
 
-def _rings_and_numbers(
-    base: alt.Chart, row_px: int, px_per_head: float, is_slide: bool, colour: str
-) -> list[alt.Chart]:
-    """Returns the rings of an oracle's maps, and the numbers in cells with room: in small ones of clear heads alone."""
+def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, colour: str) -> list[alt.Chart]:
+    """Returns the rings of an oracle's maps, and the numbers of clear heads if cells have room."""
     middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}")
     look: dict[str, Any] = {"stroke": colour, "strokeWidth": 2, "cornerRadius": row_px / 2, "cursor": "pointer"}
     inner = base.transform_calculate(x="datum.x + 0.1", x2="datum.x2 - 0.1", y="datum.y + 1", y2="datum.y2 - 1")
     rings = inner.transform_filter("datum.is_ringed").mark_rect(filled=False, **look).encode(x2="x2:Q", y2="y2:Q")
     if px_per_head < NUMBER_PX:
         return [rings]
-    has_room = row_px >= (SLIDE_PX if is_slide else NUMBERED_PX)
-    numbered = middle if has_room else middle.transform_filter("datum.is_clear")
-    return [rings, *charts.on_cells(numbered, 10, "tint", "number:N")]
-
-
-def _points(lost: float) -> str:
-    """Returns points such as "+42", the same in every cell and sentence; "0" without a sign."""
-    return number(lost, 0, sign=abs(lost) >= 0.5)
+    numbered = middle.transform_filter("datum.is_clear")
+    return [rings, *charts.on_cells(numbered, 10, "tint", "number:N", cursor="pointer")]
 
 
 def joint_losses(rows: pd.DataFrame, n: int) -> charts.Picture:
     """Returns `joint_rows`, asked of so many train questions, as bars with their intervals; orange where the
     loss is clear."""
     numbered = rows.assign(
-        points=[_points(lost) for lost in rows["lost"]],
+        points=[number(lost, 0) for lost in rows["lost"]],
         interval=[
-            f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)} ({of})"
+            f"{number(low, 1)} to {number(high, 1)} ({of})"
             for low, high, of in zip(rows["low"], rows["high"], rows["of"], strict=True)
         ],
     )
-    title = f"Points lost, below 0 gained ({n} train questions)"
+    title = f"{LOST}, {n} train questions"
     return charts.picture(_joint_losses(len(rows), title), sets=numbered)
 
 
 @charts.kept
 def _joint_losses(n_rows: int, title: str) -> charts.Template:
-    tips = charts.tips("row:N|Removed", "lost:Q|Points lost|+.1f", "interval:N|From", "n:Q|Questions")
+    tips = charts.tips("row:N|Removed", "lost:Q|Points lost|.1f", "interval:N|From", "n:Q|Questions")
     still: dict[str, Any] = {"labelOverlap": False, "labelBound": False, "labelFlush": False}
     axis = alt.Axis(title=None, ticks=False, domain=False, grid=False, labelLimit=230, **still)
     base = charts.named_chart("sets").encode(y=alt.Y("row:N", sort=None, axis=axis), tooltip=tips)
-    x = alt.X("lost:Q", title=title, axis=alt.Axis(tickCount=6))
+    x = alt.X("lost:Q", title=title, axis=alt.Axis(tickCount=6, titleAnchor="end"))
     color = alt.condition("datum.is_clear", alt.value(MARK), alt.value(GREY))
     bars = base.mark_bar(height={"band": 0.6}, opacity=0.45).encode(x=x, color=color)
     rule = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=color)
@@ -173,41 +174,42 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
     n_layers = int(rows["layer"].max()) + 1
     height = charts.row_height(n_layers)
     largest, form = float(rows["score"].abs().max()) or 1.0, charts.ROUGHLY
-    colour = _colour("score", title, rows["score"], largest, form)
+    colour = _colour("score", title, bool((rows["score"] < 0).any()), largest, form)
     base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, *tips)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
 
-def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame) -> charts.Picture:
-    """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` on top, and the number in
-    each cell, or in small cells a minus sign if removal helps. Cells that are not clear are gray. Colors are the same
-    on both sides of 0, by the square root: one FFN may cost far more than all others."""
-    mean = mean.assign(task="mean", row="mean of all")
+def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.Picture:
+    """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` below, and the number in
+    each clear cell, or in small cells a minus sign if removal helps; the others are gray. Colors are the same on both
+    sides of 0, by the square root: one FFN may cost far more than all others. `width`: share of the page's."""
+    mean = mean.assign(task="mean", row=MEAN)
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
-    cells = pd.concat([mean, named]) if named["row"].nunique() > 1 else named
+    cells = pd.concat([named, mean]) if named["row"].nunique() > 1 else named
     points = 100 * cells["score"]
-    numbers = [_points(value) for value in points]
+    numbers = [number(value, 0) for value in points]
     n_layers = int(rows["layer"].max()) + 1
-    if n_layers > ROOM_FOR_NUMBERS:
+    if n_layers > width * ROOM_FOR_NUMBERS:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
     cells = cells.assign(points=points, tint=points.where(cells["is_clear"]), number=numbers)
     reach = max(10.0, 10 * float(np.ceil(points.abs().max() / 10)))
-    axis, lost = partial(alt.Axis, ticks=False, domain=False), "Accuracy points lost without it (below 0: gained)"
-    every_task = axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False)
+    axis = partial(alt.Axis, ticks=False, domain=False)
+    italic = {"condition": {"test": f"datum.value == '{MEAN}'", "value": "italic"}, "value": "normal"}
+    every_task = axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False, labelFontStyle=italic)
     base = charts.named_chart("ffns").encode(
         x=alt.X("layer:O", title="FFN of layer", axis=axis(labelAngle=0, labelOverlap=True)),
         y=alt.Y("row:N", title=None, sort=None, axis=every_task),
-        tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{lost}|+.1f", RANK),
+        tooltip=charts.tips(WHERE, "name:N|FFN; points:Q|Points lost|.1f", RANK),
     )
     scale, legend = (
         charts.around_zero(reach, type="sqrt"),
-        _legend("+.3~r", reach, True, bool((cells["tint"] < 0).any())),
+        _legend(".3~r", reach, True, bool((cells["tint"] < 0).any()), width),
     )
-    colour = alt.Color("tint:Q", title=lost, scale=scale, legend=legend)
+    colour = alt.Color("tint:Q", title=LOST, scale=scale, legend=legend)
     rect = base.mark_rect(**charts.CELL, invalid="show").encode(color=_if_clear(colour))
-    numbered = charts.on_cells(base, 10, "tint", "number:N")
-    height = ROW_PX * cells["row"].nunique() + LEGEND_PX + UNDER_PX
+    numbered = charts.on_cells(base.transform_filter("datum.is_clear"), 10, "tint", "number:N")
+    height = ROW_PX * cells["row"].nunique() + _legend_px(width) + UNDER_PX
     return charts.with_data(alt.layer(rect, *numbered).properties(height=height), ffns=cells)
 
 
@@ -216,7 +218,7 @@ def _if_clear(colour: alt.Color) -> Any:
     return alt.condition("!isValid(datum.tint)", alt.value(CHANCE), colour)
 
 
-def _places(rows: pd.DataFrame, width: float) -> tuple[pd.DataFrame, int, float]:
+def _places(rows: pd.DataFrame, width: float, is_slide: bool) -> tuple[pd.DataFrame, int, float]:
     """Returns (one row per map: its corners, x in heads and y in pixels, titles, highest score and sum; pixels of a
     layer's row; about those of a head's column), in a `width` that is a share of the page's.
 
@@ -228,7 +230,8 @@ def _places(rows: pd.DataFrame, width: float) -> tuple[pd.DataFrame, int, float]
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
     px_per_head = width * WIDTH_PX / (per_row * task_width)
-    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(CELL_PX, 420 // n_layers))))
+    is_low = "is_clear" in rows and rows["is_clear"].sum() <= FEW and not is_slide
+    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(LOW_PX if is_low else CELL_PX, 420 // n_layers))))
     maps = rows.assign(score=rows["score"].abs()).groupby(["task", "shots"], sort=False)["score"]
     maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
     down, across = np.divmod(maps["task"].map(names.index), per_row)
@@ -256,18 +259,23 @@ def _numbered(places: Sequence[tuple[float, int]]) -> alt.Axis:
 
 
 def _colour(
-    field: str, title: str, scores: pd.Series, largest: float, form: str, has_negative: bool = True
+    field: str, title: str, is_signed: bool, largest: float, form: str, has_negative: bool = True, width: float = 1
 ) -> alt.Color:
-    """Returns colors from 0 to `largest`, by the square root: most heads score far below the best few. With negative
-    scores, around 0; `has_negative`: whether one of them is drawn in color."""
-    is_signed = bool((scores < 0).any())
+    """Returns colors from 0 to `largest`, by the square root: most heads score far below the best few. If scores are
+    signed, around 0; `has_negative`: whether a negative one is drawn in color."""
     scale = charts.around_zero(largest, type="sqrt") if is_signed else alt.Scale(type="sqrt", domain=[0, largest])
-    legend = _legend(form, largest, is_signed, has_negative)
+    legend = _legend(form, largest, is_signed, has_negative, width)
     return alt.Color(f"{field}:Q", title=title, scale=scale, legend=legend)
 
 
-def _legend(format: str, largest: float, is_signed: bool, has_negative: bool) -> alt.Legend:
-    """Returns a bar that names values evenly, or of colors around 0 squares on the only side that occurs."""
+def _legend_px(width: float) -> int:
+    """Returns the height of a legend over a chart in a share of the page's `width`."""
+    return LEGEND_PX if width == 1 else LEGEND_PX + LINE_PX
+
+
+def _legend(format: str, largest: float, is_signed: bool, has_negative: bool, width: float) -> alt.Legend:
+    """Returns a bar that names values evenly, or of colors around 0 squares on the only side that occurs; next to its
+    title, or below it if the chart does not have all of the page's `width`."""
     ticks = [0, largest / 4, largest]  # a quarter's root is in the middle
     ticks = [-largest, -largest / 4, *ticks] if is_signed and has_negative else ticks
     squares = {"type": "symbol", "symbolType": "square", "symbolSize": 200, "symbolStrokeWidth": 0}
@@ -275,10 +283,9 @@ def _legend(format: str, largest: float, is_signed: bool, has_negative: bool) ->
         **(squares if is_signed and not has_negative else {}),
         "orient": "top",
         "direction": "horizontal",
-        "titleOrient": "left",
+        "titleOrient": "left" if width == 1 else "top",
         "titleLimit": 500,
         "offset": 4,
-        "labelExpr": "datum.label == '+0' ? '0' : datum.label",
         "labelFontSize": 12,  # as axes have; larger by itself
         "titleFontSize": 12,
     }

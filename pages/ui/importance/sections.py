@@ -48,15 +48,18 @@ MAPS_HELP = (
 TESTED = f"exact McNemar test on {N} questions a task, 5% for all cells together by Holm's correction"
 BY_ROOT = "Colors follow the square root."
 ORACLE_MAPS_HELP = (
-    f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). {BY_ROOT} Click a head."
+    f"Accuracy lost when just that head is removed. Gray: no clear change ({TESTED}). {BY_ROOT} Click a head. One head "
+    "alone misses heads that replace one another, and most tie; so Prune ranks by gradients, an estimate that orders "
+    "the ties."
 )
-FFNS_HELP = f"Accuracy lost without each. Gray: no clear change ({TESTED}). {BY_ROOT}"
+FFNS_HELP = (
+    f"Feed-forward networks, one a layer. Accuracy lost without each. Gray: no clear change ({TESTED}). {BY_ROOT}"
+)
 BOTH_HELP = (
     "Alone: each head removed by itself, as in the maps. Together: these heads removed at once, and as many "
     "random ones (mean and range of the draws), on the same train questions. Lines: 95% intervals. Orange: a clear "
     "loss, by the exact McNemar test."
 )
-UNCLEAR = "Gray may be chance. Heads that can replace one another cost little one by one."
 OUTLINED = "Outlined: induction heads."
 UNCHECKED = f"Not checked by removing each head: that is offered up to {ORACLE_HEADS} heads."
 TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers it."
@@ -90,6 +93,18 @@ class HeadMaps:
         return tables.aggregate_rows(self.scores, together(self.setting, self.scores))
 
     @cached_property
+    def selected(self) -> pd.Series:
+        """The row of `mean` of the head that is clicked in the maps, else of the most important."""
+        points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
+        found = self.mean[self.mean["name"].eq("L{layer}H{head}".format(**points[0]) if points else "")]
+        return (self.mean.nsmallest(1, "rank") if found.empty else found).iloc[0]
+
+    @cached_property
+    def has_one_map(self) -> bool:
+        """Whether one map of an oracle is drawn: of one task, or of the mean over tasks."""
+        return self.what == ORACLE and len({task.shots for task in self.scores}) == 1
+
+    @cached_property
     def induction_heads(self) -> tuple[int, ...]:
         """The model's induction heads by flat index, for an oracle, if they are stored; else ()."""
         found = induction(self.target).stored(session()) if self.what == ORACLE else None
@@ -120,41 +135,36 @@ def first_score(setup: Setup, tasks: Sequence[TaskSpec], key: str) -> str:
 
 
 def draw_heads(
-    of: HeadMaps, sheet: Sheet, joint: JointLoss | None, at: DeltaGenerator | None
-) -> tuple[str, DeltaGenerator | None, TaskSpec | None]:
-    """Draws a map of each task, of measured losses at one shot count that of one task, by default of `joint`, or their
-    mean, in half the width if `at` a place; returns the finding, by gradients the place for how far these agree with
-    measured losses, and the one task."""
-    with at or st.container():
-        return _draw_heads(of, sheet, joint, 0.5 if at else 1.0)
-
-
-def _draw_heads(
     of: HeadMaps, sheet: Sheet, joint: JointLoss | None, width: float
 ) -> tuple[str, DeltaGenerator | None, TaskSpec | None]:
+    """Draws a map of each task, of measured losses at one shot count that of one task, by default of `joint`, or their
+    mean, in a share of the page's `width`; returns the finding, by gradients the place for how far these agree with
+    measured losses, and the one task."""
     n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
     rows, mean = tables.head_rows(of.scores), of.mean
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
-    words = tables.heads_in_words(mean, n_maps, how, rows)
+    words = tables.heads_in_words(mean, n_maps, how)
     help = ORACLE_MAPS_HELP if of.what == ORACLE else MAPS_HELP
     title = "Each head alone" if of.what == ORACLE else "Heads by task"
     st.subheader(f"{title} :small[heads {IN_SHORT['heads']}]", help=help)
     trust_at = None if of.what == ORACLE else reserve_finding("finding-line")
     sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown, on = tables.shown_maps(list(of.scores), n_heads), None
-    if of.what == ORACLE and n_maps > 1 and len({task.shots for task in of.scores}) == 1:
+    if of.has_one_map and n_maps > 1:
         on = _choose_map(list(of.scores), joint)
         rows = tables.mean_rows(of.scores, mean) if on is None else rows[rows["task"].eq(on.name)]
+        words = words if on is None else tables.heads_in_words(rows, 1, how, on.name)
     elif len(shown) < n_maps:
         help = f"Of {n_heads:,} heads each. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
         rows = tables.head_rows({task: of.scores[task] for task in shown})
     if trust_at is None:
-        n_unclear, n = int((~rows["is_clear"]).sum()), len(rows)
-        unclear = (tables.tied_in_words(n_unclear, n) if n == n_heads else "") or UNCLEAR
+        cells = "heads" if len(rows) == n_heads else "cells"
+        unclear = f"Gray: no clear loss ({int((~rows['is_clear']).sum())} of {len(rows)} {cells})."
         st.caption(f"{unclear} {OUTLINED}" if of.induction_heads else unclear)
     colour = GREY if joint is None else MARK  # they cost accuracy together
-    picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting(), width, colour)
+    selected = "" if presenting() else of.selected["name"]
+    picture = charts.score_maps(rows, charts.TITLES[of.what], of.induction_heads, presenting(), width, colour, selected)
     sheet.draw("Heads by task", picture, MAPS, words, _reserved(picture), on_select="rerun", selection_mode="head")
     return words if of.what == ORACLE else f"Estimated by gradients: {words}", trust_at, on
 
@@ -196,15 +206,12 @@ def draw_best(of: HeadMaps) -> None:
 def _draw_selected(of: HeadMaps, at: DeltaGenerator, listed: Collection[str] = ()) -> None:
     """Draws the head that is clicked in the maps, else the most important, with its values unless it is `listed` with
     them, and what to do with it."""
-    points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
-    name = "L{layer}H{head}".format(**points[0]) if points else ""
-    found = of.mean[of.mean["name"].eq(name)]
     if presenting():
         return
-    row = (of.mean.nsmallest(1, "rank") if found.empty else found).iloc[0]
+    row = of.selected
     values = "" if row["name"] in listed else tables.values_in_words(of.scores, row, of.what == ORACLE)
+    at.markdown(f"**{row['name']}** {values}")
     with at.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{row['name']}** {values}", width="content")
         open_heads([row["name"]], st.container(width="content"))
         if st.button("Prune it", icon=":material/content_cut:", help="Opens the Prune screen without this head."):
             open_prune(row["name"])
@@ -225,18 +232,16 @@ def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
     return JointLoss(task, found, measured)
 
 
-def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> tuple[str, DeltaGenerator]:
-    """Draws what heads cost alone and together; returns that in words, and the place next to it."""
-    chart_at, side_at = st.columns(2, gap="medium")
+def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> str:
+    """Draws what heads cost alone and together; returns that in words."""
     task, every = joint.task, tables.head_rows(of.scores)  # what is clear: of all cells together, as in the maps
     scores, rows = of.scores[task], every[every["task"].eq(task.name) & every["shots"].eq(task.shots)]
     sets, words = tables.joint_rows(scores, rows, joint.found), tables.joint_in_words(joint.found, task)
     sheet.tables["Alone and together"] = sets
     picture = charts.joint_losses(sets, scores.n)
-    chart_at.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
-    with chart_at:
-        sheet.draw("Alone and together", picture, "importance_together", words, _reserved(picture))
-    return words, side_at
+    st.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
+    sheet.draw("Alone and together", picture, "importance_together", words, _reserved(picture))
+    return words
 
 
 def draw_ffns(
@@ -245,25 +250,28 @@ def draw_ffns(
     sheet: Sheet,
     draw_work: Callable[[], None],
     on: TaskSpec | None,
-) -> list[str]:
-    """Draws the accuracy lost without each FFN, by task, and by `draw_work` what measures the missing; returns the
-    finding, `on` the task of the heads' map or in the mean, [] without scores."""
+    width: float,
+) -> None:
+    """Draws the accuracy lost without each FFN, by task, in a share of the page's `width`, and by `draw_work` what
+    measures the missing; the finding is `on` the task of the heads' map or in the mean."""
     rows = tables.ffn_rows(scores)
-    st.subheader(f"FFNs by task :small[feed-forward networks, one a layer, {IN_SHORT['ffns']}]", help=FFNS_HELP)
+    st.subheader(f"FFNs by task :small[{IN_SHORT['ffns']}]", help=FFNS_HELP)
     if not scores:
         draw_work()
-        return []
-    words, mean = tables.ffns_in_words(rows), tables.ffn_mean(setting, scores)
+        return
+    mean = tables.ffn_mean(setting, scores)
+    if on is None or on not in scores:
+        over = f"in the mean over {len(scores)} tasks" if len(scores) > 1 else f"on {next(iter(scores)).name}"
+        words = tables.top_ffn_in_words(mean, over)
+    else:
+        words = tables.top_ffn_in_words(rows[rows["task"].eq(on.name)], f"on {on.name}")
+    words = f"{words} {tables.ffns_in_words(rows)}"
     st.caption(words)
     sheet.tables["FFN importance"] = for_file(rows)
     sheet.says.append(words)
-    picture = charts.ffn_map(rows, mean)
+    picture = charts.ffn_map(rows, mean, width)
     sheet.draw("FFNs by task", picture, "importance_ffns", words, _reserved(picture))
     draw_work()
-    if on is None or on not in scores:
-        over = f"in the mean over {len(scores)} tasks" if len(scores) > 1 else f"on {next(iter(scores)).name}"
-        return [tables.top_ffn_in_words(mean, over)]
-    return [tables.top_ffn_in_words(rows[rows["task"].eq(on.name)], f"on {on.name}")]
 
 
 def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: float) -> str:
@@ -271,12 +279,13 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     is missing; returns whether they agree, "" if unknown. Nothing for a model with too many heads."""
     if (n_heads := of.target.shape.n_heads_total) > ORACLE_HEADS:
         return UNCHECKED if of.scores else ""
-    st.subheader("Gradients against measurement", help=ORACLE_HELP)
     works = [
         importance_work(of.setting, of.target, tasks, by, f"agreement {by}", charts.TITLES[by]) for by in (EVEN, ORACLE)
     ]
     known = [so_far(work) for work in works]
     missing = [work for work, found in zip(works, known, strict=True) if found.n_known < len(tasks)]
+    if not any(work.is_first_read for work in missing):  # no heading without its content
+        st.subheader("Gradients against measurement", help=ORACLE_HELP)
     live([slot for work in works for slot in work.watched()], partial(_oracle_line, missing, n_heads), since_s)
     gradients, oracle = ({task: found.scores[task] for task in tasks if task in found.scores} for found in known)
     if missing or not gradients.keys() == oracle.keys() != set():

@@ -20,7 +20,6 @@ from pages.ui.page.tables import number, p_in_words, percent, whole_percent
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
 MOST_RANKS = 6  # tasks with a column of ranks
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # SRCC from which two scores agree largely, or partly
-MOST_NAMED = 3  # tasks that the finding names
 MOST_ALONE = 6  # bars of heads removed alone
 SHOWN = 10  # rows of a table of the most important heads
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -57,7 +56,7 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
 def mean_rows(scores: Mapping[TaskSpec, Scores], mean: pd.DataFrame) -> pd.DataFrame:
     """Returns `mean` (`aggregate_rows`) of losses at one shot count as a map, with each head's by task in `each`."""
     [shots] = {task.shots for task in scores}
-    lost = zip(*([f"{task.name} {number(100 * score, 1, sign=True)}" for score in found.scores.ravel()]
+    lost = zip(*([f"{task.name} {number(100 * score, 1)}" for score in found.scores.ravel()]
                  for task, found in scores.items()), strict=True)  # fmt: skip
     return mean.assign(task=f"Mean of {len(scores)} tasks", shots=shots, each=[", ".join(head) for head in lost])
 
@@ -76,7 +75,7 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
     for task, found in [*scores.items()][:MOST_RANKS]:
         score = float(found.scores[at])
         share = score / (np.abs(found.scores).sum() or 1)
-        value = number(100 * score, 0, sign=abs(score) >= 0.005) if is_oracle else percent(share)
+        value = number(100 * score, 0) if is_oracle else percent(share)
         parts.append(f"{task.name if is_one_count else in_words(task)} {value}")
     of = " in the mean over tasks" if len(scores) > 1 else ""
     rank = f" \nRank {mean['rank']}{of}. Share of the total:"  # by an oracle most heads tie
@@ -112,10 +111,11 @@ def shown_maps(tasks: Sequence[TaskSpec], n_heads: int) -> list[TaskSpec]:
     return list(tasks[: most - most % n_shots if n_shots <= most < len(tasks) else most])
 
 
-def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str, each: pd.DataFrame | None = None) -> str:
-    """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts; `each`: their `head_rows`."""
+def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str, task: str = "") -> str:
+    """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts; by an oracle also of the `head_rows`
+    of one `task`."""
     if "is_clear" in rows:
-        return _oracle_in_words(rows, n_maps, rows[:0] if each is None else each)
+        return _oracle_in_words(rows, f" on {task}" if task else " in the mean over tasks" if n_maps > 1 else "")
     if rows["score"].nunique() == 1:
         return "All heads have the same score: none stands out."
     best = rows.nsmallest(1, "rank").iloc[0]
@@ -127,24 +127,16 @@ def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str, each: pd.DataFrame
     return words + "."
 
 
-def _oracle_in_words(rows: pd.DataFrame, n_maps: int, each: pd.DataFrame) -> str:
-    """Returns which heads clearly cost accuracy when removed alone, of `aggregate_rows`: on the tasks where that is
-    clear (`each`) if these are few, else in the mean."""
+def _oracle_in_words(rows: pd.DataFrame, on: str) -> str:
+    """Returns which heads clearly cost accuracy when removed alone, `on` a task or in the mean."""
     clear = rows[_costs(rows)].sort_values("rank")
     if clear.empty:
-        return "No head clearly costs accuracy when it is removed alone."
-    best, over = clear.iloc[0], " in the mean over tasks" if n_maps > 1 else ""
-    cost = f"**{100 * best['score']:.0f} points**{over}"
-    on = each[_costs(each) & each["name"].eq(best["name"])]
-    if n_maps > 1 and 0 < len(on) <= MOST_NAMED:
-        is_one_count, lost = each["shots"].nunique() == 1, [f"{100 * score:.0f}" for score in on["score"]]
-        tasks = on["task"] if is_one_count else map(in_words, map(TaskSpec, on["task"], on["shots"]))
-        lost[0] += " points"
-        cost = ", ".join(f"**{points}** on {task}" for points, task in zip(lost, tasks, strict=True))
-    lost = f"**{best['name']}**", f"{cost}."
+        return f"No head clearly costs accuracy alone{on}."
+    best = clear.iloc[0]
+    cost = f"**{100 * best['score']:.0f} points**{on}."
     if len(clear) == 1:
-        return f"Of {len(rows)} heads, only {lost[0]} clearly costs accuracy alone: {lost[1]}"
-    return f"Of {len(rows)} heads, {len(clear)} clearly cost accuracy alone, most {lost[0]}: {lost[1]}"
+        return f"Of {len(rows)} heads, only **{best['name']}** clearly costs accuracy alone: {cost}"
+    return f"Of {len(rows)} heads, {len(clear)} clearly cost accuracy alone, most **{best['name']}**: {cost}"
 
 
 def costs_only_together(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal) -> bool:
@@ -159,9 +151,8 @@ def costs_only_together(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal) 
 def joint_in_words(found: Removal, task: TaskSpec) -> str:
     """Returns what the induction heads of a removal that `costs_only_together` cost on a task."""
     lost = -found.removed.points if found.removed else np.nan
-    words = f"The {len(found.heads)} induction heads cost nothing clear one by one"
-    missed = "scores of single heads miss heads that replace one another"
-    return f"{words}, but together **{lost:.0f} points** on {task.name}: {missed}."
+    words = f"The {len(found.heads)} induction heads cost nothing clear alone"
+    return f"{words}, but **{lost:.0f} points** together on {task.name}."
 
 
 def joint_rows(scores: Scores, rows: pd.DataFrame, found: Removal) -> pd.DataFrame:
@@ -217,19 +208,12 @@ def top_ffn_in_words(rows: pd.DataFrame, on: str) -> str:
     best = rows.nsmallest(1, "rank").iloc[0]
     if best["score"] <= 0 or not best["is_clear"]:
         return f"No FFN clearly costs accuracy alone {on}."
-    return f"Of FFNs, **{best['name']}** costs most: **{100 * best['score']:.0f} points** {on}."
+    return f"**{best['name']}** costs most: **{100 * best['score']:.0f} points** {on}."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:
-    """Describes how many results of `ffn_rows` are clear losses and gains, and the largest gain."""
-    clear = rows[rows["is_clear"]]
-    gains = clear[clear["score"] < 0].sort_values("score")
-    words = f"Gray cells may be chance: accuracy clearly falls in {len(clear) - len(gains)} of {len(rows)}"
-    if gains.empty:
-        return f"{words} and clearly rises in none."
-    best = gains.iloc[0]
-    at = in_words(TaskSpec(best["task"], int(best["shots"])))
-    return f"{words}, and rises in {len(gains)}: {at} by {-100 * best['score']:.1f} points without {best['name']}."
+    """Returns how many results of `ffn_rows` are not clear."""
+    return f"Gray: no clear change ({int((~rows['is_clear']).sum())} of {len(rows)} cells)."
 
 
 def agreement_in_words(found: Agreement, a: str, b: str) -> str:
@@ -247,19 +231,13 @@ def trust_in_words(found: Agreement, what: str, n_unclear: int = 0, n: int = 0) 
     i, j = found.labels.index(what), found.labels.index(ORACLE)
     if np.isnan(found.srcc[i, j]):
         return ""
-    if tied := tied_in_words(n_unclear, n):
-        return tied
+    if 2 * n_unclear > n:
+        return f"Measured one by one, {n_unclear} of {n} heads show no clear loss, so these ranks are unchecked."
     said = f"(rank correlation {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
     if found.p[i, j] >= ALPHA or found.srcc[i, j] <= 0:
         return f"Gradients, a quick estimate, do not clearly rank heads as measured {said}."
     likeness = "largely" if found.srcc[i, j] >= ALIKE else "partly" if found.srcc[i, j] >= PARTLY_ALIKE else "weakly"
     return f"Gradients, a quick estimate, {likeness} rank heads as measured {said}."
-
-
-def tied_in_words(n_unclear: int, n: int) -> str:
-    """Returns that most of an oracle's heads cannot be ranked by it; "" if that is not so."""
-    tied = f"{n_unclear} of {n} heads show no clear loss, so Prune ranks by gradients."
-    return tied if 2 * n_unclear > n else ""
 
 
 def _all_of(count: int, n: int) -> str:
