@@ -153,7 +153,7 @@ def test_tokens_are_to_be_read_and_each_has_a_bar_of_its_own():
         {"␣a": 0.1, "↵": 0.5, "\ufffd": 0.1}
     )
     orders = [charts.next_bars(frame, who).spec["layer"][0]["encoding"]["y"]["sort"] for who in set(frame["model"])]
-    assert orders == [["␣a", "↵", "\ufffd"]] * 2, "the same, by the largest probability"
+    assert orders == [["␣a", "↵", "\ufffd"]] * 2, "the same in both"
     assert b"<svg" in to_svg(picture, "Next token")
 
 
@@ -168,11 +168,32 @@ def test_the_finding_says_what_pruning_does_to_the_first_word():
     assert sections.finding(alone, Mask.full(shape)) == "The full model continues with `Merton`, 90.0%"
 
 
-def test_the_finding_is_of_the_token_that_changes_most_and_names_its_word():
-    found = NextTokens(np.array([5, 6]), (" the", " Fr"), np.log([[0.165, 0.085], [0.188, 0.008]]))
+def test_bars_follow_the_full_model_then_the_pruned_one_on_one_scale():
+    tokens = np.array([5, 6, 7, 8])
+    p = np.array([[0.07, 0.02, 0.003, 0.002], [0.0005, 0.01, 0.05, 0.27]])
+    frame = sections.next_frame(NextTokens(tokens, ("Qu", "no", "i", "a"), np.log(p)))
+    assert charts.token_order(frame) == ("Qu", "no", "a", "i")
+    for who in (charts.FULL, charts.PRUNED):
+        x = charts.next_bars(frame, who).spec["layer"][0]["encoding"]["x"]
+        assert x["axis"]["values"] == pytest.approx([0, 0.1, 0.2, 0.3, 0.4]), "above 27%"
+
+
+@pytest.mark.parametrize("strings, p, words", [
+    (("Qu", "a"), [[0.07, 0.003], [0.0005, 0.154]], "Small effect: without 1 head, `Qu` falls from 7.0% to < 0.1%"),
+    (("Qu", "a"), [[0.07, 0.003], [0.06, 0.154]], "Large effect: without 1 head, `a` rises from 0.3% to 15.4%"),
+    (("\ufffd", "a"), [[0.07, 0.06], [0.0005, 0.02]], "Small effect: without 1 head, `a` falls from 6.0% to 2.0%"),
+    (("\ufffd",), [[0.5], [0.1]], "Large effect: without 1 head, a part of a character falls from 50.0% to 10.0%"),
+])  # fmt: skip
+def test_the_finding_is_of_the_likeliest_token_that_changes_most(strings, p, words):
+    frame = sections.next_frame(NextTokens(np.arange(len(strings)), strings, np.log(p)))
+    assert sections.finding(frame, parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))) == words
+
+
+def test_the_finding_names_the_word_that_the_token_begins():
+    found = NextTokens(np.array([5, 6]), (" the", " Fr"), np.log([[0.165, 0.085], [0.188, 0.25]]))
     frame, mask = sections.next_frame(found), parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))
     said = Continuation(np.array([6, 7, 8]), np.zeros(3), (" Fr", "ance", ", a"))
-    words = "Small effect: without 1 head, `Fr` of France falls from 8.5% to 0.8%"
+    words = "Large effect: without 1 head, `Fr` of France rises from 8.5% to 25.0%"
     assert sections.finding(frame, mask, (None, said)) == words
 
 

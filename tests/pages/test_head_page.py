@@ -276,12 +276,32 @@ def test_the_in_context_gain_says_its_text_its_direction_and_signs():
 def test_the_rank_that_was_measured_is_told_from_its_estimate():
     frame = pd.DataFrame({"criterion": ["Gradient", "Oracle", "Weight"], "rank": [18, 22, 3], "heads": 48})
     shown = tables.shown_places(frame.assign(is_chance=False))
-    measured = "Pruned alone (measured): **rank 22 of 48**."
-    assert tables.ranks_in_short(shown) == f"{measured} Gradient (an estimate): **rank 18**."
-    assert tables.ranks_in_short(shown[:1]) == measured
-    assert tables.ranks_in_short(shown[1:]) == "Gradient (an estimate): **rank 18 of 48**."
-    unclear = tables.ranks_in_short(shown.assign(is_chance=[True, False]))
-    assert unclear.startswith("Pruned alone (measured): **no clear loss, so its rank is chance**. Gradient (an estim")
+    measured, found = "Pruned alone (measured): **rank 22 of 48**.", Portrait(SHAPE, (2, 1))
+    assert tables.ranks_in_short(shown, found) == f"{measured} Gradient (an estimate): **rank 18**."
+    assert tables.ranks_in_short(shown[:1], found) == measured
+    assert tables.ranks_in_short(shown[1:], found) == "Gradient (an estimate): **rank 18 of 48**."
+    unclear = shown.assign(is_chance=[True, False])
+    said = tables.ranks_in_short(unclear, found)
+    assert said.startswith("Pruned alone (measured): **no clear loss, so its rank is chance**. Gradient (an estim")
+    assert said.endswith("**rank 18 of 48**.")
+
+
+def test_an_induction_head_without_a_clear_loss_says_what_it_costs_in_context():
+    names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
+    scores = {
+        "olsson": InductionScores(mean := dict.fromkeys(names, np.full((3, 4), 0.8)), mean, dict.fromkeys(names, 10))
+    }
+    frame = pd.DataFrame({"criterion": [tables.ASKS["Oracle"]], "rank": [22], "heads": 48, "is_chance": True})
+    score = MeanOverTexts(-1.78, -2.0, -1.5, 6)
+
+    def said(low, is_chance=True, scores=scores):
+        found = Portrait(SHAPE, (2, 1), scores, context=(score, MeanOverTexts(0.78, low, 1.4, 6)))
+        return tables.ranks_in_short(frame.assign(is_chance=is_chance), found)
+
+    words = "Other induction heads may replace it in the task, but late tokens lose 0.78 nats of in-context gain."
+    assert said(0.15).endswith(words)
+    for other in (said(-0.1), said(0.15, is_chance=False), said(0.15, scores={})):
+        assert "late tokens" not in other
 
 
 def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):

@@ -240,7 +240,7 @@ def test_a_line_is_named_where_lines_are_apart_and_names_do_not_overlap():
     each = [line for task, start in zip(names, starts, strict=False) for line in falling(task, start)]
     found, letter = tables.curves(each, [], "heads", "task1"), 0.008
     named = tables.line_names(found, letter, 0.5)
-    assert named["line"].tolist() == ["task0", "task1", "task2", "task3", "mean of tasks"], "not chance"
+    assert named["line"].tolist() == ["task0", "task1", "task2", "task3", "mean of tasks", "chance"]
     assert not [pair for pair in combinations(named.itertuples(), 2) if overlap(*pair, letter)]
     flat = named[named["level"] < 0.4].set_index("line")["at"]
     for name, start in zip(flat.index.intersection(["task0", "task2", "task3"]), (0.95, 0.65, 0.4), strict=True):
@@ -314,6 +314,8 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
     assert tables.holds(tables.break_table(break_points(own, "heads")), 0) == 0.5
     drawn = charts.curves(tables.curves(own, random, "heads"), "heads", 300, 0.5)
     assert "No clear loss of a task up to 50%" in to_svg(drawn, "title").decode()
+    drawn = charts.curves(tables.curves(own, random, "heads"), "heads", 300, 0.5, mean_loses=True)
+    assert "No single task clearly loses up to 50%" in to_svg(drawn, "title").decode()
     random.append(row(TASKS[0], 500, 0, 0.3, "random"))
     assert "to +2.7), 30% in random order. 100 questions" in said_of(own)
 
@@ -328,6 +330,8 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
     assert said_of(with_losses(5, three)).startswith("**50% of heads cost 5.0 points on average** (95% interval 2."), (
         "the mean of three loses clearly"
     )
+    at_half = tables.rows_at(with_losses(5, three), "heads", 0, 0.5)
+    assert tables.loses_on_average(at_half) and not tables.loses_on_average(at_half[:1])
     assert said_of(with_losses(8, three)).endswith("No task drops by the 12 points that 100 questions detect.")
     assert "Largest drop: −13 points on piqa, not significant over all levels." in said_of(with_losses(13, three))
     assert said_of([own[0], own[7], own[10]]).startswith("3 of 11 levels are measured")

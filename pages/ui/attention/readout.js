@@ -47,7 +47,7 @@ function list(view, values, title, colour, text, full) {
     const piece = make("span", readable(view.seen.pieces[i]), "piece")
     box.append(row(values[i] / full, piece, place(view, i), make("b", text(values[i]))))
   }
-  if (box.childElementCount === 1) box.append(make("p", "nothing", "quiet"))
+  if (box.childElementCount === 1) box.append(make("p", "no token clearly", "quiet"))
   return box
 }
 

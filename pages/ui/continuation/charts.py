@@ -1,4 +1,4 @@
-"""The likeliest next tokens as bars: takes a DataFrame, returns a picture, from 0 to 100% (`sections.next_frame`)."""
+"""The likeliest next tokens as bars: takes a DataFrame, returns a picture (`sections.next_frame`)."""
 
 import altair as alt
 import pandas as pd
@@ -8,24 +8,39 @@ from pages.ui.figures.colours import palette
 
 FULL, PRUNED = "full model", "pruned model"
 ROW_PX = 20
-TICKS, REACH = [0, 0.25, 0.5, 0.75, 1], 1.2  # room for a number after the longest bar
+LIKELY = 0.01  # in the full model, or a tenth of its likeliest
+ENDS = (0.04, 0.08, 0.2, 0.4, 0.6, 0.8, 1)  # of the axis: each quarter is a whole percentage
+REACH = 1.2  # of the end: room for a number after the longest bar
+ORDER = {FULL: "likeliest first", PRUNED: "in the same order"}
 
 
 def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
-    """Returns one bar per token for the model `who`; tokens in the same order for every model: by their largest
-    probability."""
-    tokens = frame.groupby("token", sort=False)["p"].max().sort_values(ascending=False, kind="stable").index
-    return charts.picture(_next_bars(who, tuple(tokens)), tokens=frame[frame["model"].eq(who)])
+    """Returns one bar per token for the model `who`, in the same order and on the same scale for every model."""
+    end = next(end for end in ENDS if end >= min(1.0, frame["p"].max()))
+    return charts.picture(_next_bars(who, token_order(frame), end), tokens=frame[frame["model"].eq(who)])
+
+
+def token_order(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Returns the tokens by the full model's probability, falling, and after them those unlikely in it, by the pruned
+    model's."""
+    full, pruned = (frame[frame["model"].eq(who)].set_index("token")["p"] for who in (FULL, PRUNED))
+    likely = full[full >= min(LIKELY, full.max() / 10)]
+    others = (full if pruned.empty else pruned).drop(likely.index)
+    ordered = [each.sort_values(ascending=False, kind="stable").index for each in (likely, others)]
+    return (*ordered[0], *ordered[1])
 
 
 @charts.kept
-def _next_bars(who: str, tokens: tuple[str, ...]) -> charts.Template:
+def _next_bars(who: str, tokens: tuple[str, ...], end: float) -> charts.Template:
     base = charts.named_chart("tokens").encode(
         y=alt.Y("token:N", title=None, sort=list(tokens), axis=alt.Axis(labelLimit=120, ticks=False)),
         tooltip=charts.tips("token:N|Token; model:N|Model; p:Q|Probability|.2%; rank:Q|Rank"),
     )
-    x = alt.X("p:Q", title=f"Probability, {who}", axis=alt.Axis(format="%", values=TICKS, orient="top"))
+    ticks = [end * quarter / 4 for quarter in range(5)]
+    title = f"Probability, {who}, {ORDER[who]}"
+    scale = alt.Scale(domain=[0, REACH * end], nice=False)
+    x = alt.X("p:Q", title=title, scale=scale, axis=alt.Axis(format=".0%", values=ticks, orient="top"))
     colour = alt.Color("model:N", scale=alt.Scale(domain=palette(full=FULL, pruned=PRUNED)), legend=None)
-    bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x.scale(domain=[0, REACH]), color=colour)
-    words = charts.written(base, 11, align="left", dx=4).encode(x=x.scale(domain=[0, REACH]), text="said:N")
+    bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x, color=colour)
+    words = charts.written(base, 11, align="left", dx=4).encode(x=x, text="said:N")
     return charts.template(ROW_PX * len(tokens) + charts.AXIS_PX, bars, words)

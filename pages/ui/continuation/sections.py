@@ -26,7 +26,7 @@ PROMPT = (
     "A letter came to the market for Jane"
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
-BLANK = visible(" ")
+BLANK, PART = visible(" "), "\ufffd"  # a part of a character has this text
 N_DRAWN, N_ON_SLIDE = 10, 5  # tokens of the chart
 VISIBLE, LARGE = 0.01, 0.1  # changes of a probability that are visible, and large
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
@@ -91,18 +91,19 @@ def next_in_words(frame: pd.DataFrame) -> str:
 
 
 def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation | None] = ()) -> str:
-    """Returns what the full model says first, how likely that is without the pruned heads and FFNs, and whether that is
-    a large effect; another token, if its probability changes by more than twice as much."""
+    """Returns how pruning changes the probability of the full model's likeliest token, or if that keeps half, of the
+    token likeliest in one of the models that changes by the larger factor; and whether that is a large effect."""
     full, pruned = (
         frame[frame["model"].eq(who)].set_index("token_id", drop=False) for who in (charts.FULL, charts.PRUNED)
     )
     best = full.nsmallest(1, "rank").iloc[0]
     if pruned.empty or mask is None:
         return f"The full model continues with {_token_of(best['token'], said)}, {best['said']}"
-    change = (pruned["p"] - full["p"]).abs()
-    if change.max() > max(VISIBLE, 2 * change[best["token_id"]]):
-        best = full.iloc[int(change.argmax())]
-    word, other = _token_of(best["token"], said), pruned.loc[best["token_id"]]
+    tops = [_whole(each).nsmallest(1, "rank").index[0] for each in (full, pruned)]
+    ratio = np.log(pruned["p"] / full["p"])
+    top = tops[0] if ratio[tops[0]] < np.log(0.5) else max(tops, key=lambda token: abs(ratio[token]))
+    best, other = full.loc[top], pruned.loc[top]
+    word = _token_of(best["token"], said)
     parts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
     gone = " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
     moves = "falls" if other["p"] < best["p"] else "rises"
@@ -112,6 +113,12 @@ def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation 
         else f"{moves} from {best['said']} to {other['said']}"
     )
     return f"{_size(best['p'], other['p'])} effect: without {gone}, {word} {moves}"
+
+
+def _whole(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of tokens that are text, not a part of a character; all if there are none."""
+    is_part = frame["token"].str.contains(PART)
+    return frame if is_part.all() else frame[~is_part]
 
 
 def _size(full: float, pruned: float) -> str:
@@ -212,6 +219,8 @@ def _word(token: str, said: Iterable[Continuation | None]) -> str:
 
 def _token_of(token: str, said: Iterable[Continuation | None]) -> str:
     """Returns a token between code marks, with the word that it begins: "`M` of Merton"."""
+    if PART in token:
+        return "a part of a character"
     word = _word(token, said)
     return _quoted(_named(token)) + ("" if word == _named(token) else f" of {plain(word)}")
 

@@ -94,6 +94,12 @@ def written(base: alt.Chart, size_px: int, **mark: Any) -> alt.Chart:
     return inked(base.mark_text(fontSize=size_px, **mark))
 
 
+def haloed(text: alt.Chart) -> list[alt.Chart]:
+    """Returns text with an edge of the background's color behind it, readable on lines in both themes."""
+    ground = alt.value(alt.ExprRef("background"))
+    return [text.encode(fill=ground, stroke=ground, strokeWidth=alt.value(4)), text]
+
+
 def on_cells(base: alt.Chart, size_px: int, value: str, text: Any, **mark: Any) -> list[alt.Chart]:
     """Returns numbers on cells that are filled by `value`: black or white, whichever is easier to read there (a
     contrast of at least 4.5), and in the theme's own text color if a cell has no value."""

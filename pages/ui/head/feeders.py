@@ -32,13 +32,13 @@ def section(known: Known, sheet: Sheet) -> None:
         return
     sheet.tables[NAME] = frame
     picture, words = charts.feeders(frame, float(fed.random.mean())), tables.feeders_in_words(frame)
+    st.markdown(words, help=HELP)  # above the chart, whose toolbar would cover the tabs
+    st.caption(ABLATED)
     chart_at, table_at = st.container(key="wraps feeders").columns(2, gap="large")
     with chart_at:
         sheet.draw(NAME, picture, "head feeders", words)
         st.caption("Up and right: looks at the token before, and is read by the keys.")
     with table_at:
-        st.markdown(words, help=HELP)
-        st.caption(ABLATED)
         titles = {"head": "Head", "previous_token": "Previous token", "times_random": "Times random"}
         formats = {"previous_token": number, "times_random": partial(number, digits=1)}
         names, key = tuple(frame["head"]), f"head feeders of {known.asked.name}"

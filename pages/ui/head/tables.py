@@ -27,6 +27,7 @@ ON_STRIP = ("prefix_matching", "copying", "previous_token", "duplicate_token")  
 ORACLE, CLEAR_P = "heads-oracle", 0.05
 NOTICEABLE = 0.01  # score of a kind of heads, a share or a probability, from which it is drawn
 MAY_BE_CHANCE = ", may be chance"
+REPLACED = "Other induction heads may replace it in the task"
 MOST_LISTED, N_COSTLY = 6, 3  # heads of a kind, and those that cost most, in the list of heads of interest
 # scores that name a kind of head
 KINDS = {"prefix_matching": "matches prefixes", "previous_token": "previous token", "duplicate_token": "duplicates"}
@@ -363,8 +364,9 @@ def places_in_words(frame: pd.DataFrame) -> str:
     )
 
 
-def ranks_in_short(frame: pd.DataFrame) -> str:
-    """Describes `shown_places`: the measured rank and the estimated one, over several tasks their ranges."""
+def ranks_in_short(frame: pd.DataFrame, found: Portrait) -> str:
+    """Describes `shown_places`: the measured rank and the estimated one, over several tasks their ranges; and why an
+    induction head that costs no clear accuracy still matters in context."""
     is_measured, of, words = frame["criterion"] == ASKS["Oracle"], f" of {frame['heads'].iloc[0]:,}", []
     for start, ranks in (("Pruned alone (measured)", frame[is_measured]), (ASKS["Gradient"], frame[~is_measured])):
         if len(ranks):
@@ -372,6 +374,10 @@ def ranks_in_short(frame: pd.DataFrame) -> str:
             is_chance = ranks["is_chance"].all()
             words.append(f"{start}: **{'no clear loss, so its rank is chance' if is_chance else f'rank {ends}{of}'}**.")
             of = of if is_chance else ""
+    lost = None if found.context is None else found.context[1]
+    is_spared = is_measured.any() and frame[is_measured]["is_chance"].all() and "prefix_matching" in kinds(found)
+    if is_spared and lost is not None and lost.low > 0:
+        words.append(f"{REPLACED}, but late tokens lose {number(lost.value)} nats of in-context gain.")
     return " ".join(words)
 
 

@@ -34,12 +34,16 @@ _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0) -> charts.Picture:
+def curves(
+    frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0, mean_loses: bool = False
+) -> charts.Picture:
     """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
-    random rankings, and a dashed line at the level to which the finding `holds` (0: none). Lines are named if the
-    chart has `names_in_px`, about its width (0: none)."""
+    random rankings, and a dashed line at the level to which no task clearly loses, `holds` (0: none), though their mean
+    may. Lines are named if the chart has `names_in_px`, about its width (0: none)."""
     names = line_names(frame, LETTER_PX / (names_in_px - AXIS_PX), holds) if names_in_px else frame[:0]
-    words = f"No clear loss of a task up to {whole_percent(holds)}"
+    words = (
+        "No single task clearly loses" if mean_loses else "No clear loss of a task"
+    ) + f" up to {whole_percent(holds)}"
     limit = pd.DataFrame([{"level": holds, "words": words}] if holds > 0 else [])
     return charts.picture(_curves(axis, holds < LEFT_UNDER), curves=frame, names=names, holds=limit)
 
@@ -54,8 +58,11 @@ def _curves(axis: Axis, is_low: bool) -> charts.Template:
     interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
     named = charts.named_chart("names").encode(x=x, y=right("at:Q"), text="line:N")
     names = [
-        charts.written(named.transform_filter(f"datum.kind {which} 'front'"), 11, fontWeight=weight)
+        layer
         for which, weight in (("===", 700), ("!==", 400))
+        for layer in charts.haloed(
+            charts.written(named.transform_filter(f"datum.kind {which} 'front'"), 11, fontWeight=weight)
+        )
     ]
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=right("low:Q"), y2="high:Q")
     bars = _of_kind(base, "front").mark_rule().encode(y=right("low:Q"), y2="high:Q", **interval)
@@ -70,7 +77,7 @@ def _curves(axis: Axis, is_low: bool) -> charts.Template:
     ]
     drawn = [each.encode(y=right("acc:Q")) for each in layers]
     limit = charts.named_chart("holds").encode(x=x)
-    words = charts.written(limit, 12, baseline="bottom", dy=-4, fontWeight="bold", **(AT_RIGHT if is_low else AT_LEFT))
+    words = charts.written(limit, 12, baseline="bottom", dy=-4, **(AT_RIGHT if is_low else AT_LEFT))
     words = words.encode(text="words:N", y=alt.value(alt.ExprRef("height")))
     limit = limit.mark_rule(color=GREY, strokeWidth=1.5, strokeDash=[5, 4])
     return charts.template(HEIGHT_PX, band, limit, words, bars, *drawn, *names)

@@ -24,7 +24,8 @@ TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are n
 MOST_NAMED = 8  # tasks whose lines are named in a chart
 TOP = 1.08  # of the axis: room for the name of a line at 100%
 NAME_SHARE, FAR_SHARE = 0.045, 0.12  # from a line to the middle of its name; from which another is far enough
-LIMIT_LETTERS = 33  # at the bottom, on one side of the level of the finding
+BESIDE_LETTERS = 3  # between a name and a steep line beside it
+LIMIT_LETTERS = 38  # at the bottom, on one side of the level of the finding
 STEEP = 0.3  # of a name's distance from its line, which is large at a steep one
 N_LEVELS = len(TENTHS)
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
@@ -88,7 +89,7 @@ def _kinds(names: Sequence[str], front: str) -> dict[str, str]:
 def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataFrame:
     """Returns the middle of each name, `level` and `at`, next to its line of `curves`, of one shot count, where it is
     furthest from other lines and names, and not on the rule at the level `limit`; `letter`: the width of one, in
-    levels. Of many tasks only the highlighted one is named, and chance never."""
+    levels. Of many tasks only the highlighted one is named."""
     levels = np.linspace(0, 1, 101)
     lines, kinds = dict[str, np.ndarray](), dict[str, str]()
     for line, kind in frame[["line", "kind"]].drop_duplicates().itertuples(index=False):
@@ -101,19 +102,21 @@ def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataF
     if limit:
         taken.append((limit, 0.0, LIMIT_LETTERS * letter))
     for name in lines:
-        if kinds[name] == "chance" or (name in others and len(others) > MOST_NAMED):
+        if name in others and len(others) > MOST_NAMED:
             continue
-        half, places = letter * len(name) / 2, list[tuple[float, float, float]]()
+        words = "chance" if kinds[name] == "chance" else name
+        half, places = letter * len(words) / 2, list[tuple[float, float, float]]()
         for middle, level in enumerate(levels):
             near, own = abs(levels - level) <= half, lines[name]
+            around = abs(levels - level) <= half + BESIDE_LETTERS * letter
             if not half <= level <= 1 - half or np.isnan(own[0, middle]) or (limit and abs(level - limit) < half):
                 continue
             beside = [abs(level - x) < half + reach for x, _, reach in taken]
             for at in (np.nanmax(own[:, near]) + NAME_SHARE, np.nanmin(own[:, near]) - NAME_SHARE):
                 if not NAME_SHARE <= at <= TOP:
                     continue
-                near_it = [each for line, other in lines.items() if line != name for each in other[:, near]]
-                is_between = any(((each - at) * (each - own[0, near]) < 0).any() for each in near_it)
+                near_it = [each for line, other in lines.items() if line != name for each in other[:, around]]
+                is_between = any(((each - at) * (each - own[0, around]) < 0).any() for each in near_it)
                 apart = [abs(each - at) for each in near_it]
                 apart += [np.array([abs(y - at)]) for (_, y, _), is_near in zip(taken, beside, strict=True) if is_near]
                 room = np.nanmin(np.concatenate([[FAR_SHARE], *apart])) - FAR_SHARE * is_between
@@ -121,7 +124,7 @@ def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataF
         if places:
             _, level, at = max(places)
             taken.append((-level, at, half))
-            found.append((name, kinds[name], -level, at))
+            found.append((words, kinds[name], -level, at))
     return pd.DataFrame(found, columns=["line", "kind", "level", "at"])
 
 
@@ -252,11 +255,11 @@ def _shots_finding(
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
         words = f"**No clear loss up to {whole_percent(level)} of {what}** on {tasks}{at}"
-    here = [row for row in own if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
+    here = rows_at(own, axis, shots, level)
     change = _all_questions(here)
     points, low, high = (number(100 * each, 1, sign=True) for each in (change.difference, *change.interval))
     right, interval = f"{whole_percent(means[level])} right instead of {whole_percent(means[0.0])}", f"{low} to {high}"
-    if can_go and len(here) > 1 and change.interval[1] < 0:
+    if can_go and loses_on_average(here):
         lost, most, least = (number(-100 * each, 1) for each in (change.difference, *change.interval))
         words = (
             f"**{whole_percent(level)} of {what} cost {lost} points on average**{at} (95% interval {least} to {most})"
@@ -280,6 +283,16 @@ def _shots_finding(
     interval = "" if is_alone else f" (95% interval {low} to {high})"
     unsure = ", not significant over all levels" if can_go else ""
     return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}{unsure}."
+
+
+def rows_at(rows: Sequence[SweepRow], axis: Axis, shots: int, level: float) -> list[SweepRow]:
+    """Returns the rows of a shot count and level."""
+    return [row for row in rows if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
+
+
+def loses_on_average(rows: Sequence[SweepRow]) -> bool:
+    """Returns whether the questions of several tasks together clearly lose accuracy."""
+    return len(rows) > 1 and _all_questions(rows).interval[1] < 0
 
 
 def _all_questions(rows: Sequence[SweepRow]) -> Paired:

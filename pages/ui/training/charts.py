@@ -164,8 +164,8 @@ def _heads_panel(
     x = look.x(is_bare=bare_px > 0 and not axis_px)
     base = charts.named_chart("heads").encode(x=x, y=y, detail="name:N")
     colour = charts.by_layer(n_layers, layers, orient="top-left", direction="horizontal", symbolType="stroke",
-                             padding=0, offset=2, symbolStrokeWidth=3, titleOrient="left", columnPadding=6,
-                             symbolSize=60)  # fmt: skip
+                             padding=2, offset=0, symbolStrokeWidth=3, titleOrient="left", columnPadding=6,
+                             symbolSize=60, zindex=1, fillColor=alt.ExprRef("background"))  # fmt: skip
     if n_layers == 1:  # all lines have one color
         colour = colour.copy()
         colour["legend"] = None
@@ -272,13 +272,14 @@ def _window_name(look: TokenAxis, where: str, edge: str) -> list[alt.Chart]:
     if where != "window":
         align, x, dx = ("left", 0, 4) if where == "left" else ("right", "width", -4)
         none = charts.written(charts.named_chart("one"), 11, align=align, baseline=baseline, dx=dx)
-        found.append(none.encode(x=alt.value(x), y=alt.value(alt.ExprRef(edge)), text=alt.value("no phase change")))
+        none = none.encode(x=alt.value(x), y=alt.value(alt.ExprRef(edge)), text=alt.value("no phase change"))
+        found += charts.haloed(none)
     is_left = f"datum.end <= {(look.low + look.high) / 2!r}"
     for side, end, align, dx in ((is_left, "end", "left", 4), (f"!({is_left})", "start", "right", -4)):
         for what, y in ((PHASE_CHANGE, edge), (REPEATS_END, "height / 2 - 8"), ("run ends", "height / 2 + 8")):
             base = charts.named_chart("windows").transform_filter(f"{side} && indexof(datum.what, {what!r}) == 0")
             name = charts.written(base, 11, align=align, baseline=baseline, dx=dx)
-            found.append(name.encode(x=look.x(end), y=alt.value(alt.ExprRef(y)), text="what:N"))
+            found += charts.haloed(name.encode(x=look.x(end), y=alt.value(alt.ExprRef(y)), text="what:N"))
     return found
 
 

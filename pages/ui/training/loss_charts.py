@@ -27,6 +27,7 @@ from pages.ui.training.charts import (
 )
 
 NAME_SHARE, NAME_WIDTH = 0.09, 0.25  # the room of a run's name at its line, of the height and of the width
+SLOPE_REACH = 0.3  # d loss / d ln(index), nats
 INDICES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
 
 
@@ -109,9 +110,9 @@ def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ..
 def heat_panel(
     cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope", bare_px: int = 0
 ) -> charts.Picture:
-    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`; a
+    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), or `loss`; a
     bare one, `bare_px` high, without titles and legend."""
-    ends = (-0.3, 0.3) if column == "slope" else extent(cells["loss"])
+    ends = (-SLOPE_REACH, SLOPE_REACH) if column == "slope" else extent(cells["loss"])
     indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
     of = _heat_panel(look, column, *indices, ends, bare_px)
     end = min(look.high, float(cells["tokens"].max())) if len(cells) else look.high  # of the run

@@ -17,7 +17,8 @@ from pages.ui.figures.colours import theme_of
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
-from pages.ui.page.tables import plain
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import number, plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, loss_charts, paths, tables
 from pages.ui.training.charts import BARE_PX, SHARED_AXIS_PX, TokenAxis, joined
@@ -28,6 +29,8 @@ FILE_PX = 380
 SLIDE_PX = 110  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
+SCALE = "display: flex; align-items: center; gap: 0.4rem; font-size: 0.8rem; white-space: nowrap;"
+BAR = "width: 5rem; height: 0.5rem;"
 GAIN_HELP = (
     "The loss of an early token of a text minus that of a late one, on held-out text: minus the in-context score of "
     "Olsson et al. The colored line is the run, the gray ones are the others. The shaded window is the phase change: "
@@ -135,7 +138,10 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     )  # fmt: skip
     for key, title, words, help, panel in rows[: 2 if presenting() else 3]:
         with st.container(gap="xxsmall"):
-            st.markdown(title, help=help)
+            title_at = st.container(horizontal=True, vertical_alignment="center")
+            title_at.markdown(title, help=help, width="content")
+            if key == "slopes":
+                draw_slope_scale(title_at)
             row(view, key, words, panel, sheet, named=is_named)
     sheet.pictures |= {
         "In-context gain": partial(_in_file, view, partial(gain_panel, view)),
@@ -144,6 +150,14 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     }
     slopes = pd.concat([tables.slopes(run) for run in view.runs], ignore_index=True)
     sheet.tables |= {"Over training": view.every.drop(columns="gain"), "Slopes by index": slopes}
+
+
+def draw_slope_scale(at: DeltaGenerator) -> None:
+    """Draws the color scale of the slopes, which bare charts have no room for."""
+    colors = ", ".join(theme_of(st.context.theme.type or "light")["chartDivergingColors"])
+    reach = number(loss_charts.SLOPE_REACH, 1)
+    at.html(f'<span style="{SCALE}">−{reach} <i style="{BAR} background: linear-gradient(to right, {colors})"></i> '
+            f'+{reach} nats / ln(index)</span>', width="content")  # fmt: skip
 
 
 def more_heads(view: TrainingFrames, sheet: Sheet) -> None:

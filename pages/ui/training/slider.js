@@ -85,6 +85,8 @@ function build(view) {
     band.style.width = `calc(${Math.max(to - from, 0.004)} * (100% - var(--thumb)))`
     return [band]
   }))
+  const swatches = [...part(".bands").children].map(band => { const made = make("i", ""); made.style.cssText = `--colour: ${band.style.getPropertyValue("--colour")}`; return made })
+  part(".named").replaceChildren(...swatches, ...(swatches.length ? ["phase change"] : []))
   view.lines = []
   part(".runs").style.setProperty("--columns", Math.min(data.columns, data.runs.length)) // those of the charts below
   part(".runs").replaceChildren(...data.runs.map((run, k) => {

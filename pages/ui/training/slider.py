@@ -21,6 +21,7 @@ HTML = """
   <div class="head">
     <button class="play framed" type="button"></button>
     <label for="moment">Training, tokens</label> <output for="moment"></output>
+    <span class="named"></span>
   </div>
   <div class="track"><div class="bands"></div><input id="moment" type="range" min="0" max="1000" step="any"></div>
   <div class="runs"></div>
