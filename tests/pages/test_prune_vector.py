@@ -18,6 +18,7 @@ def test_the_accuracy_with_a_vector_is_that_of_the_command(open_app, capsys, mon
         monkeypatch.setattr(f"{of}.included_tasks", lambda folder: [WORD_PAIRS])
     monkeypatch.setattr("engine.heads.function_vectors.N_CLEAN", 2)
     monkeypatch.setattr("engine.heads.function_vectors.N_SHUFFLED", 1)
+    monkeypatch.setattr(vector, "pairs_of", lambda x: WORD_PAIRS.name)
     at = open_app(prune_vector="true", prune_shots="1", prune_mask="L0H1")
     at = press(at, "Measure with the vector")
     [rows] = [each.value for each in at.dataframe if "Prompt" in each.proto.columns]
@@ -34,3 +35,6 @@ def test_the_accuracy_with_a_vector_is_that_of_the_command(open_app, capsys, mon
     assert [*shown] == [vector.WITHOUT, vector.WITH, "1 example"]
     layer = next(each.value for each in at.markdown if each.value.startswith("With the vector"))
     assert f"{WORD_PAIRS.name}@{told['vector_layer']}: **{percent(told['acc'])}**" in layer
+    at = open_app(prune_story="Add a vector", prune_shots="1", prune_mask="L0H1")
+    told_by_story = next(each.value for each in at.markdown if each.value.startswith(":small[With the vector"))
+    assert told_by_story == f":small[{' '.join(layer.split('  ' + chr(10)))}]"

@@ -34,6 +34,7 @@ STORIES = {
     "others": "Remove random heads",
     "control": "Try without examples",
     "far": "How far can it go?",
+    "vector": "Add a vector",
 }
 OLDER = {"No examples needed": STORIES["control"]}  # labels in older addresses
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
@@ -101,7 +102,7 @@ def set_controls(setup: Setup) -> None:
     if not state.get(TO_SET) or story is None:
         return
     target, cast, heads = wait_for_model(setup), cast_of(setup), ()
-    if story != "far":
+    if story not in ("far", "vector"):
         found = found_heads(target).stored(session()) or heads_work(target).value()
         if found is None:
             return  # they are being measured; the page runs again afterwards

@@ -1,20 +1,20 @@
 """The Prune screen's panel of a function vector: the accuracy without examples, and with a task's vector added."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from engine.accuracy.evaluation import Answers, ModelComparison, accuracy, compared, evaluation
+from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.composed import all_of, then
 from engine.heads.vector_switch import added_vector
 from engine.measurement import Measurement, Workload
 from engine.models.added_vector import AddedVector
 from engine.models.masks import Mask
-from engine.questions.requests import Questions, select
+from engine.questions.requests import select
 from engine.questions.word_pairs import included_tasks
 from engine.timing.workload import all_characters, kept_share
 from pages.ui.controls.controls import one_listed
@@ -43,13 +43,46 @@ NAME, WITHOUT, WITH = "With a function vector", "No examples", "No examples, vec
 TITLES = {"prompt": "Prompt", "acc": "Questions right", "low": "95% from", "high": "to", "n": "Questions"}
 
 
-def with_vector(
-    x: Experiment, questions: Questions, mask: Mask, vector: Measurement[AddedVector]
-) -> Measurement[tuple[Answers | None, ...]]:
-    """Returns the measurement of the answers without and with the vector, both under the mask."""
+@dataclass(frozen=True)
+class VectorRun:
+    """What is measured with a vector, under one mask.
+
+    name: the task of word pairs
+    vector: its function vector
+    answers: to the questions without examples, without the vector and with it
+    n: how many questions
+    """
+
+    name: str
+    vector: Measurement[AddedVector]
+    answers: Measurement[tuple[Answers | None, ...]]
+    n: int
+
+    def found(self) -> tuple[Answers, Answers, int] | None:
+        """Returns the stored answers without and with the vector, and its layer; None before all are measured."""
+        added, stored = self.vector.stored(session()), self.answers.stored(session())
+        if added is None or stored is None or stored[0] is None or stored[1] is None:
+            return None
+        return stored[0], stored[1], added.layer
+
+
+def pairs_of(x: Experiment) -> str | None:
+    """Returns the name of the word pairs that the task asks, if there are any."""
+    tasks = included_tasks(x.target.identity.folder)
+    return next((each.name for each in tasks if _words(each.name).endswith(_words(x.task.name))), None)
+
+
+def vector_run(x: Experiment, mask: Mask, name: str, layer: int | None = None) -> VectorRun | None:
+    """Returns what is measured at a layer (None: the best); None while the questions are being rendered."""
+    task = replace(x.task, shots=0, labels="true")
+    rendered = questions_work("questions without examples", task, x.data_dir, 1).awaited()
+    if rendered is None:
+        return None
+    pairs = next(each for each in included_tasks(x.target.identity.folder) if each.name == name)
+    vector, questions = added_vector(x.target, pairs, layer), select(rendered, x.limit, SAMPLE)
     expected = partial(Workload, {"forward": all_characters(questions) * kept_share(mask)})
     added = then(vector, lambda found: evaluation(x.target, questions, mask, added=found), expected, (questions, mask))
-    return all_of([evaluation(x.target, questions, mask), added])
+    return VectorRun(name, vector, all_of([evaluation(x.target, questions, mask), added]), questions.n)
 
 
 def draw_vector(screen: PruneScreen) -> dict[str, Measurement[Any]]:
@@ -57,28 +90,23 @@ def draw_vector(screen: PruneScreen) -> dict[str, Measurement[Any]]:
     shown = screen.shown
     assert shown is not None
     x, mask = shown.x, shown.mask
-    tasks = {task.name: task for task in included_tasks(x.target.identity.folder)}
+    names = [task.name for task in included_tasks(x.target.identity.folder)]
     task_at, layer_at = st.columns([5, 3])
-    own = next((at for at, name in enumerate(tasks) if _words(name).endswith(_words(x.task.name))), 0)
-    name = one_listed(task_at, "Word pairs", [*tasks], TASK, help=TASK_HELP, index=own)
+    own = names.index(pairs_of(x) or names[0])
+    name = one_listed(task_at, "Word pairs", names, TASK, help=TASK_HELP, index=own)
     layers = [BEST, *map(str, range(x.shape.n_layers))]
     layer = one_listed(layer_at, "Layer", layers, LAYER, help=LAYER_HELP)
-    task = replace(x.task, shots=0, labels="true")
-    rendered = questions_work("questions without examples", task, x.data_dir, 1).awaited()
-    if rendered is None or mask is None:
-        return {}
     at = None if layer == BEST else int(layer)
     with errors_shown():
-        vector, questions = added_vector(x.target, tasks[name], at), select(rendered, x.limit, SAMPLE)
-        wanted = with_vector(x, questions, mask, vector)
-        work: Work[tuple[Answers | None, ...]] = Work(SLOT, TITLE, wanted, priority=2)
-        found, added = wanted.stored(session()), vector.stored(session())
-        is_known = found is not None and added is not None
-        live([SLOT], partial(work.ask, is_known, "Measure with the vector", "toggle_on", MEASURE_HELP), screen.since_s)
-        if found is not None and added is not None:
-            before, after = found
-            assert before is not None and after is not None
-            words = in_words(compared(before, after), f"{name}@{added.layer}")
+        run = None if mask is None else vector_run(x, mask, name, at)
+        if run is None:
+            return {}
+        work: Work[tuple[Answers | None, ...]] = Work(SLOT, TITLE, run.answers, priority=2)
+        ask = partial(work.ask, run.found() is not None, "Measure with the vector", "toggle_on", MEASURE_HELP)
+        live([SLOT], ask, screen.since_s)
+        if found := run.found():
+            before, after, _ = found
+            words = in_words(name, *found)
             st.markdown("  \n".join(words), help=HELP)
             sides = {WITHOUT: before, WITH: after}
             if x.task.shots and shown.measured.pruned:
@@ -86,10 +114,11 @@ def draw_vector(screen: PruneScreen) -> dict[str, Measurement[Any]]:
             rows = screen.sheet.tables[NAME] = rows_of(sides)
             draw_table(rows, TITLES, words[0], formats={each: percent for each in ("acc", "low", "high")})
             screen.sheet.says += words
-    vector_text = name if at is None else f"{name}@{layer}"
-    asked = replace(request(x, AnswersSoFar()), shots=0, labels="true", add_vector=vector_text)
-    st.code(command_line(asked), language="shell", wrap_lines=True)
-    return {NAME: wanted}
+        vector_text = name if at is None else f"{name}@{layer}"
+        asked = replace(request(x, AnswersSoFar()), shots=0, labels="true", add_vector=vector_text)
+        st.code(command_line(asked), language="shell", wrap_lines=True)
+        return {NAME: run.answers}
+    return {}
 
 
 def rows_of(sides: Mapping[str, Answers]) -> pd.DataFrame:
@@ -99,10 +128,11 @@ def rows_of(sides: Mapping[str, Answers]) -> pd.DataFrame:
                          for side, each in found.items()])  # fmt: skip
 
 
-def in_words(both: ModelComparison, vector: str) -> list[str]:
-    """Returns the accuracy with the vector and without, and whether that is a change."""
-    after, before = (percent(each.acc) for each in (both.second, both.first))
-    return [f"With the vector {vector}: **{after}** right without examples, instead of {before}.",
+def in_words(name: str, before: Answers, after: Answers, layer: int) -> list[str]:
+    """Returns the accuracy with the vector of `name` at a layer and without, and whether that is a change."""
+    both = compared(before, after)
+    right, without = (percent(each.acc) for each in (both.second, both.first))
+    return [f"With the vector {name}@{layer}: **{right}** right without examples, instead of {without}.",
             *change_in_words(both.change).split("  \n")]  # fmt: skip
 
 
