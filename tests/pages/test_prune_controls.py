@@ -35,7 +35,7 @@ def test_an_axis_of_an_older_address_is_understood(open_app, label, axis):
 def test_a_story_of_an_older_address_is_understood(open_app):
     at = open_app(prune_order="random", prune_story="No examples needed", prune_idle="false")
     pills = next(each for each in at.main.button_group if each.key == "prune_story")
-    assert pills.value == "control" and STORIES["control"] == "Try without examples" and not at.warning
+    assert pills.value == "control" and STORIES["control"] == "No examples" and not at.warning
 
 
 def test_labels_of_examples_are_those_of_the_command(open_app, capsys):

@@ -32,11 +32,14 @@ from pages.ui.prune.provisional import order_seconds
 STORIES = {
     "heads": "Remove induction heads",
     "others": "Remove random heads",
-    "control": "Try without examples",
-    "far": "How far can it go?",
+    "control": "No examples",
+    "far": "How far?",
     "vector": "Add a vector",
 }
-OLDER = {"No examples needed": STORIES["control"]}  # labels in older addresses
+OLDER = {
+    **dict.fromkeys(("No examples needed", "Try without examples"), STORIES["control"]),
+    "How far can it go?": STORIES["far"],
+}  # labels in older addresses
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
 OPENED = "prune story opened"  # what the open story is about
 SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
