@@ -31,8 +31,8 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     at_random = found.gain - found.at_random(share)[1]
     left = f"{round(found.gain - lost.points)}".replace("-", "−")
     what = _what_examples_do(found.gain, lost)
-    words = f"Without the {top}, {examples} {what[0] if one else what[1]}. {'It adds' if one else 'They add'} {left} "
-    words += f"points, not {found.gain:.0f}; without as many random heads, at least {at_random:.0f}."
+    words = f"Without the {top}, {examples} {what[0] if one else what[1]} ({left} points). The full model gains "
+    words += f"{found.gain:.0f}; without as many random heads it still gains {at_random:.0f} or more."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
         return f"{words} {alone}"
     as_much = {each.kind: len({*each.heads} & {*most.heads}) for each in clear[1:]

@@ -85,12 +85,12 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     found = Mechanisms(settings, SCORES, {each: answered(*rights[each.kind]) for each in sets})
     assert found.gain == pytest.approx(60) and found.at_random(100) == pytest.approx((2, 2))
     assert finding(found, SHAPE) == (
-        "Without the 3 top induction heads, 5 examples help less. They add 10 points, not 60; without as many random "
-        "heads, at least 58."
+        "Without the 3 top induction heads, 5 examples help less (10 points). The full model gains 60; without as many "
+        "random heads it still gains 58 or more."
     )
     both = {"induction": (28, 30), "function vector": (29, 30)}
     of_rights = {"induction": (10, 31)}, {"induction": (40, 30), "function vector": (42, 30)}, both
-    says = "make answers worse. They add −21 points", "vector heads cost about as much.", "gain. They add −2 points"
+    says = "make answers worse (−21 points).", "vector heads cost about as much.", "no clear gain (−2 points)."
     for changed, words in zip(of_rights, says, strict=True):
         every = {each: answered(*(rights | changed)[each.kind]) for each in sets}
         assert words in finding(Mechanisms(settings, SCORES, every), SHAPE)
