@@ -107,7 +107,8 @@ if not shown.scores:  # until a task is measured
 if weights:
     by_weights.draw(target, sheet)
     is_measured_now = "heads" in works and works["heads"].under_way
-    of_heads = [f"{SHORT[what]} is {'being measured' if is_measured_now else 'not measured yet'}."]
+    name = "The accuracy lost without each head" if what == ORACLE else f"“{SHORT[what]}”"
+    of_heads = [f"{name} is {'being measured' if is_measured_now else 'not measured yet'}."]
 else:
     together, loss = list[str](), sections.joint_loss(shown, setup)
     if loss or shown.has_one_map:

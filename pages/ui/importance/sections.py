@@ -40,7 +40,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import for_file, share
 from pages.ui.page.work import Work, live
 
-TOO_MANY = f"{{:,}} heads: removing each takes {N} questions, and is offered up to {ORACLE_HEADS} heads."
+TOO_MANY = f"{{:,}} heads are too many to remove one by one ({ORACLE_HEADS} at most): choose a gradient."
 MAPS_HELP = (
     "A head's score as a share of the sum over all heads. Layer 0, next to the tokens, is the top row. Click a head. "
     "Heads that can replace one another score low, as each is scored alone. Colors follow the square root."
