@@ -123,8 +123,8 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layers: range) -> Mea
             found = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, hidden)])
             differences.append((found[:, 1] - found[:, 0]).view(len(layers), -1))
             yield Progress(0, 1, message=f"patching layers from {layers.start}", share=done / len(batches))
-    found = (torch.cat(differences, 1).cpu().numpy() - before) / (after - before)
-    effects = np.pad(found, ((0, 0), (first, 0))).astype(np.float32)
+    effects = np.zeros((len(layers), ids.shape[1]), np.float32)
+    effects[:, first:] = (torch.cat(differences, 1).cpu().numpy() - before) / (after - before)
     return _packed(loaded, effects, ids, answers, (before, after), {"layer": layers.start})
 
 
