@@ -134,7 +134,7 @@ def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path
     folder = tmp_path / "many"
     folder.mkdir()
     at = open_screen(model=str(make_tiny_opt(folder, 9, 24, 48)), importance_what="Measured")
-    assert any("216 heads" in info.value and "up to 200" in info.value for info in at.info)
+    assert any("216 heads" in info.value and "200 at most" in info.value for info in at.info)
     assert not {"Compare with measured losses", "Measure heads"} & {*labels(at)}
 
 
