@@ -102,9 +102,10 @@ def draw_vector(screen: PruneScreen) -> dict[str, Measurement[Any]]:
         if run is None:
             return {}
         work: Work[tuple[Answers | None, ...]] = Work(SLOT, TITLE, run.answers, priority=2)
-        ask = partial(work.ask, run.found() is not None, "Measure with the vector", "toggle_on", MEASURE_HELP)
+        found = run.found()
+        ask = partial(work.ask, found is not None, "Measure with the vector", "toggle_on", MEASURE_HELP)
         live([SLOT], ask, screen.since_s)
-        if found := run.found():
+        if found is not None:
             before, after, _ = found
             words = in_words(name, *found)
             st.markdown("  \n".join(words), help=HELP)
