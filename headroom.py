@@ -60,10 +60,11 @@ def main() -> int:
     """Exit code of the command that the process was given, or of the app."""
     arguments = sys.argv[1:]
     try:
-        from engine.__main__ import cancel, silence_libraries
+        from engine.__main__ import cancel, share_processors, silence_libraries
         from engine.__main__ import main as command_line
 
         silence_libraries()
+        share_processors()
         if not arguments or "." in arguments[0].partition("=")[0]:  # such as --server.port=8600
             import signal
 

@@ -16,6 +16,7 @@ from pages.ui.controls.many_tasks import (
     choose_tasks,
     demo_view,
     importance_work,
+    partly,
     reserve_finding,
     setting_of,
     show_failed,
@@ -79,12 +80,13 @@ target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup)
 drawn = TITLES if len(task_names) <= sections.FEW else [what]  # a few tasks by every score that is stored
 works = {each: importance_work(setting, target, tasks, each, f"correlations {each}", TITLES[each]) for each in drawn}
-surveys = {each: tables.in_order(so_far(of_score), tasks) for each, of_score in works.items()}
-work, found = works[what], surveys[what]
+known = {each: so_far(of_score) for each, of_score in works.items()}
+surveys = {each: Survey(one.preview(tasks), one.failed) for each, one in known.items()}
+work, measured, found = works[what], known[what], surveys[what]
 watched = [slot for each in works.values() for slot in each.watched()]
-if found.n_known < len(tasks) and what == EVEN:
+if measured.n_known < len(tasks) and what == EVEN:
     start_first_view(setup, tasks, [work])
-line = partial(survey_line, work, len(tasks), found, since_s, FirstMeasured("Measure importance", "primary"))
+line = partial(survey_line, work, len(tasks), measured, since_s, FirstMeasured("Measure importance", "primary"))
 if reading := [each for each in works.values() if each.is_first_read]:
     finding_at.markdown("Reading the stored results.")
     with reading_state(*(("intervals", "ranks") if len(task_names) <= sections.FEW else ("matrix",))):
@@ -125,6 +127,7 @@ if names:
     said = across or tables.takeaway(of_tasks, method, by_score[what].n, noun, SCORES[what])
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
+said = " ".join([*partly(measured, tasks), said])
 finding_at.markdown(said)
 rows = pd.concat([tables.csv_rows(one).assign(score=each) for each, one in every.items()])
 sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])

@@ -16,6 +16,7 @@ from pages.ui.controls.many_tasks import (
     choose_tasks,
     demo_view,
     importance_work,
+    partly,
     reserve_finding,
     setting_of,
     show_failed,
@@ -89,26 +90,25 @@ def draw_work(kind: str) -> None:
         live(work.watched(), line, since_s)
 
 
-is_empty = not any(each.n_known for each in found.values())
+scores = found["heads"].preview(tasks)
+is_empty = not scores and not any(each.n_known for each in found.values())
 with empty_state("maps", SHOWS, True, demo_view("importance", setup)) if is_empty else side_at:
-    for kind in KINDS if is_empty else ["heads"]:
-        draw_work(kind)
+    draw_work("heads")
+    if is_empty and not ("heads" in works and works["heads"].under_way):  # the progress needs the width
+        draw_work("ffns")
 show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()
 means = sections.setting_by(setting, what)
-shown = sections.HeadMaps(target, means, found["heads"].scores, what)
+shown = sections.HeadMaps(target, means, scores, what)
 compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
-weights, joint = dict[str, Measurement[Any]](), dict[str, Measurement[Any]]()
+weights, joint, of_heads = dict[str, Measurement[Any]](), dict[str, Measurement[Any]](), list[str]()
 width, trust_at, map_at, map_of, ffns_at = 1.0, None, None, None, None
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 if weights:
-    by_weights.draw(target, sheet)
-    is_measured_now = "heads" in works and works["heads"].under_way
-    name = "The accuracy lost without each head" if what == ORACLE else f"“{SHORT[what]}”"
-    of_heads = [f"{name} is {'being measured' if is_measured_now else 'not measured yet'}."]
+    of_heads = by_weights.draw(target, sheet)
 else:
     together, loss = list[str](), sections.joint_loss(shown, setup)
     if loss or shown.has_one_map:
@@ -124,9 +124,7 @@ else:
 if not is_empty:
     with ffns_at or st.container():
         sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"), map_of, width)
-n_known = len(shown.scores)
-partly = [f"So far, on {n_known} of {len(tasks)} tasks:"] if 0 < n_known < len(tasks) else []
-says = [*partly, *of_heads]
+says = [*partly(found["heads"], tasks), *of_heads]
 finding_at.markdown(" ".join(says))
 st.session_state[IS_READ] = True
 trust = sections.draw_oracle(shown, tasks, sheet, since_s)

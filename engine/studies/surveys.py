@@ -15,13 +15,13 @@ import numpy as np
 
 from cache import Store
 from cache.typed_json import Positive
-from engine.composed import every
-from engine.importance.importance import Scores, importance
+from engine.composed import Gathered, every
+from engine.importance.importance import GRADIENTS, Scores, importance
 from engine.importance.rankings import aggregate, agreement, as_published, n_top, passes, random_order
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
 from engine.models.session import Session, Target
-from engine.questions.requests import Questions, TaskSpec, get_requests, select
+from engine.questions.requests import CHUNK, Questions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
 AGGREGATE, RANDOM = "aggregate", "random"  # rankings besides those of tasks
@@ -72,15 +72,26 @@ class StudySettings:
 
 @dataclass(frozen=True)
 class Survey:
-    """Importance by task, and a one-line reason for each task that could not be measured."""
+    """Importance by task.
+
+    scores: of the tasks that are measured
+    failed: a one-line reason for each task that could not be measured
+    begun: of the other tasks, over their first questions
+    """
 
     scores: Mapping[TaskSpec, Scores] = field(default_factory=dict)
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
+    begun: Mapping[TaskSpec, Scores] = field(default_factory=dict)
 
     @property
     def n_known(self) -> int:
         """How many tasks have a result, an error included."""
         return len(self.scores) + len(self.failed)
+
+    def preview(self, tasks: Sequence[TaskSpec]) -> dict[TaskSpec, Scores]:
+        """Returns scores in the order of `tasks`, of those that are not measured yet over their first questions."""
+        known = {**self.begun, **self.scores}
+        return {task: known[task] for task in tasks if task in known}
 
     def at(self, shots: int) -> dict[str, np.ndarray]:
         """Returns scores by task name, of one shot count."""
@@ -92,18 +103,36 @@ def grid(names: Sequence[str], shots: Sequence[int], labels: str = "true") -> li
     return [TaskSpec(name, count, labels=labels) for name in names for count in shots]
 
 
+_Asked = tuple[TaskSpec, int | None]  # a task, and how many of its questions
+
+
 def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
-    """Returns the Survey of one score over tasks. Progress counts approximate forward passes."""
+    """Returns the Survey of one score over tasks. Progress counts approximate forward passes.
 
-    def scores(task: TaskSpec, session: Session) -> Measurement[Scores]:
-        return importance(target, setting.ranked(task, session.store), what)
+    Gradients over the first questions of every task come first, so that all tasks soon have a preview.
+    """
 
-    def label(task: TaskSpec) -> str:
-        return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(task)}"
+    def scores(asked: _Asked, session: Session) -> Measurement[Scores]:
+        task, n = asked
+        return importance(target, replace(setting, n_ranking=n).ranked(task, session.store), what)
 
-    parts, cost = {task: partial(scores, task) for task in tasks}, setting.cost(target.shape, what)
-    every_task = every(target, ("survey", setting, what, *tasks), parts, lambda task: cost, label)
-    return every_task.map(lambda known: Survey(known.values, known.failed))
+    def label(asked: _Asked) -> str:
+        return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(asked[0])}"
+
+    n, cost = setting.n_ranking, setting.cost(target.shape, what)
+    sizes = {n: cost}
+    if what in GRADIENTS and (n or MANY_QUESTIONS) > CHUNK:
+        first = cost * CHUNK // (n or MANY_QUESTIONS)
+        sizes = {CHUNK: first, n: cost - first}
+    parts = {(task, count): partial(scores, (task, count)) for count in sizes for task in tasks}
+    every_task = every(target, ("survey", setting, what, *tasks), parts, lambda asked: sizes[asked[1]], label)
+
+    def surveyed(known: Gathered[_Asked, Scores]) -> Survey:
+        values = {task: found for (task, count), found in known.values.items() if count == n}
+        begun = {task: found for (task, _), found in {**known.values, **known.partial}.items() if task not in values}
+        return Survey(values, {task: reason for (task, _), reason in known.failed.items()}, begun)
+
+    return every_task.map(surveyed)
 
 
 def together(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> Scores:

@@ -2,8 +2,15 @@
 
 import importlib.metadata
 import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
 
 from engine.requests import doctor
+from tests.conftest import REPOSITORY
 
 
 def test_the_report_names_versions_kernels_the_store_and_what_is_included(cli, tmp_path, monkeypatch):
@@ -35,3 +42,12 @@ def test_a_missing_part_or_library_is_a_problem_and_exit_code_1(cli, monkeypatch
     assert code == 1 and "torch" in out
     assert "problem: no-such-library is not installed; run pip install -r requirements.txt\n" in out
     assert "problem: included passages is missing; reinstall Headroom" in out
+
+
+@pytest.mark.slow("starts a process that imports torch")
+def test_threads_of_torch_sleep_while_they_wait(tmp_path):
+    own = {"HEADROOM_CACHE": str(tmp_path), "OMP_DISPLAY_ENV": "TRUE"}
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"} | own
+    command = [sys.executable, str(REPOSITORY / "headroom.py"), "doctor"]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+    assert re.search(r"OMP_WAIT_POLICY *= *'PASSIVE'", printed)

@@ -9,7 +9,6 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import one_line
-from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
@@ -113,11 +112,22 @@ def importance_work(
 
 def so_far(work: Work[Survey]) -> Survey:
     """Returns the importance so far, stored or just measured."""
-    scores: dict[TaskSpec, Scores] = {}
-    failed: dict[TaskSpec, str] = {}
+    found = Survey()
     for value in work.stored():
-        scores, failed = {**scores, **value.scores}, {**failed, **value.failed}
-    return Survey(scores, failed)
+        scores, failed = {**found.scores, **value.scores}, {**found.failed, **value.failed}
+        found = Survey(scores, failed, {**found.begun, **value.begun})
+    return found
+
+
+def partly(found: Survey, tasks: Sequence[TaskSpec]) -> list[str]:
+    """Returns what is missing of the scores that a screen draws, as the beginning of its finding; [] for nothing."""
+    shown = found.preview(tasks)
+    if not shown or len(found.scores) == len(tasks):
+        return []
+    n = min(scores.n for scores in shown.values())
+    questions = f"{n} of {RANKING_QUESTIONS} questions" if found.begun else ""
+    counts = f"{len(shown)} of {len(tasks)} tasks" if len(shown) < len(tasks) else ""
+    return [f"So far, with {' and '.join(filter(None, [questions, counts]))}:"]
 
 
 @dataclass(frozen=True)
@@ -139,8 +149,10 @@ def survey_line(
     missing = n_tasks - len(found.scores)
     mark_known(work, len(found.scores), n_tasks)
     if work.line():
-        known = len(work.found.scores) if work.found is not None else 0
-        if known > len(found.scores) and time.monotonic() - since_s > REDRAW_S:
+        now = work.found or Survey()
+        is_more = len(now.scores) > len(found.scores) or len(now.begun) > len(found.begun)
+        is_first = not found.scores and not found.begun
+        if is_more and (is_first or time.monotonic() - since_s > REDRAW_S):
             st.rerun()
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. Stored results are kept."

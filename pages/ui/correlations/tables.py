@@ -62,11 +62,6 @@ def digest(found: Survey) -> str:
     return content.hexdigest()
 
 
-def in_order(found: Survey, tasks: Sequence[TaskSpec]) -> Survey:
-    """Returns the survey in the order of `tasks`, as on the command line, whatever was measured first."""
-    return Survey({task: found.scores[task] for task in tasks if task in found.scores}, found.failed)
-
-
 def label(name: str, shots: int) -> str:
     """Returns a label such as "piqa, 5 shots"."""
     return in_words(TaskSpec(name, shots))

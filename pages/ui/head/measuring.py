@@ -134,14 +134,13 @@ def is_awaited(known: Known, name: str) -> bool:
 
 
 def draw_missing(known: Known, *names: str) -> None:
-    """Draws the state of the missing ones of these parts: their buttons, or their progress, which is said once on top
-    as long as nothing is known."""
+    """Draws the state of the missing ones of these parts: their buttons, or that they are being measured."""
     if not known.is_blank and not {*names} <= {*known.found.done, *known.found.failed, *known.missing}:
         with st.container(height=PLACE_PX, border=False):  # about as high as what comes
             st.caption("Reading stored results …")
     missing = [name for name in names if name in known.missing]
     waiting = [name for name in missing if known.is_under_way(name)]
-    if waiting and not known.is_blank:
+    if waiting:
         st.caption(f"Measuring: {', '.join(TITLES[name] for name in waiting)} …")
     if len(missing) > len(waiting) and not known.is_blank:
         st.caption("Not measured yet:")

@@ -29,22 +29,23 @@ def weights(target: Target) -> Measurement[Scores]:
     return weight_scores(target, SCORE)
 
 
-def draw(target: Target, sheet: Sheet) -> None:
-    """Draws the map of weight magnitude and the largest heads; nothing before the weights are read."""
+def draw(target: Target, sheet: Sheet) -> list[str]:
+    """Draws the map of weight magnitude and the largest heads; returns the finding. Nothing before the weights are
+    read."""
     scores = _scores(target)
     if scores is None:
-        return
+        return []
     rows = tables.weight_rows(scores)
     words = tables.weights_in_words(rows)
     sheet.tables[NAME] = for_file(rows)
     st.subheader(f"{NAME} :small[provisional; heads {IN_SHORT['heads']}]", help=HELP)
-    st.markdown(words)
     map_at, top_at = st.columns([7, 5], gap="large")
     sheet.draw(NAME, charts.weight_map(rows, NAME), "importance_weight_map", words, map_at)
     titles: dict[str, Any] = {"rank": "Rank", "name": "Head", "score": NAME}
     best = rows.sort_values("rank").head(tables.SHOWN)
     draw_table(best, titles, words, top_at, {"score": partial(magnitude, digits=2)}, height="content")
     open_heads(best["name"].tolist()[:MOST], top_at)
+    return [words]
 
 
 def _scores(target: Target) -> Scores | None:
