@@ -97,7 +97,7 @@ request = Correlate(
 )
 of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "the full model")
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
-if not found.scores:
+if not found.scores or len(found.scores) < 2 and measured.n_known < len(tasks):
     show_failed(found.failed)
     demo = demo_view("correlations", setup)
     width: Any = "stretch" if work.under_way else "content"

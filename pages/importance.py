@@ -114,12 +114,13 @@ else:
     if loss or shown.has_one_map:
         width, (left, right) = 0.5, st.columns(2, gap="medium")
         map_at, ffns_at = (right, left) if loss else (left, right)
-    if loss:
-        with ffns_at or st.container():
-            together, joint = [sections.draw_joint(shown, loss, sheet)], {"Without the induction heads": loss.measured}
     with map_at or st.container():
         words, trust_at, map_of = sections.draw_heads(shown, sheet, loss, width)
         sections.draw_best(shown)
+    if loss:
+        joint = {"Without the induction heads": loss.measured}
+        with ffns_at or st.container():
+            together = [sections.draw_joint(shown, loss, sheet, map_of)]
     of_heads = [words, *together]
 if not is_empty:
     with ffns_at or st.container():

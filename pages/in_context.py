@@ -25,7 +25,7 @@ from pages.ui.page.address import one_among, put_right
 from pages.ui.page.job_words import LONG_S, cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import budget_s, end_run, errors_shown, require_frame, session
+from pages.ui.page.runtime import end_run, errors_shown, first_figure_s, require_frame, session
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, live
 
@@ -61,7 +61,7 @@ texts = Work("incontext texts", "Texts", texts_of(target, source, setup.data_dir
 x = setting.InContextControls(target, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
-takes_s, most_s = losses.takes_s(), max(LONG_S, budget_s())
+takes_s, most_s = losses.takes_s(), max(LONG_S, first_figure_s())
 is_started = st.session_state.pop(START, False) or losses.now() is not None
 asks = not is_started and setting.is_long(x, takes_s, most_s)
 if not asks:

@@ -314,7 +314,7 @@ def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):
     "is_demo, seconds, begun", [(True, 10.0, ["probe", "texts"]), (False, 10.0, []), (True, 0.0, [])]
 )
 def test_the_patterns_of_the_demo_model_begin_whatever_the_forecast(is_demo, seconds, begun, monkeypatch):
-    monkeypatch.setattr(measuring, "budget_s", lambda: seconds)
+    monkeypatch.setattr(measuring, "first_figure_s", lambda: seconds)
     target = SimpleNamespace(spec=SimpleNamespace(is_demo=is_demo))
     parts = ["probe", "texts", "losses"]
     assert measuring.cheap(SimpleNamespace(missing=parts, takes_s=lambda names: 480.0, target=target)) == begun  # pyright: ignore[reportArgumentType]

@@ -210,11 +210,11 @@ def test_negative_head_scores_have_a_scale_around_zero():
     rows = tables.head_rows(scores([[0.5, -0.0625]], what="heads-oracle"))
     chart = drawn.score_maps(rows, "Oracle")
     colour, *_ = encodings(chart, "color")
-    assert colour["scale"] == {"domain": [-50, 50], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
+    assert colour["scale"] == {"domain": [-100, 100], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, "in points"
     mean = tables.aggregate_rows(found := scores([[0.5, -0.0625]], what="heads-oracle"), next(iter(found.values())))
     assert tables.values_in_words(found, mean.iloc[0], True) == ":small[task0 50 points lost alone]"
     assert [cell["is_clear"] for cell in chart.datasets["heads"]] == [True, False]
-    assert colour["legend"]["values"] == [0, 12.5, 50], "no side on which nothing is drawn in color"
+    assert colour["legend"]["values"] == [0, 25, 100], "no side on which nothing is drawn in color"
     one = scores([[0.5, -0.125]])
     mean = tables.aggregate_rows(one, mean_of(one))
     assert encodings(drawn.aggregate_map(mean, "Mean", 1), "color")[0]["scale"]["domain"] == [-0.5, 0.5]
@@ -230,9 +230,8 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     assert cells["row"].tolist()[-2:] == [drawn.MEAN] * 2, "below the tasks"
     assert cells.query("task == 'mean'")["points"].tolist() == [12.5, pytest.approx(5.46875)]
     colour, *_ = encodings(chart, "color")
-    assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb", "type": "sqrt"}, (
-        "the same on both sides of 0"
-    )
+    heads = encodings(drawn.score_maps(tables.head_rows(scores([[0.5]], what="heads-oracle")), "Oracle"), "color")
+    assert colour["scale"] == heads[0]["scale"], "one scale for heads and FFNs"
     words = tables.ffns_in_words(rows)
     assert words == "Gray: no clear change (2 of 4 cells)."
     words = tables.top_ffn_in_words(mean, "in the mean over 2 tasks")
@@ -269,7 +268,8 @@ def test_what_heads_cost_alone_and_together_is_one_picture():
     assert not tables.costs_only_together(mean, rows, replace(joint, heads=(0, 1))), "L0H0 costs alone"
     assert not tables.costs_only_together(mean, rows, replace(joint, removed=drawn_at_random)), "no clear loss"
     words = "The 2 induction heads cost nothing clear alone, but **60 points** together on task0."
-    assert tables.joint_in_words(joint, task) == words
+    assert tables.joint_in_words(joint, task.name) == words
+    assert tables.joint_in_words(joint) == words.replace(" on task0", "")
     sets = tables.joint_rows(found[task], rows, joint)
     alone = ["L0H0 alone", "L1H2 alone", "induction head L0H1 alone", "induction head L1H1 alone"]
     assert sets["row"].tolist() == [*alone, "all 2 induction heads together", "2 random heads together"]

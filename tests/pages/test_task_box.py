@@ -10,11 +10,11 @@ from engine.errors import HeadroomError, UsageError
 from engine.questions.tasks import embedded_tasks, pair_tasks, similar_names, task_info
 from engine.studies.study import OUT_OF_DISTRIBUTION
 from engine.studies.surveys import grid
-from pages.ui.controls import many_tasks
 from pages.ui.controls.first_views import FIRST_OF_DEMO, FIRST_OF_PAIRS, first_tasks, first_view, suited
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
 from pages.ui.page import runtime
+from pages.ui.page.work import Work
 from tests.engine.fixtures import in_turns
 from tests.pages.conftest import figure, labels, page_hash, settled
 
@@ -146,7 +146,7 @@ def test_tasks_made_for_the_model_come_first():
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "screen, forecast", in_turns(["importance", "correlations", "sweeps"], [(5.0, True), (11.0, False), (None, False)])
+    "screen, forecast", in_turns(["importance", "correlations", "sweeps"], [(5.0, True), (61.0, False), (None, False)])
 )
 def test_a_first_view_is_measured_without_a_click_if_its_forecast_is_short(
     screen, forecast, open_app, only_tasks, monkeypatch
@@ -154,7 +154,7 @@ def test_a_first_view_is_measured_without_a_click_if_its_forecast_is_short(
     takes_s, starts = forecast
     only_tasks("demo_copy", "demo_lookup")
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
-    monkeypatch.setattr(many_tasks, "together_s", lambda each: (list(each), takes_s)[1])
+    monkeypatch.setattr(Work, "takes_s", lambda work, by_size=False: takes_s)
     at = open_app(screen, **{f"{screen}_limit": "4"})
     assert starts == (not any(label.startswith("Measure ") for label in labels(at)))
     at = open_app(screen, **{f"{screen}_tasks": "demo_copy", f"{screen}_limit": "5", f"{screen}_shots": "1"})

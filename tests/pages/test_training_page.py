@@ -56,7 +56,7 @@ def test_the_screen_opens_with_its_finding_and_three_rows_of_charts(open_trainin
     assert not at.error and not at.exception
     assert len(charts_of(at)) == 3 * 3, "score, prefix matching and the loss along the text of each run"
     [words] = [each for each in at.markdown if "in the phase change (" in each.value]
-    assert words.value.count("phase change") == 2 and "no induction heads (best prefix match 0." in words.value
+    assert words.value.count("phase change") == 2 and "no induction heads (prefix match at most 0." in words.value
     assert words.proto.help.count("phase change") == 1, "of the third run"
     assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
@@ -248,7 +248,8 @@ def test_the_finding_names_the_phase_change_and_when_heads_form(shown):
         r"M tokens, and in the phase change \(.* M tokens\) the in-context gain rises by 0\.\d\d nats\.\*\*", words
     )
     end = number(-float(smeared.trajectory.icl[-1]), sign=True)
-    assert f"{one.label}: no induction heads (best prefix match 0." in words and f"({smeared.label}: {end})." in words
+    assert f"{one.label}: no induction heads (prefix match at most 0." in words
+    assert f"({smeared.label}: {end})." in words
     assert f"{plain.label}: phase change at " in words
     best = plain.trajectory.heads["prefix_matching"].max(axis=(1, 2))
     assert formed_at(plain) == plain.trajectory.tokens[np.flatnonzero(best >= best.max() / 2)[0]]

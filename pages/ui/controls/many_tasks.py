@@ -13,13 +13,12 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
-from engine.timing.observed_timings import together_s
 from pages.ui.controls.first_views import JUDGES, first_counts, first_tasks, first_view, suited
 from pages.ui.controls.sidebar import Setup, chosen
 from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import budget_s, end_run, errors_shown
+from pages.ui.page.runtime import end_run, errors_shown, first_figure_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Work
@@ -78,20 +77,22 @@ def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskS
 def start_first_view(
     setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[Work[Any]], is_quick: bool = True
 ) -> None:
-    """Starts the `missing` work of a screen, if `tasks` are those that it opens with and the forecast is within the
-    budget of background work.
+    """Starts the `missing` work of a screen, in order, as far as a screen may measure by itself, if `tasks` are those
+    that it opens with.
 
-    Without a forecast, which takes a first measurement, only the demo model is measured, and only what `is_quick`.
+    Without a forecast the demo model is measured, if that `is_quick`; other models are judged by their size.
     """
     is_demo = setup.spec.is_demo
     if not missing or not all(work.is_read for work in missing):
         return  # the page runs again once the stored results are read
     if list(tasks) != first_view(local_tasks(setup.data_dir), is_demo):
         return
-    takes_s = together_s(work.takes_s() for work in missing)
-    if budget_s() and (is_demo and is_quick if takes_s is None else takes_s <= budget_s()):
-        for work in missing:
+    left_s = first_figure_s()
+    for work in missing:
+        takes_s = work.takes_s(by_size=not is_demo)
+        if left_s and (is_demo and is_quick if takes_s is None else takes_s <= left_s):
             replace(work, while_seen=True).start()
+            left_s -= takes_s or 0.0
 
 
 def demo_view(prefix: str, setup: Setup) -> dict[str, Any]:

@@ -59,6 +59,8 @@ def larger(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def _larger(value: Any) -> Any:
     if isinstance(value, Mapping):
+        if isinstance(legend := value.get("legend"), Mapping):  # all legends of slides have type of the same size
+            value = {**value, "legend": {name: each for name, each in legend.items() if name not in LABELS}}
         return {name: _type(each) if _is_size(name, each) else _larger(each) for name, each in value.items()}
     return [_larger(each) for each in value] if isinstance(value, list) else value
 

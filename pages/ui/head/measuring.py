@@ -11,7 +11,7 @@ from engine.models.session import Target
 from engine.progress import in_time
 from engine.studies.one_head import LONG, LOOKING, READ, TITLES, HeadRequest, portrait
 from engine.studies.portrait import Portrait, joined
-from pages.ui.page.runtime import budget_s, notes, session, store
+from pages.ui.page.runtime import first_figure_s, notes, session, store
 from pages.ui.page.tables import plain
 from pages.ui.page.work import POLL_S, Work, live
 
@@ -88,9 +88,9 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
 
 
 def cheap(known: Known) -> list[str]:
-    """Returns the missing parts, in order, that together fit the budget of background work; of the demo model those
-    that are drawn on top too, whose forecast a busy machine may have spoiled."""
-    left_s, found = budget_s(), []
+    """Returns the missing parts, in order, that together fit what a screen may measure by itself; of the demo model
+    those that are drawn on top too, whose forecast a busy machine may have spoiled."""
+    left_s, found = first_figure_s(), []
     if not left_s:  # nothing begins unasked
         return found
     for name in known.missing:

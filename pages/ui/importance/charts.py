@@ -31,6 +31,7 @@ CELL_PX, LOW_PX, FEW = 26, 17, 3  # the highest row of a map, and of one in whic
 ROOM_FOR_NUMBERS = 28  # layers on the width of the page: with more, cells of the FFN map hold only the sign
 NUMBER_PX = 22  # width of a cell that has room for a number
 MEAN = "mean of all"  # the last row of the FFN map
+POINTS = 100.0  # of accuracy: one scale for heads and FFNs, and for all models
 SHARE = ".2~p"  # such as "5.1%" or "0.012%"
 RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Shots"
@@ -53,7 +54,7 @@ def score_maps(
     maps, row_px, px_per_head = _places(rows, width, is_slide)
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
-    highest = 10 * float(np.ceil(highest / 10)) if is_oracle else highest
+    highest = POINTS if is_oracle else highest
     named, form = (title, ".3~r") if is_oracle else (share, SHARE)
     coloured = rows.loc[rows["is_clear"], "score"] if is_oracle else rows["score"]
     is_signed = is_oracle or bool((rows["score"] < 0).any())  # a loss is orange, with or without a gain next to it
@@ -193,7 +194,6 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.
     if n_layers > width * ROOM_FOR_NUMBERS:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
     cells = cells.assign(points=points, tint=points.where(cells["is_clear"]), number=numbers)
-    reach = max(10.0, 10 * float(np.ceil(points.abs().max() / 10)))
     axis = partial(alt.Axis, ticks=False, domain=False)
     italic = {"condition": {"test": f"datum.value == '{MEAN}'", "value": "italic"}, "value": "normal"}
     every_task = axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False, labelFontStyle=italic)
@@ -203,8 +203,8 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.
         tooltip=charts.tips(WHERE, "name:N|FFN; points:Q|Points lost|.1f", RANK),
     )
     scale, legend = (
-        charts.around_zero(reach, type="sqrt"),
-        _legend(".3~r", reach, True, bool((cells["tint"] < 0).any()), width),
+        charts.around_zero(POINTS, type="sqrt"),
+        _legend(".3~r", POINTS, True, bool((cells["tint"] < 0).any()), width),
     )
     colour = alt.Color("tint:Q", title=LOST, scale=scale, legend=legend)
     rect = base.mark_rect(**charts.CELL, invalid="show").encode(color=_if_clear(colour))

@@ -232,11 +232,12 @@ def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
     return JointLoss(task, found, measured)
 
 
-def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet) -> str:
-    """Draws what heads cost alone and together; returns that in words."""
+def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet, map_of: TaskSpec | None) -> str:
+    """Draws what heads cost alone and together; returns that in words, after those of the map of one task."""
     task, every = joint.task, tables.head_rows(of.scores)  # what is clear: of all cells together, as in the maps
     scores, rows = of.scores[task], every[every["task"].eq(task.name) & every["shots"].eq(task.shots)]
-    sets, words = tables.joint_rows(scores, rows, joint.found), tables.joint_in_words(joint.found, task)
+    sets = tables.joint_rows(scores, rows, joint.found)
+    words = tables.joint_in_words(joint.found, "" if map_of == task else task.name)
     sheet.tables["Alone and together"] = sets
     picture = charts.joint_losses(sets, scores.n)
     st.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)

@@ -148,11 +148,12 @@ def costs_only_together(mean: pd.DataFrame, rows: pd.DataFrame, found: Removal) 
     return alone.isdisjoint(mean.loc[list(found.heads), "name"])
 
 
-def joint_in_words(found: Removal, task: TaskSpec) -> str:
-    """Returns what the induction heads of a removal that `costs_only_together` cost on a task."""
+def joint_in_words(found: Removal, on: str = "") -> str:
+    """Returns what the induction heads of a removal that `costs_only_together` cost `on` a task, if it is to be
+    named."""
     lost = -found.removed.points if found.removed else np.nan
     words = f"The {len(found.heads)} induction heads cost nothing clear alone"
-    return f"{words}, but **{lost:.0f} points** together on {task.name}."
+    return f"{words}, but **{lost:.0f} points** together{on and f' on {on}'}."
 
 
 def joint_rows(scores: Scores, rows: pd.DataFrame, found: Removal) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from pages.ui.induction import charts, effects, overlap, together
 from pages.ui.induction.selection import chart_with_heads, head_table
 from pages.ui.induction.tables import in_words
 from pages.ui.page.job_words import LONG_S
-from pages.ui.page.runtime import budget_s, end_run
+from pages.ui.page.runtime import end_run, first_figure_s
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Work, live
 
@@ -59,7 +59,7 @@ def await_scores(work: Work[InductionScores], setup: Setup) -> InductionScores:
     """Returns the scores; until they are measured, a sketch of the map replaces the rest of the page, with the progress
     or, if that takes longer than background work may, with the button that starts it."""
     since_s, takes_s = time.monotonic(), work.takes_s() or 0.0
-    if setup.spec.is_demo or takes_s <= max(LONG_S, budget_s()) or work.now() is not None:
+    if setup.spec.is_demo or takes_s <= max(LONG_S, first_figure_s()) or work.now() is not None:
         if (found := work.value()) is not None:
             return found
 

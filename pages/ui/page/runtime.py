@@ -17,7 +17,7 @@ from engine.models.session import Session
 from engine.receipts import is_readable
 from engine.shipped import shipped_records
 from pages.ui.page.address import as_written
-from pages.ui.page.defaults import idle_budget_s
+from pages.ui.page.defaults import FIRST_FIGURE, idle_budget_s
 from pages.ui.page.streamlit_internals import (
     RunEnded,
     forget_previous_fragments,
@@ -167,6 +167,12 @@ def budget_s() -> float:
     with errors_shown():
         found = idle_budget_s()
     return found
+
+
+def first_figure_s() -> float:
+    """Returns up to how many forecast seconds a screen measures by itself what it opens with; 0 if no work may start
+    by itself."""
+    return FIRST_FIGURE * budget_s()
 
 
 def end_run() -> NoReturn:

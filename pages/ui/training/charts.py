@@ -14,12 +14,12 @@ import altair as alt
 import pandas as pd
 
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, LAYERS, MARK
+from pages.ui.figures.colours import GREY, LAYERS
 from pages.ui.figures.induction_scores import TITLES
 from pages.ui.training.tables import KINDS, PHASE_CHANGE, REPEATS_END
 
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
-HEIGHT, BAND = 150, 0.13
+HEIGHT, BAND = 150, 0.22
 LATER = 0.2  # opacity of what comes after the marker
 LABELS_PX = 38  # the labels of the axes on the left, which are of one width in all charts
 SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
@@ -262,7 +262,7 @@ def window_bands(look: TokenAxis) -> tuple[alt.Chart, alt.Chart]:
     """Returns the window of the phase change, shaded, and dashed lines where the repeats or the run end."""
     base, no_tip = charts.named_chart("windows").encode(x=look.x("start")), alt.value(None)
     ends = base.transform_filter(MOMENTS).mark_rule(color=GREY, strokeDash=[3, 3], aria=False).encode(tooltip=no_tip)
-    return base.mark_rect(color=MARK, opacity=BAND).encode(x2="end:Q", tooltip=no_tip), ends
+    return base.mark_rect(color=GREY, opacity=BAND).encode(x2="end:Q", tooltip=no_tip), ends
 
 
 def _window_name(look: TokenAxis, where: str, edge: str) -> list[alt.Chart]:

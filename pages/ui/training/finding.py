@@ -52,7 +52,7 @@ def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
     x, formed, repeats_end = run.trajectory, formed_at(run), repeats_until(run)
     if formed is None:
         best = x.best("prefix_matching")
-        match = "" if np.isnan(best).all() else f" (best prefix match {number(float(np.nanmax(best)))})"
+        match = "" if np.isnan(best).all() else f" (prefix match at most {number(float(np.nanmax(best)))})"
         heads = f"no induction heads{match}, no phase change."
     else:
         heads = f"induction heads form at {in_tokens(formed)}, without a phase change."
