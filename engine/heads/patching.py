@@ -5,7 +5,8 @@ layer and position, or with B's output of one head at the last token. The effect
 the logits of two answers, B's minus A's, that comes back: 0 as in A, 1 as in B. Positions before the first token in
 which the prompts differ have an effect of 0 and are not read. The others are rows in a few batches for a few layers:
 each row joins at its layer, and reads the tokens from its batch's first position on; all heads are one batch
-(`engine.heads.last_token`).
+(`engine.heads.last_token`). A pair of positions, one of B and the one of A that gets its activation, is one batch over
+all layers.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from engine.progress import Progress
 from engine.questions.encoding import pack_strings, read, unpack_strings
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,16 +51,20 @@ BATCHES = 5  # of their positions: the later ones need no tokens before them
 @dataclass(frozen=True)
 class Patching:
     """What is patched: prompts `a` and `b`, one of KINDS, and the `answers` after each and a space, of which the first
-    tokens count; without answers, the likeliest next token of each prompt."""
+    tokens count; without answers, the likeliest next token of each prompt. With a `pair`, only the activation at its
+    position of B, put at its position of A; negative ones count from the end."""
 
     a: str
     b: str
     kind: str = "stream"
     answers: tuple[str, str] | None = None
+    pair: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UsageError(f"kind {self.kind!r} is unknown; choose one of {', '.join(KINDS)}")
+        if self.pair is not None and self.kind == HEADS:
+            raise UsageError("heads are patched at the last token alone; choose another kind for a pair of positions")
 
 
 @dataclass(frozen=True)
@@ -66,10 +72,11 @@ class PatchMap:
     """What patching gives so far.
 
     kind: what is patched, one of KINDS
-    effects: by layer, (n,) by position, or of heads (H,)
+    effects: by layer, (n,) by position, of heads (H,), or of a pair (1,)
     tokens: of both prompts
     answers: of both
     differences: the logit of B's answer minus that of A's, after A and after B
+    pair: the position of B and the one of A, if that is all that was patched
     """
 
     kind: str
@@ -77,11 +84,12 @@ class PatchMap:
     tokens: tuple[list[str], list[str]]
     answers: tuple[str, str]
     differences: tuple[float, float]
+    pair: tuple[int, int] | None = None
 
 
 def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
     """Returns the PatchMap so far. HeadroomError: the prompts are not equally long, are too
-    long or the same, or their answers begin with the same token."""
+    long or the same, their answers begin with the same token, or they have no such pair of positions."""
     a, b = checked(wanted.a), checked(wanted.b)
     about = {"a": text_digest(a), "b": text_digest(b), "patch": wanted.kind}
     about |= {} if wanted.answers is None else {"answers": [text_digest(answer) for answer in wanted.answers]}
@@ -93,7 +101,14 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
         measure = partial(_measured_heads, bos=target.bos, wanted=wanted)
         read_for = 3 * len(a) + target.shape.n_heads * n_layers
         pieces[HEADS] = Piece(key, 1, shapes | {"effects": of_heads}, measure, partial(float, read_for))
-        return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted.kind))
+        return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted))
+    if wanted.pair is not None:
+        key = canonical_key("patching", target.key() | about | {"pair": [*wanted.pair]})
+        n_tokens, at = len(a) / CHARACTERS_A_TOKEN, wanted.pair[1]
+        read_for = 3 * len(a) + CHARACTERS_A_TOKEN * n_layers / 2 * (-at if at < 0 else max(1, n_tokens - at))
+        measure = partial(_measured, bos=target.bos, wanted=wanted, layers=range(n_layers))
+        pieces["0"] = Piece(key, 1, shapes | {"effects": (n_layers, 1)}, measure, partial(float, read_for))
+        return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted))
     for first in range(0, n_layers, AT_ONCE):
         layers = range(first, min(n_layers, first + AT_ONCE))
         key = canonical_key("patching", target.key() | about | {"layers": [*layers]})
@@ -101,7 +116,7 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
         read_for = len(a) * (2 + share * len(a) / 4 * (1 + 1 / BATCHES) / 2)  # each position is a row
         measure = partial(_measured, bos=target.bos, wanted=wanted, layers=layers)
         pieces[str(first)] = Piece(key, 1, shapes | {"effects": (len(layers), "n")}, measure, partial(float, read_for))
-    return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted.kind))
+    return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted))
 
 
 def _measured(loaded: Loaded, bos: bool, wanted: Patching, layers: range) -> Measuring:
@@ -114,18 +129,30 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layers: range) -> Mea
         values, logits = _read_both(loaded, ids, layers, wanted.kind)
         answers = _answers(loaded, wanted, logits)
         before, after = (float(each[answers[1]] - each[answers[0]]) for each in logits)
-        first = int((ids[0] != ids[1]).nonzero()[0])
-        places = torch.arange(first, ids.shape[1])
-        batches = [places] if smears(loaded) else places.split(-(-len(places) // BATCHES))
+        pairs = _pairs(wanted.pair, ids)
+        batches = [pairs] if smears(loaded) else pairs.split(-(-pairs.shape[1] // BATCHES), dim=1)
         differences = []
-        for done, each in enumerate(batches, 1):
-            hidden = _patched(loaded, ids[0], prompt, wanted.kind, values, each)
+        for done, (sources, places) in enumerate(batches, 1):
+            taken = {layer: each[sources] for layer, each in values.items()}
+            hidden = _patched(loaded, ids[0], prompt, wanted.kind, taken, places)
             found = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, hidden)])
             differences.append((found[:, 1] - found[:, 0]).view(len(layers), -1))
             yield Progress(0, 1, message=f"patching layers from {layers.start}", share=done / len(batches))
-    effects = np.zeros((len(layers), ids.shape[1]), np.float32)
-    effects[:, first:] = (torch.cat(differences, 1).cpu().numpy() - before) / (after - before)
+    effects = np.zeros((len(layers), ids.shape[1] if wanted.pair is None else 1), np.float32)
+    effects[:, -pairs.shape[1] :] = (torch.cat(differences, 1).cpu().numpy() - before) / (after - before)
     return _packed(loaded, effects, ids, answers, (before, after), {"layer": layers.start})
+
+
+def _pairs(pair: tuple[int, int] | None, ids: Tensor) -> Tensor:
+    """Returns (2, place): the positions of B and of A; without a `pair`, all from the first one that differs."""
+    import torch
+
+    n = ids.shape[1]
+    if pair is None:
+        return torch.arange(int((ids[0] != ids[1]).nonzero()[0]), n).expand(2, -1)
+    if not all(-n <= at < n for at in pair):
+        raise HeadroomError(f"the prompts have {n} tokens; choose positions from 0 to {n - 1} instead of {pair}")
+    return torch.tensor(pair)[:, None] % n
 
 
 def _measured_heads(loaded: Loaded, bos: bool, wanted: Patching) -> Measuring:
@@ -198,8 +225,8 @@ def _read_both(loaded: Loaded, ids: Tensor, layers: range, kind: str) -> tuple[d
 def _patched(
     loaded: Loaded, ids: Tensor, prompt: PromptRead, kind: str, values: Mapping[int, Tensor], places: Tensor
 ) -> Tensor:
-    """Returns (layer * place, d_model): the unembedding's input at A's last token with B's `values` of each layer at
-    each place in turn."""
+    """Returns (layer * place, d_model): the unembedding's input at A's last token with the `values` (place, d_model) of
+    each layer at each place in turn."""
     import torch
 
     begin, each = 0 if smears(loaded) else int(places[0]), torch.arange(len(places))
@@ -207,10 +234,10 @@ def _patched(
     with ExitStack() as hooks:
         for layer, of_b in values.items():
             if kind == "stream":
-                joining[layer][each, places - begin] = of_b[places]
+                joining[layer][each, places - begin] = of_b
             else:
                 module = loaded.family.layer_modules(loaded.model)[layer][kind == "ffn"]
-                hooks.enter_context(_replaced(module, of_b[places], places - begin, len(ids) - begin))
+                hooks.enter_context(_replaced(module, of_b, places - begin, len(ids) - begin))
         return hidden_after(loaded, ids.tolist(), joining, prompt)
 
 
@@ -239,7 +266,7 @@ def _answers(loaded: Loaded, wanted: Patching, logits: Tensor) -> tuple[int, int
     return found[0], found[1]
 
 
-def _as_map(kind: str, records: dict[str, Record]) -> PatchMap | None:
+def _as_map(wanted: Patching, records: dict[str, Record]) -> PatchMap | None:
     if not records:
         return None
     arrays = next(iter(records.values())).arrays
@@ -252,4 +279,7 @@ def _as_map(kind: str, records: dict[str, Record]) -> PatchMap | None:
     else:
         effects = {layer: each for first, record in records.items()
                    for layer, each in enumerate(record.arrays["effects"], int(first))}  # fmt: skip
-    return PatchMap(kind, effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]))
+    pair = wanted.pair and (wanted.pair[0] % len(tokens[0]), wanted.pair[1] % len(tokens[0]))
+    return PatchMap(
+        wanted.kind, effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]), pair
+    )

@@ -10,7 +10,7 @@ from engine import charts
 from engine.errors import UsageError
 from engine.heads.patching import HEADS, KINDS, Patching, PatchMap, patch_map
 from engine.requests.base import OfModel, RequestRun, Result
-from engine.requests.fields import choice, path, string
+from engine.requests.fields import choice, numbers_of, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 
 N_LARGEST = 5
@@ -31,6 +31,9 @@ class PatchPrompts(OfModel):
     answers: str | None = string(
         None, "the answers after A and after B, such as Rome,Paris (default: the likeliest next token of each)"
     )
+    pair: str | None = string(
+        None, "positions I,J: only B's activation at I, put into A at J, over all layers (from 0; -1 is the last token)"
+    )
     out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -50,25 +53,36 @@ class PatchPrompts(OfModel):
         lines += [f"{KINDS[self.patched]} {row['layer']}, {_place(row)}: {100 * row['effect']:.0f}% of the difference"
                   for row in largest]  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
+        share = "effect|Share of the difference, 0 as in A, 1 as in B"
         place = "head|Head" if found.kind == HEADS else "position|Token of the prompts"
-        plot = partial(charts.grid, rows, place, "layer|Layer", "effect|Share of the difference, 0 as in A, 1 as in B")
+        plot = partial(charts.grid, rows, place, "layer|Layer", share)
+        if found.pair is not None:
+            plot = partial(charts.curves, rows, "layer|Layer", share)
         return Result(found, fields, "\n".join(lines), files, table=lambda: pd.DataFrame(rows), plot=plot)
 
     def wanted(self) -> Patching:
-        """Returns what is patched; UsageError if there are not two answers."""
-        if self.answers is None:
-            return Patching(self.prompt, self.other_prompt, self.patched)
-        answers = [each.strip() for each in self.answers.split(",")]
-        if len(answers) != 2 or not all(answers):
-            raise UsageError(f"--answers {self.answers!r}: expected two answers, such as Rome,Paris")
-        return Patching(self.prompt, self.other_prompt, self.patched, (answers[0], answers[1]))
+        """Returns what is patched; UsageError if there are not two answers or positions."""
+        answers, pair = None, None
+        if self.answers is not None:
+            answers = tuple(each.strip() for each in self.answers.split(","))
+            if len(answers) != 2 or not all(answers):
+                raise UsageError(f"--answers {self.answers!r}: expected two answers, such as Rome,Paris")
+        if self.pair is not None:
+            at = numbers_of("--pair", self.pair)  # of two that are equal it gives one
+            if not 1 <= len(at) <= 2:
+                raise UsageError(f"--pair {self.pair!r}: expected two positions, such as 3,5")
+            pair = at[0], at[-1]
+        return Patching(self.prompt, self.other_prompt, self.patched, answers, pair)
 
 
 def rows_of(found: PatchMap) -> list[dict[str, Any]]:
-    """Returns one row per layer and position, with both prompts' tokens there, or of heads per layer and head; and the
-    effect (0 as in A, 1 as in B)."""
+    """Returns one row per layer and position, with both prompts' tokens there, or of heads per layer and head, or of a
+    pair per layer; and the effect (0 as in A, 1 as in B)."""
     if found.kind == HEADS:
         named: list[dict[str, Any]] = [{"head": head} for head in range(len(found.effects[0]))]
+    elif found.pair is not None:
+        (i, j), (of_a, of_b) = found.pair, found.tokens
+        named = [{"position_b": i, "token_b": of_b[i], "position": j, "token_a": of_a[j]}]
     else:
         places = zip(*found.tokens, strict=True)
         named = [{"position": at, "token_a": a, "token_b": b} for at, (a, b) in enumerate(places)]
@@ -78,4 +92,8 @@ def rows_of(found: PatchMap) -> list[dict[str, Any]]:
 
 
 def _place(row: dict[str, Any]) -> str:
-    return f"head {row['head']}" if "head" in row else f"position {row['position']} ({row['token_b']!r})"
+    if "head" in row:
+        return f"head {row['head']}"
+    if "position_b" in row:
+        return f"position {row['position_b']} ({row['token_b']!r}) into {row['position']} ({row['token_a']!r})"
+    return f"position {row['position']} ({row['token_b']!r})"

@@ -46,6 +46,39 @@ def test_boxes_fit_their_text_and_take_the_focus(page, address):
     assert bars[0].bounding_box()["y"] == bars[1].bounding_box()["y"]
 
 
+def test_a_token_is_dragged_onto_one_of_the_other_prompt_or_both_are_chosen_by_keyboard(page, address):
+    page.goto(f"{address}/continuation?precision=fp32&continue_tokens=4&continue_heads=0&continue_patch=true")
+    above, below = page.locator(".column button:first-child"), page.locator(".column button:last-child")
+    expect(above.last).to_have_attribute("aria-pressed", "true")
+    at_rest(page)
+
+    def shows(source, place):
+        page.wait_for_url(f"**continue_patch_pair={source}%2C{place}*")
+        for token in (above.nth(source), below.nth(place)):
+            expect(token).to_have_attribute("aria-pressed", "true")
+        expect(page.locator(".column [aria-pressed=true]")).to_have_count(2)
+        expect(
+            page.get_by_text(re.compile(rf"\(position {source}\) in place of .+ \(position {place}\)"))
+        ).to_be_visible()
+
+    above.nth(9).scroll_into_view_if_needed()
+    above.nth(9).hover()
+    page.mouse.down()
+    below.nth(12).hover()
+    page.mouse.up()
+    shows(9, 12)
+    above.nth(3).click()
+    below.nth(5).click()
+    shows(3, 5)
+    above.nth(2).focus()
+    for key in ("Enter", "ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    shows(2, 3)
+    above.nth(4).press("Enter")
+    page.keyboard.press("Escape")
+    shows(2, 3)
+
+
 def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
     settled_figure(page, questions=32, heads=0)

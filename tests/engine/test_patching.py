@@ -1,14 +1,18 @@
 """Patched prompts equal full passes with hooks, and say where two prompts differ in a model that is built for it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.architecture.family import family_of
+from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.heads.patching import HEADS, KINDS, Patching, patch_map
 from engine.progress import final
+from engine.requests import PatchPrompts
 from tests.conftest import TEXT
 from tests.engine.fixtures import caught, family_folder, refused_by, target_in
 from tests.engine.test_circuits_of_hand_built_models import built
@@ -23,9 +27,14 @@ def prompts(tokenizer):
 
 
 def words_of_one_token(tokenizer):
-    """Two of them, that can be answers."""
-    words = [word for word in dict.fromkeys(TEXT.split()) if len(tokenizer.tokenize(f" {word}")) == 1]
-    return words[0], words[1]
+    """Those of the text."""
+    return [word for word in dict.fromkeys(TEXT.split()) if len(tokenizer.tokenize(f" {word}")) == 1]
+
+
+def two_answers(tokenizer):
+    """Words of one token."""
+    first, second, *_ = words_of_one_token(tokenizer)
+    return first, second
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != HEADS])
@@ -33,33 +42,72 @@ def words_of_one_token(tokenizer):
 def test_every_place_equals_a_full_pass_with_a_hook(family, kind, tiny_opt, tmp_path, session):
     target = target_in(session, family_folder(family, tiny_opt, tmp_path / "model"), "fp32", bos=False)
     tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
-    texts, answers = prompts(tokenizer), words_of_one_token(tokenizer)
+    texts, answers = prompts(tokenizer), two_answers(tokenizer)
     found = final(patch_map(target, Patching(*texts, kind, answers)).run(session))
     assert found is not None and [*found.effects] == [0, 1, 2]
+    differences, effect = by_hooks(target, tmp_path / "model", texts, kind, answers)
+    assert found.differences == pytest.approx(differences, abs=1e-4)
+    for layer, at in np.ndindex(3, N):
+        assert found.effects[layer][at] == pytest.approx(effect(layer, at, at), abs=1e-4), (layer, at)
+    assert np.abs(np.stack([*found.effects.values()])).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != HEADS])
+@pytest.mark.parametrize("family", ["embedded", "llama"])
+def test_a_pair_of_positions_equals_full_passes_with_a_hook(family, kind, tiny_opt, tmp_path, session):
+    folder = model_folder() if family == "embedded" else family_folder(family, tiny_opt, tmp_path / "model")
+    target, tokenizer = target_in(session, folder, "fp32", bos=False), AutoTokenizer.from_pretrained(folder)
+    answers, words = two_answers(tokenizer), words_of_one_token(tokenizer)[2:]
+    a, b = (f" {' '.join([*words[: N - 2], *two])}" for two in (words[N - 2 : N], words[N : N + 2]))
+    every = final(patch_map(target, Patching(a, b, kind, answers)).run(session))
+    _, effect = by_hooks(target, folder, (a, b), kind, answers)
+    largest = 0.0
+    for source, at in ((5, 5), (N - 2, N - 2), (-1, -1), (5, N - 1), (N - 1, 5), (-2, -1)):
+        pair = final(patch_map(target, Patching(a, b, kind, answers, (source, at))).run(session))
+        assert pair is not None and every is not None and [*pair.effects] == [*every.effects]
+        assert pair.pair == (source % N, at % N)
+        for layer, [share] in pair.effects.items():
+            assert share == pytest.approx(effect(layer, source, at), abs=1e-5), (layer, source, at)
+            if source == at:
+                assert share == pytest.approx(every.effects[layer][at], abs=1e-5), "the column of the map"
+            else:
+                largest = max(largest, abs(share))
+    assert largest > 0.1
+
+
+def by_hooks(target, folder, texts, kind, answers):
+    """(the difference of the answers' logits after each text, the effect of an activation of the second put into the
+    first, by layer, position in the second, and position in the first), by full passes with hooks."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     a, b = (torch.tensor([tokenizer(text, add_special_tokens=False).input_ids]) for text in texts)
-    model, of = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval(), family_of(target.identity.config)
+    model, of = (
+        AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval(),
+        family_of(target.identity.config),
+    )
     layers, modules = of.layer_list(model), [each[kind == "ffn"] for each in of.layer_modules(model)]
-    with torch.no_grad():
-        with caught(*modules, outputs=True) as outputs:
-            after = model(b, output_hidden_states=True)
-        before = model(a).logits[0, -1]
     first, second = (tokenizer(f" {answer}", add_special_tokens=False).input_ids[0] for answer in answers)
+    with torch.no_grad(), caught(*modules, outputs=True) as outputs:
+        after = model(b, output_hidden_states=True)
 
     def difference(logits):
-        return float(logits[second] - logits[first])
+        return float(logits[0, -1, second] - logits[0, -1, first])
 
-    of_a, of_b = difference(before), difference(after.logits[0, -1])
-    assert found.differences == pytest.approx((of_a, of_b), abs=1e-4)
+    def read_a():
+        with torch.no_grad():
+            return difference(model(a).logits)
 
     def put(held, value, at):
         held = held.clone()
-        held.view(-1, 32)[at] = value
+        held.view(-1, held.shape[-1])[at] = value
         return held
 
-    for layer, at in np.ndindex(3, N):
-        value = after.hidden_states[layer][0, at] if kind == "stream" else outputs[modules[layer]].reshape(-1, 32)[at]
+    of_a, of_b = read_a(), difference(after.logits)
 
-        def before_layer(module, args, kwargs, value=value, at=at):
+    def effect(layer, source, at):
+        values = after.hidden_states[layer][0] if kind == "stream" else outputs[modules[layer]]
+        value = values.reshape(-1, values.shape[-1])[source]
+
+        def before_layer(module, args, kwargs):
             if args:
                 return (put(args[0], value, at), *args[1:]), kwargs
             return args, kwargs | {"hidden_states": put(kwargs["hidden_states"], value, at)}
@@ -67,19 +115,19 @@ def test_every_place_equals_a_full_pass_with_a_hook(family, kind, tiny_opt, tmp_
         if kind == "stream":
             hook = layers[layer].register_forward_pre_hook(before_layer, with_kwargs=True)
         else:
-            hook = modules[layer].register_forward_hook(lambda m, x, y, value=value, at=at: put(y, value, at))
-        with torch.no_grad():
-            patched = difference(model(a).logits[0, -1])
+            hook = modules[layer].register_forward_hook(lambda m, x, y: put(y, value, at))
+        patched = read_a()
         hook.remove()
-        assert found.effects[layer][at] == pytest.approx((patched - of_a) / (of_b - of_a), abs=1e-4), (layer, at)
-    assert np.abs(np.stack([*found.effects.values()])).max() > 0.1
+        return (patched - of_a) / (of_b - of_a)
+
+    return (of_a, of_b), effect
 
 
 @pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())
 def test_every_head_at_the_last_token_equals_a_full_pass_with_a_hook(family, tiny_opt, tmp_path, session):
     target = target_in(session, family_folder(family, tiny_opt, tmp_path / "model"), "fp32", bos=False)
     tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
-    texts, answers = prompts(tokenizer), words_of_one_token(tokenizer)
+    texts, answers = prompts(tokenizer), two_answers(tokenizer)
     found = final(patch_map(target, Patching(*texts, HEADS, answers)).run(session))
     a, b = (torch.tensor([tokenizer(text, add_special_tokens=False).input_ids]) for text in texts)
     model, of = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval(), family_of(target.identity.config)
@@ -119,7 +167,7 @@ def test_the_difference_comes_from_the_one_token_that_differs_and_moves_with_the
     target = target_in(session, tmp_path / "model", "fp32", bos=False)
     tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
     ids = tokenizer(TEXT, add_special_tokens=False).input_ids[:8]
-    words = words_of_one_token(tokenizer)
+    words = two_answers(tokenizer)
     other = next(each for each in range(300, 512) if tokenizer(tokenizer.decode([*ids[:3], each, *ids[4:]]),
                  add_special_tokens=False).input_ids == [*ids[:3], each, *ids[4:]])  # fmt: skip
     a, b = tokenizer.decode(ids), tokenizer.decode([*ids[:3], other, *ids[4:]])
@@ -145,4 +193,15 @@ def test_prompts_that_cannot_be_compared_are_refused(tiny_opt, session):
     refused_by(HeadroomError, "have the same tokens", lambda: final(patch_map(target, same).run(session)))
     alike = Patching("the river", "the house", answers=("a", "a"))
     refused_by(HeadroomError, "both answers begin with", lambda: final(patch_map(target, alike).run(session)))
+    beyond = Patching("the river", "the house", answers=("a", "river"), pair=(0, 99))
+    refused_by(HeadroomError, "choose positions from 0 to", lambda: final(patch_map(target, beyond).run(session)))
     refused_by(UsageError, "'half' is unknown", lambda: Patching("a", "b", "half"))
+    refused_by(UsageError, "at the last token alone", lambda: Patching("a", "b", HEADS, pair=(0, 0)))
+
+
+def test_a_pair_is_one_position_or_two():
+    asked = PatchPrompts(prompt="a", other_prompt="b")
+    pairs = [replace(asked, pair=text).wanted().pair for text in ("3,5", "-1", "4,4")]
+    assert pairs == [(3, 5), (-1, -1), (4, 4)] and asked.wanted().pair is None
+    for text in ("", "1,2,3", "one"):
+        refused_by(UsageError, "--pair", replace(asked, pair=text).wanted)

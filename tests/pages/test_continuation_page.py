@@ -251,21 +251,35 @@ def test_a_vector_is_added_to_the_prompt_at_each_layer(open_screen, capsys, monk
     assert "Without the vector" not in on_screen(at), "what is shown is of this prompt"
 
 
-@pytest.mark.slow("patches every layer and position of two pairs of prompts, and runs the command")
+def shown_pair(at):
+    """The positions at the ends of the arrow between the tokens of two prompts; -1 for the last token."""
+    [data] = [data for data in components(at) if "other" in data]
+    return [-1 if each == len(data["own"]) - 1 else each for each in data["pair"]]
+
+
+@pytest.mark.slow("patches every layer and position of two pairs of prompts, and runs the commands")
 def test_prompts_are_patched_at_a_click_and_again_from_the_history(open_screen, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("engine.heads.patching._answers", lambda *_: (5, 6))  # the likeliest of both may be one
-    at = open_screen(run=False, continue_patch_other="One two three, two one")
-    at.session_state[patching.OPEN] = True
-    at = press(settled(at), "Patch every layer and position")
+    at = open_screen(continue_patch_other="One two three, two one", continue_patch_pair="1,3")
+    at = press(at, "Patch every layer and position")
     assert not at.exception and not at.error
-    drawn = pd.concat([each["cells"] for each in frames_of(at) if "effect" in each.get("cells", ())])
-    words = shlex.split(at.code[0].value)
-    words = words[words.index("patch") :]
-    words[words.index("--out") + 1] = str(tmp_path / "patching.csv")
-    assert main([*words, "--json"]) == 0 and json.loads(capsys.readouterr().out)["cached"]
-    written = pd.read_csv(tmp_path / "patching.csv")
-    assert drawn["effect"].tolist() == pytest.approx(written["effect"].tolist())
-    at.session_state["continue_patch_kind"] = "ffn"
+    assert shown_pair(at) == [1, 3]
+    drawn = {name: frame for each in frames_of(at) for name, frame in each.items() if "effect" in frame}
+    commands = at.code[0].value.split("\n")
+    for frame, command, file in zip(("cells", "layers"), commands[-2:], ("patching", "patched_pair"), strict=True):
+        words = shlex.split(command)
+        words = words[words.index("patch") :]
+        assert words[words.index("--out") + 1] == f"{file}.csv" and ("--pair" in words) == (frame == "layers")
+        words[words.index("--out") + 1] = str(tmp_path / f"{file}.csv")
+        assert main([*words, "--json"]) == 0 and json.loads(capsys.readouterr().out)["cached"]
+        written = pd.read_csv(tmp_path / f"{file}.csv")
+        assert drawn[frame]["effect"].tolist() == pytest.approx(written["effect"].tolist())
+    at.session_state[patching.KIND_KEY] = "ffn"
     at = press(settled(at), "Patch every layer and position")
-    at = press(at, next(each.label for each in at.button if each.label.startswith("Residual stream: …")))
-    assert at.session_state["continue_patch_kind"] == "stream" and "Patch every" not in on_screen(at)
+    again = [each.label for each in at.button if each.label.startswith("Residual stream")]
+    assert [label.split(":")[0] for label in again] == ["Residual stream, position 1 into 3", "Residual stream"]
+    at = press(at, again[1])
+    assert at.session_state[patching.KIND_KEY] == "stream" and "Patch every" not in on_screen(at)
+    assert shown_pair(at) == [-1, -1]
+    at = press(at, next(each.label for each in at.button if "position 1 into 3" in each.label))
+    assert shown_pair(at) == [1, 3]

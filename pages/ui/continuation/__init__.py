@@ -5,5 +5,6 @@
 `said`: a component that shows a prompt and its continuation
 `vector`: what the model says with a task's function vector, by the layer that gets it
 `patching`: what moves the answer, by layer and position, from another prompt
+`pair`: a component that drags a token of another prompt onto one of this, and its line over the layers
 `charts`: the likeliest next tokens as bars
 """

@@ -1,5 +1,6 @@
 """What moves the answer: activations of another prompt patched into this one, by layer and position."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,8 @@ import streamlit as st
 from engine.heads.patching import HEADS, Patching, PatchMap, patch_map
 from engine.models.session import Target
 from engine.requests import PatchPrompts
-from pages.ui.controls.controls import one_of
+from pages.ui.continuation import pair
+from pages.ui.controls.controls import folded, one_of
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures import charts
 from pages.ui.figures.sheet import Sheet
@@ -24,6 +26,7 @@ from pages.ui.page.work import Work, live
 
 TITLE = "What moves the answer: patch another prompt into this one"
 NAME, OPEN = "Patching", "continue_patch"
+OTHER_KEY, KIND_KEY = "continue_patch_other", "continue_patch_kind"
 OTHER = (
     "A letter came to the market for Jane Norwood. The old woman asked in June about Charles Merton. "
     "A letter came to the market for Jane"
@@ -48,44 +51,48 @@ MOVED = 0.5  # of the difference, from which a place carries it
 
 def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: float) -> Origin:
     """Draws the section; returns the origin of the screen, with its own once it is opened."""
-    at = st.expander(TITLE, key=OPEN, on_change="rerun", icon=":material/swap_horiz:")
-    if not at.open:
+    open_section = partial(_draw_open, origin, target, prompt, sheet, since_s)
+    holds = [OTHER_KEY, KIND_KEY, pair.PAIR]
+    return folded(TITLE, OPEN, open_section, icon=":material/swap_horiz:", in_address=True, holds=holds) or origin
+
+
+def _draw_open(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: float) -> Origin:
+    other_at, kind_at = st.columns([6, 7], vertical_alignment="bottom")
+    other = other_at.text_area("Other prompt", OTHER, 80, key=OTHER_KEY, help=OTHER_HELP, bind="query-params") or ""
+    kind = one_of(kind_at, "Patched", PATCHED, KIND_KEY, PATCHED_HELP)
+    if not other.strip():
+        st.caption("Type another prompt with as many tokens.")
         return origin
-    with at, errors_shown():
-        other_at, kind_at = st.columns([6, 7], vertical_alignment="bottom")
-        key = "continue_patch_other"
-        other = other_at.text_area("Other prompt", OTHER, 80, key=key, help=OTHER_HELP, bind="query-params") or ""
-        kind = one_of(kind_at, "Patched", PATCHED, "continue_patch_kind", PATCHED_HELP)
-        if not other.strip():
-            st.caption("Type another prompt with as many tokens.")
-            return origin
-        wanted = patch_map(target, Patching(prompt, other, kind))
-        work: Work[PatchMap] = Work("continue patch", NAME, wanted, priority=2)
-        live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, kind, sheet), since_s)
-        _draw_history((prompt, other, kind), wanted.stored(session()) is not None)
+    with errors_shown():
+        prompts = Patching(prompt, other, kind)
         asked = PatchPrompts(**of_model(target), prompt=prompt, other_prompt=other, patched=kind, out="patching.csv")
-        measured = {**origin.measurements, NAME: wanted}
-        return replace(origin, requests=[*origin.requests, asked], measurements=measured)
+        requests, measured, patched = [asked], {NAME: patch_map(target, prompts)}, ""
+        if kind != HEADS:
+            measured[pair.NAME], patched = pair.draw(target, prompts, sheet)
+            requests.append(replace(asked, pair=patched or "-1", out="patched_pair.csv"))
+        work: Work[PatchMap] = Work("continue patch", NAME, measured[NAME], priority=2)
+        live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, kind, sheet), since_s)
+        is_measured = measured[NAME].stored(session()) is not None
+        _draw_history(prompt, other, kind, [*([patched] if patched else []), *([""] if is_measured else [])])
+        return replace(origin, requests=[*origin.requests, *requests], measurements={**origin.measurements, **measured})
     return origin
 
 
-def _draw_history(now: tuple[str, str, str], is_measured: bool) -> None:
-    """Draws a button for each other pair of prompts that was patched before in this session; `now`: this prompt, the
-    other, and what is patched."""
-    history = st.session_state.setdefault(HISTORY, [])
-    if is_measured:
-        history[:] = [now, *(each for each in history if each != now)][:MOST_KEPT]
-    for prompt, other, kind in history if not presenting() else ():
-        if (prompt, other, kind) != now:
-            label = plain(f"{PATCHED[kind]}: … {prompt[-NAMED:]} / … {other[-NAMED:]}".replace("\n", " "))
-            look: dict[str, Any] = {"type": "tertiary", "icon": ":material/history:", "help": AGAIN_HELP}
-            st.button(label, **look, on_click=_patch_again, args=(prompt, other, kind))
+def _draw_history(prompt: str, other: str, kind: str, patched: Sequence[str]) -> None:
+    """Draws a button for each map and pair of positions that was patched before in this session, and is not shown now;
+    `patched`: the pairs of these prompts that are shown and measured, "" for the map."""
+    history, now = st.session_state.setdefault(HISTORY, []), [(prompt, other, kind, each) for each in patched]
+    history[:] = [*now, *(each for each in history if each not in now)][:MOST_KEPT]
+    for each in history[len(now) :] if not presenting() else ():
+        what = f"{PATCHED[each[2]]}, position {each[3].replace(',', ' into ')}" if each[3] else PATCHED[each[2]]
+        label = plain(f"{what}: … {each[0][-NAMED:]} / … {each[1][-NAMED:]}".replace("\n", " "))
+        look: dict[str, Any] = {"type": "tertiary", "icon": ":material/history:", "help": AGAIN_HELP}
+        st.button(label, **look, on_click=_patch_again, args=each)
 
 
-def _patch_again(prompt: str, other: str, kind: str) -> None:
-    write("continue_prompt", prompt)
-    write("continue_patch_other", other)
-    write("continue_patch_kind", kind)
+def _patch_again(*values: str) -> None:
+    for key, value in zip(("continue_prompt", OTHER_KEY, KIND_KEY, pair.PAIR), values, strict=True):
+        write(key, value)
 
 
 def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, sheet: Sheet) -> None:
