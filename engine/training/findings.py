@@ -33,11 +33,34 @@ class _Run:
         return float(self.held.tokens[-1]) / 1e6
 
 
+@dataclass(frozen=True)
+class Twins:
+    """A run `without` loss on copies, and its twin `with_copies` in the loss."""
+
+    without: Trajectory
+    with_copies: Trajectory
+
+    @property
+    def seed(self) -> int:
+        return int((self.without.recipe or {}).get("seed", 0))
+
+    @property
+    def matching(self) -> tuple[float, float]:
+        """The highest prefix matching of any head at any snapshot, of both."""
+        of_both = [float(np.nanmax(run.best("prefix_matching"))) for run in (self.without, self.with_copies)]
+        return of_both[0], of_both[1]
+
+    @property
+    def gain_nats(self) -> tuple[float, float]:
+        """The in-context gain at the end, of both."""
+        return -float(self.without.icl[-1]), -float(self.with_copies.icl[-1])
+
+
 def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
     """Every statement, over the runs that it is about. Runs with repeats count too, and their labels say so; runs
     without loss on copies count for the last one alone."""
-    every = [_Run(each, window(each.tokens, each.icl)) for each in trajectories if each.recipe is not None]
-    runs = [run for run in every if not _said(run, "hapax")]
+    known = [each for each in trajectories if each.recipe is not None and not each.recipe.get("hapax")]
+    runs = [_Run(each, window(each.tokens, each.icl)) for each in known]
     kinds = dict.fromkeys((_said(run, "n_layers") or 0, bool(_said(run, "mlp"))) for run in runs)
     deep = [run for n, mlp in sorted(kinds) if n > 1 for run in _of(runs, n, False, mlp)]
     changing = [run for run in deep if run.window is not None]
@@ -57,7 +80,7 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
         ("The phase change comes at 10^5.7 * sqrt(batch * context) tokens, within a factor of 4",
          _each(changing, _law)),
         ("In-context learning comes without induction heads if copies do not count in the loss (HAPAX)",
-         _without_copies(every)),
+         _without_copies(twins(trajectories))),
     ]  # fmt: skip
     return [Statement.judged(text, judgment) for text, judgment in found]
 
@@ -254,20 +277,25 @@ def _law(run: _Run) -> Judgment:
     return bool(said / FACTOR <= seen <= said * FACTOR), words
 
 
-def _without_copies(runs: Sequence[_Run]) -> Judgment:
-    """Whether runs without loss on copies have an in-context gain and no induction head, next to their twins: of the
-    same settings, seed, and text."""
+def twins(trajectories: Sequence[Trajectory]) -> list[Twins]:
+    """Returns each run without loss on copies with its twin: of the same settings, seed, and text."""
 
-    def alike(run: _Run) -> tuple[Any, ...]:
-        settings = {name: value for name, value in (run.held.recipe or {}).items() if name != "hapax"}
-        return settings, run.held.about.get("text_digest")
+    def alike(run: Trajectory) -> tuple[Any, ...]:
+        settings = {name: value for name, value in (run.recipe or {}).items() if name != "hapax"}
+        return settings, run.about.get("text_digest")
 
-    pairs = [(run, twin) for run in runs if _said(run, "hapax") for twin in runs
-             if not _said(twin, "hapax") and alike(run) == alike(twin)]  # fmt: skip
+    known = [each for each in trajectories if each.recipe is not None]
+    without, others = (
+        [run for run in known if bool((run.recipe or {}).get("hapax")) is hapax] for hapax in (True, False)
+    )
+    return [Twins(run, twin) for run in without for twin in others if alike(run) == alike(twin)]
+
+
+def _without_copies(pairs: Sequence[Twins]) -> Judgment:
+    """Whether runs without loss on copies have an in-context gain and no induction head, next to their twins."""
     if not pairs:
         return None, "no such run with its twin"
-    matching = np.array([[float(np.nanmax(run.held.best("prefix_matching"))) for run in pair] for pair in pairs])
-    gain = np.array([[-float(run.held.icl[-1]) for run in pair] for pair in pairs])
+    matching, gain = (np.array([getattr(pair, name) for pair in pairs]) for name in ("matching", "gain_nats"))
     of, words = ("runs" if len(pairs) > 1 else "run"), list[str]()
     for name, values in (("best prefix matching", matching), ("in-context gain in nats", gain)):
         words.append(f"{name} {_spread(values[:, 0])}, of {'its twin' if of == 'run' else 'their twins'} "

@@ -9,7 +9,7 @@ import pytest
 from engine.demo import runs_folder
 from engine.errors import HeadroomError
 from engine.heads.induction import SCORES
-from engine.training.findings import findings, turns
+from engine.training.findings import findings, turns, twins
 from engine.training.phase_change import (
     WEIGHTS,
     _slopes,
@@ -306,3 +306,10 @@ def test_three_shipped_runs_without_loss_on_copies_have_their_twins():
     runs = [decode(file.read_bytes()) for file in [*files, runs_folder() / "smeared-seed-2.safetensors"]]
     assert len(runs) == 6 and all(np.array_equal(run.tokens, runs[0].tokens) for run in runs)
     assert told(runs)["hapax"].ours.startswith("3 runs without loss on copies: best prefix matching 0.05 ")
+    assert sorted(pair.seed for pair in twins(runs)) == [0, 1, 2]
+    for pair in twins(runs):
+        assert pair.without.recipe["hapax"] and pair.with_copies.recipe == {
+            name: value for name, value in pair.without.recipe.items() if name != "hapax"
+        }
+        assert pair.gain_nats == (-pair.without.icl[-1], -pair.with_copies.icl[-1])
+        assert pair.matching[1] == pair.with_copies.heads["prefix_matching"].max() > 4 * pair.matching[0]

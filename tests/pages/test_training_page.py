@@ -22,7 +22,7 @@ from pages.ui.training.finding import finding, formed_at
 from pages.ui.training.paths import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
-from tests.pages.conftest import charts_of
+from tests.pages.conftest import charts_of, frames_of
 
 LEGEND_ENTRY = re.compile(r"role-legend-label.*?>([^<>]+)</text>")
 NOWHERE = runs.RunSource("", Path())
@@ -67,6 +67,26 @@ def test_an_older_address_with_a_control_of_the_passage_unfolds_it(open_training
     at = open_training(training_tint="loss at the moment")
     assert at.segmented_control(key="training_tint").value == "loss" and at.session_state["training_passage"]
     assert not at.session_state["training_losses"]
+
+
+def test_runs_without_loss_on_copies_are_drawn_next_to_their_twins(open_training, tmp_path):
+    runs = [*synthetic_runs.runs(), *(synthetic_runs.trajectory(f"3-layers-{hapax}", None if hapax else 1e6, n_layers=3,
+            seed=7, hapax=hapax) for hapax in (True, False))]  # fmt: skip
+    assert not twin_frames(open_training(**unfolded("statements"))), "none has a twin"
+    for each in runs[-2:]:
+        (tmp_path / f"{each.name}.safetensors").write_bytes(encode(each))
+    matching, gain = twin_frames(open_training(**unfolded("statements")))
+    assert matching.equals(gain) and matching["seed"].tolist() == ["7", "7"]
+    assert matching["copies"].tolist() == ["without loss on copies", "with it"]
+    assert matching["gain_nats"].tolist() == pytest.approx([-each.icl[-1] for each in runs[-2:]])
+    assert matching["matching"].tolist() == pytest.approx(
+        [each.heads["prefix_matching"].max() for each in runs[-2:]], abs=1e-6
+    )
+
+
+def twin_frames(at):
+    assert not at.error and not at.exception
+    return [each["twins"] for each in frames_of(at) if "twins" in each]
 
 
 def test_a_slide_has_the_charts_alone(open_training):

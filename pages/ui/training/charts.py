@@ -24,6 +24,7 @@ LATER = 0.2  # opacity of what comes after the marker
 LABELS_PX = 38  # the labels of the axes on the left, which are of one width in all charts
 SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
 BARE_PX = 130  # a chart without an axis of tokens: the chart below it has the same
+COPIES = ("without loss on copies", "with it")  # a run and its twin
 ONE = pd.DataFrame({"one": [0]})
 MOMENTS = "datum.start == datum.end"  # of the rows of `windows`: those without a length
 
@@ -325,3 +326,24 @@ def by_kind(kinds: Sequence[str], **legend: Any) -> alt.Color:
         **legend,
     }
     return alt.Color("kind:N", scale=scale, legend=alt.Legend(**look))
+
+
+def twins(rows: pd.DataFrame, field: str, title: str) -> charts.Picture:
+    """Returns a row per seed of `statements.twin_rows`: a line from the run without loss on copies to its twin."""
+    low, high = min(0.0, rows[field].min()), rows[field].max()
+    ends = (math.floor(10 * low) / 10, math.ceil(10 * high) / 10)
+    return charts.picture(_twins(field, title, *ends, rows["seed"].nunique()), twins=rows)
+
+
+@charts.kept
+def _twins(field: str, title: str, low: float, high: float, n: int) -> charts.Template:
+    tooltip = charts.tips(f"seed:N|Seed; copies:N|Run; {field}:Q|{title}|.2f")
+    y = alt.Y("seed:N", title="Seed", axis=alt.Axis(labelLimit=160, ticks=False, domain=False))
+    x = alt.X(f"{field}:Q", title=title, scale=alt.Scale(domain=[low, high], nice=False), axis=alt.Axis(tickCount=5))
+    base = charts.named_chart("twins").encode(x=x, y=y, tooltip=tooltip)
+    scale = alt.Scale(domain=list(COPIES), range=[LAYERS[4], GREY])
+    legend = alt.Legend(orient="top", title=None, symbolOpacity=1)
+    dots = base.mark_point(filled=True, size=110, opacity=1).encode(
+        color=alt.Color("copies:N", scale=scale, legend=legend)
+    )
+    return charts.template(32 * n + charts.AXIS_PX + 30, base.mark_line(stroke=GREY).encode(detail="seed:N"), dots)
