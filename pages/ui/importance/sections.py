@@ -35,6 +35,7 @@ from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.presentation import presenting
+from pages.ui.page.reads import stored_once
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import for_file, share
@@ -129,7 +130,7 @@ def first_score(setup: Setup, tasks: Sequence[TaskSpec], key: str) -> str:
         return EVEN
     if BY_ORACLE not in st.session_state:
         target = session().target(setup.spec, setup.bos)
-        found = survey(target, setting_of(setup), tuple(tasks), ORACLE).stored(session())
+        found = stored_once(survey(target, setting_of(setup), tuple(tasks), ORACLE))
         st.session_state[BY_ORACLE] = found is not None and not found.failed
     return ORACLE if st.session_state[BY_ORACLE] else EVEN
 
@@ -226,7 +227,7 @@ def joint_loss(of: HeadMaps, setup: Setup) -> JointLoss | None:
         return None
     asked = replace(task, split="train")  # the questions of the scores
     measured = without_heads(of.target, asked, of.induction_heads, N, setup.data_dir)
-    found, rows = measured.stored(session()), tables.head_rows(of.scores)
+    found, rows = stored_once(measured), tables.head_rows(of.scores)
     if found is None or "is_clear" not in rows or not tables.costs_only_together(of.mean, rows, found):
         return None
     return JointLoss(task, found, measured)

@@ -7,6 +7,7 @@
 `widget_writes`: values the app writes into a widget, held until the browser has drawn them
 `defaults`: the two axes, and the defaults of measuring
 `work`: jobs on screen: progress, a cancel button, a fragment that redraws itself
+`reads`: complete results, kept in memory for all tabs
 `job_words`: how a job stands, in words
 `offers`: a Hub model that is not here: looked up and downloaded with the user's consent
 `saved_views`: saved views: links with a name, in order

@@ -19,6 +19,7 @@ from engine.slots import Job, Snapshot
 from engine.turns import ASKED
 from pages.ui.page.job_words import LONG_S, cost_in_words, in_words, named, share_done, stopped
 from pages.ui.page.marks import mark
+from pages.ui.page.reads import read_once
 from pages.ui.page.runtime import budget_s, end_run, faults_shown, in_memory, jobs, notes, session, show_error, store
 from pages.ui.page.tables import plain
 
@@ -246,7 +247,7 @@ class Work(Generic[T]):
         (`noticed`), they are also read when other processes have stored something.
         """
         assert isinstance(self.of, Measurement)
-        start = partial(self.of.read, session())
+        start = partial(read_once, self.of)
         action = Action(f"{self.key}, {store().n_puts} stored {others}", start, reads=True)
         reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), notes().setdefault(READ_WHOLE, {})
         if not (self.under_way and self._last_read() is not None):
