@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.accuracy.restarts import kept
-from engine.accuracy.scoring import hidden_of, some_logits
+from engine.accuracy.scoring import hidden_of, logits_of
 from engine.errors import HeadroomError
 from engine.heads.attention import AttendedText
 from engine.measurement import Measurement, single
@@ -22,6 +22,7 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.placement.accelerate_internals import onloaded
+from engine.placement.needs import READ_POSITIONS
 from engine.progress import Progress
 from engine.questions.encoding import pack_strings, read, unpack_strings
 from engine.records import Record, canonical_key
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 256  # with BOS; a longer text is cut after this many
 N_GUESSES = 5
+MOST_ROWS, MOST_LOGITS = 512, 2**25  # positions, of any layer, that are read at once: products of few are slow
 MOST_FP32 = 2**28  # weights of an unembedding that are turned from bf16 to fp32: once, not again for each layer
 
 
@@ -90,17 +92,23 @@ def _measured(loaded: Loaded, text: str, mask: Mask, bos: bool, in_fp32: bool) -
     arrays: dict[str, Any] = {"token_ids": reading.inputs, "ends": reading.ends}
     arrays["n_left_out"] = np.array(reading.n_left_out)
     tokens, found = torch.from_numpy(reading.inputs.astype(np.int64)), list[dict[str, np.ndarray]]()
+    n_rows = max(READ_POSITIONS, min(MOST_ROWS, MOST_LOGITS // loaded.identity.shape.n_vocab))
     with torch.inference_mode(), pruned(loaded, mask), kept(loaded, {*range(n_layers)}) as streams:
         last = hidden_of(loaded, tokens[None].to(loaded.model.get_input_embeddings().weight.device))[0]
     head = loaded.model.get_output_embeddings()
     with torch.inference_mode(), onloaded(head):
         weights = head.weight.float() if in_fp32 else None
-    for layer in range(n_layers + 1):
+        layers = [read_by_final_norm(loaded, streams.pop(layer)[0]) for layer in range(n_layers)]
+        hidden, following = torch.cat([*layers, last]), tokens.roll(-1).repeat(n_layers + 1)  # of the last token: any
+    for start in range(0, len(hidden), n_rows):
+        which = slice(start, start + n_rows)
         with torch.inference_mode():
-            read_by = last if layer == n_layers else read_by_final_norm(loaded, streams.pop(layer)[0])
-            found.append(_guessed(loaded, read_by, tokens, weights))
-        yield Progress(0, 1, message="logit lens", share=(layer + 1) / (n_layers + 1))
-    arrays |= {name: np.stack([each[name] for each in found]) for name in found[0]}
+            found.append(_guessed(loaded, hidden[which], following[which], weights))
+        yield Progress(0, 1, message="logit lens", share=min(1.0, which.stop / len(hidden)))
+    for name in found[0]:
+        of_all = np.concatenate([each[name] for each in found])
+        arrays[name] = of_all.reshape(n_layers + 1, len(tokens), *of_all.shape[1:])
+    arrays["next_p"][:, -1], arrays["next_rank"][:, -1] = np.nan, 0
     arrays["strings"] = pack_strings(arrays["guess_ids"], tokenizer)
     return arrays, {"kind": "logit lens", "mask": mask.text()}
 
@@ -113,22 +121,21 @@ def read_by_final_norm(loaded: Loaded, stream: Tensor) -> Tensor:
     return stream
 
 
-def _guessed(loaded: Loaded, hidden: Tensor, tokens: Tensor, weights: Tensor | None) -> dict[str, np.ndarray]:
-    """Returns the arrays of one layer; `hidden` (T, d_model): the unembedding's input, `weights`: its own in fp32."""
-    import torch
-
-    parts: dict[str, list[Tensor]] = {"guess_ids": [], "guess_p": [], "next_p": [], "next_rank": []}
-    following = torch.cat([tokens[1:], tokens[:1]]).to(hidden.device)  # of the last token any, replaced below
-    for which, logits in some_logits(loaded, hidden, weights=weights):
-        total, largest = torch.logsumexp(logits, -1, keepdim=True), logits.topk(N_GUESSES)
-        own = logits.gather(1, following[which, None])
-        parts["guess_ids"].append(largest.indices)
-        parts["guess_p"].append((largest.values - total).exp())
-        parts["next_p"].append((own - total).exp()[:, 0])
-        parts["next_rank"].append(1 + (logits > own).sum(-1))
-    found = {name: torch.cat(each).cpu().numpy() for name, each in parts.items()}
-    found["next_p"][-1], found["next_rank"][-1] = np.nan, 0
-    return {name: each.astype(np.float32 if name.endswith("_p") else np.int32) for name, each in found.items()}
+def _guessed(loaded: Loaded, hidden: Tensor, following: Tensor, weights: Tensor | None) -> dict[str, np.ndarray]:
+    """Returns the arrays of some positions; `hidden` (n, d_model): the unembedding's input, `following` (n,): the next
+    tokens, `weights`: those of the unembedding in fp32."""
+    logits = logits_of(loaded, hidden, weights=weights).float()
+    largest, own = logits.topk(N_GUESSES), logits.gather(1, following.to(logits.device)[:, None])
+    rank, most = 1 + (logits > own).sum(-1), largest.values[:, :1]
+    total = logits.sub_(most).exp_().sum(-1, keepdim=True)  # in place: a copy takes as long as the product
+    found = {
+        "guess_ids": largest.indices,
+        "guess_p": (largest.values - most).exp() / total,
+        "next_p": ((own - most).exp() / total)[:, 0],
+        "next_rank": rank,
+    }
+    return {name: each.cpu().numpy().astype(np.float32 if name.endswith("_p") else np.int32)
+            for name, each in found.items()}  # fmt: skip
 
 
 def _as_lens(text: str, record: Record) -> LogitLens:

@@ -37,7 +37,7 @@ def test_kinds_are_measured_at_a_click_and_drawn_as_the_command_writes_them(open
     pruned = rows[(rows["kind"] == "induction") & (rows["share"] == 0.1)]["heads"].iloc[0]
     opened = []
     monkeypatch.setattr("pages.ui.controls.heads.set_pruned", lambda screen, mask: opened.append((screen, mask)))
-    at = press(at, "Prune induction heads")
+    at = press(at, "Induction")
     assert opened == [("prune", " ".join(sorted(pruned.split())))]
 
 

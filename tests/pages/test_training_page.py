@@ -282,8 +282,9 @@ def test_the_finding_says_that_a_gain_was_high_while_rows_were_repeats(shown):
     x, recipe = one.trajectory, {**one.trajectory.recipe, "repeats": 0.75, "repeats_until": 0.5}
     icl = np.where(x.tokens <= x.tokens[-1] / 2, -0.2, 0.1).astype(np.float32)
     words = finding([replace(one, trajectory=replace(x, icl=icl, recipe=recipe))])
-    assert words.endswith(": while 75% of its rows are repeated random tokens, its gain rises to +0.20.")
-    assert "ends at −0.10.  \n" in words, "a line that the screen has in its help"
+    assert words.endswith(
+        "Its gain rises to +0.20 while 75% of its rows are repeated random tokens, and ends at −0.10."
+    )
     for other in (-icl, np.minimum(icl, -0.15)):  # never high, or high until the end
         assert "while" not in finding([replace(one, trajectory=replace(x, icl=other, recipe=recipe))])
 

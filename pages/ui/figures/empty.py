@@ -16,7 +16,7 @@ from pages.ui.page.widget_writes import write
 
 READING_PX = 900  # so that nothing below the charts shows before them
 MOST_UNREAD = 2_000  # characters
-NOTHING, READING = "Not measured yet.", "Reading stored results."
+NOTHING, READING = "Not measured yet.", "Looking for stored results."
 DEMO_HELP = "Opens this screen with the included model, whose results come with Headroom."
 _SHADES = (1, 0.45, 0.3, 0.2), (0.45, 1, 0.6, 0.25), (0.3, 0.6, 1, 0.35), (0.2, 0.25, 0.35, 1)  # of a matrix
 _CELLS = "".join(

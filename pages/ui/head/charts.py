@@ -105,10 +105,8 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
     )
     offset = alt.YOffset("task:N", sort=list(tasks))
     base = charts.named_chart("places").encode(y=y, yOffset=offset, x=x, tooltip=tooltip)
-    points = base.mark_point(filled=True, size=110).encode(
-        color=alt.Color("task:N", legend=legend),
-        opacity=alt.condition("datum.is_chance", alt.value(0.3), alt.value(0.9)),
-    )
+    points = base.transform_filter("!datum.is_chance").mark_point(filled=True, size=110, opacity=0.9)
+    points = points.encode(color=alt.Color("task:N", legend=legend))
     words = f"datum.is_chance ? 'not clear' : format(datum.rank, ',') + ' of {n_heads:,}'"
     words = base.transform_calculate(words=words)
     ranks = charts.written(words, 12, align="right").encode(x=alt.value(alt.ExprRef("width")), text="words:N")

@@ -372,7 +372,7 @@ def ranks_in_short(frame: pd.DataFrame, found: Portrait) -> str:
         if len(ranks):
             ends = " to ".join(f"{each:,}" for each in sorted({ranks["rank"].min(), ranks["rank"].max()}))
             is_chance = ranks["is_chance"].all()
-            words.append(f"{start}: **{'no clear loss, so its rank is chance' if is_chance else f'rank {ends}{of}'}**.")
+            words.append(f"{start}: **{'no clear loss' if is_chance else f'rank {ends}{of}'}**.")
             of = of if is_chance else ""
     lost = None if found.context is None else found.context[1]
     is_spared = is_measured.any() and frame[is_measured]["is_chance"].all() and "prefix_matching" in kinds(found)

@@ -16,7 +16,7 @@ from pages.ui.mechanisms import charts, tables
 from pages.ui.page.presentation import presenting
 
 PRUNE_HELP = "On Prune: accuracy without the top heads of this kind."
-ORANGE, HOLLOW = "Orange: examples clearly add less than to the full model.", "Hollow: of one kind alone."
+ORANGE, HOLLOW = "Orange: clearly less than in the full model.", "Hollow: of one kind alone."
 LOST_HELP = (
     "Accuracy with examples minus accuracy without, of the model without the top heads of a kind, with the 95% "
     "interval of its difference from the full model (dashed). Small dots: without as many random heads, one dot for "
@@ -48,10 +48,12 @@ def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> Non
     tops = {
         each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
     }
-    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
-        for kind in () if presenting() else sorted(tops, key=shown["kind"].tolist().index):
-            if st.button(f"Prune {kind} heads", help=PRUNE_HELP, type="tertiary", icon=":material/content_cut:"):
-                open_prune(tops[kind].mask(shape).text())
+    if tops and not presenting():
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            st.markdown(":material/content_cut: Prune the heads of one kind:", width="content")
+            for kind in sorted(tops, key=shown["kind"].tolist().index):
+                if st.button(kind.capitalize(), key=f"prune {kind}", help=PRUNE_HELP):
+                    open_prune(tops[kind].mask(shape).text())
     for of_share, each in fewer:
         sheet.pictures[of_share] = each
         if not presenting():

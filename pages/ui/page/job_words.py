@@ -27,8 +27,8 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
         about = [each for each in (ahead.about or ahead.title[:1].lower() + ahead.title[1:], wait) if each]
         return f"{what}: waiting for another tab" + (f" ({', '.join(about)})" if about else "")
     other = ahead.title or "other work"
-    words = [each[:1].lower() + each[1:] for each in (other, ahead.message) if each]
-    if ahead.total:
+    words = [other[:1].lower() + other[1:]]
+    if ahead.done < ahead.total:
         words.append(f"{ahead.done:,} of {ahead.total:,} done")
     if ahead.left_s is not None:
         words.append(f"about {in_time(ahead.left_s)}")

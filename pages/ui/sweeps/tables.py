@@ -277,7 +277,8 @@ def _shots_finding(
         return f"{words}. No task drops."
     n, detects = min(zip(readable["n"], readable["detects_points"], strict=True))
     if can_go and -100 * change.difference < detects:
-        return f"{words}. No single task clearly loses; {n} {DETECTED} losses from {math.ceil(detects)} points."
+        one = "That is too little to show in one task" if loses_on_average(here) else "No single task clearly loses"
+        return f"{words}. {one}: {n} {DETECTED} losses from {math.ceil(detects)} points."
     points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
     is_alone = change.is_significant and can_go  # which may be chance among so many levels
     interval = "" if is_alone else f" (95% interval {low} to {high})"

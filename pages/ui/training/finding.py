@@ -47,8 +47,7 @@ def _describe_change(run: DrawnRun) -> str:
 
 
 def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
-    """Describes a run without a phase change; a second line says if its gain is high only while its rows are
-    repeats."""
+    """Describes a run without a phase change, and whether its gain is high only while its rows are repeats."""
     x, formed, repeats_end = run.trajectory, formed_at(run), repeats_until(run)
     if formed is None:
         best = x.best("prefix_matching")
@@ -57,14 +56,12 @@ def _describe_none(run: DrawnRun, contrast: Sequence[DrawnRun]) -> str:
     else:
         heads = f"induction heads form at {in_tokens(formed)}, without a phase change."
     ends = "".join(f" ({each.label}: {number(-float(each.trajectory.icl[-1]), sign=True)})" for each in contrast)
-    said, end = f"{_name(run)}: {heads}", -float(x.icl[-1])
-    said += f" Its gain ends at {number(end, sign=True)}{ends}."
+    end, rises = -float(x.icl[-1]), ""
     highest = 0.0 if repeats_end is None else -float(np.nanmin(x.icl[x.tokens <= repeats_end]))
     if highest > LEAST_FALL and end < highest / 2:
         share = whole_percent((x.recipe or {})["repeats"])
-        while_repeats = f"while {share} of its rows are repeated random tokens, its gain rises to"
-        said += f"  \n{_name(run)}: {while_repeats} {number(highest, sign=True)}."
-    return said
+        rises = f"rises to {number(highest, sign=True)} while {share} of its rows are repeated random tokens, and "
+    return f"{_name(run)}: {heads} Its gain {rises}ends at {number(end, sign=True)}{ends}."
 
 
 def _name(run: DrawnRun) -> str:
