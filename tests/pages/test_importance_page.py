@@ -235,8 +235,8 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
     words = tables.ffns_in_words(rows)
     assert words == "Gray: no clear change (2 of 4 cells)."
     words = tables.top_ffn_in_words(mean, "in the mean over 2 tasks")
-    assert words == "**F0** costs most: **12 points** in the mean over 2 tasks."
-    assert tables.top_ffn_in_words(rows[:2], "on task0").endswith("**F0** costs most: **25 points** on task0.")
+    assert words == "In the mean over 2 tasks, **F0** costs most: **12 points**."
+    assert tables.top_ffn_in_words(rows[:2], "on task0") == "On task0, **F0** costs most: **25 points**."
     words = tables.top_ffn_in_words(ffn_mean(scores([0.03, 0.0], what="ffns")), "on task0")
     assert words == "No FFN clearly costs accuracy alone on task0."
 

@@ -8,7 +8,6 @@ from pages.ui.figures.colours import palette
 
 FULL, PRUNED = "full model", "pruned model"
 ROW_PX = 20
-LIKELY = 0.01  # in the full model, or a tenth of its likeliest
 ENDS = (0.04, 0.08, 0.2, 0.4, 0.6, 0.8, 1)  # of the axis: each quarter is a whole percentage
 REACH = 1.2  # of the end: room for a number after the longest bar
 ORDER = {FULL: "likeliest first", PRUNED: "in the same order"}
@@ -21,13 +20,8 @@ def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
 
 
 def token_order(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Returns the tokens by the full model's probability, falling, and after them those unlikely in it, by the pruned
-    model's."""
-    full, pruned = (frame[frame["model"].eq(who)].set_index("token")["p"] for who in (FULL, PRUNED))
-    likely = full[full >= min(LIKELY, full.max() / 10)]
-    others = (full if pruned.empty else pruned).drop(likely.index)
-    ordered = [each.sort_values(ascending=False, kind="stable").index for each in (likely, others)]
-    return (*ordered[0], *ordered[1])
+    """Returns the tokens by the full model's probability, falling."""
+    return tuple(frame[frame["model"].eq(FULL)].sort_values("p", ascending=False, kind="stable")["token"])
 
 
 @charts.kept

@@ -209,7 +209,7 @@ def top_ffn_in_words(rows: pd.DataFrame, on: str) -> str:
     best = rows.nsmallest(1, "rank").iloc[0]
     if best["score"] <= 0 or not best["is_clear"]:
         return f"No FFN clearly costs accuracy alone {on}."
-    return f"**{best['name']}** costs most: **{100 * best['score']:.0f} points** {on}."
+    return f"{on[:1].upper()}{on[1:]}, **{best['name']}** costs most: **{100 * best['score']:.0f} points**."
 
 
 def ffns_in_words(rows: pd.DataFrame) -> str:

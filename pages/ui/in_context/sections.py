@@ -226,7 +226,7 @@ def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
         st.session_state[LAST] = key, words
         where.markdown(words)
     elif before == key:
-        where.container(key="outdated_finding").markdown(last)
+        where.container(key="outdated_finding").markdown(f"Before this change: {last}")
     else:
         mark("finding", "reserved", where)  # an empty container has no height
 

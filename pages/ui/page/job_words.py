@@ -26,7 +26,7 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
         wait = "" if ahead.left_s is None else f"about {in_time(ahead.left_s)}"
         about = [each for each in (ahead.about or ahead.title[:1].lower() + ahead.title[1:], wait) if each]
         return f"{what}: waiting for another tab" + (f" ({', '.join(about)})" if about else "")
-    other = ahead.title or "other work"
+    other = ahead.title or ahead.message or "other work"
     words = [other[:1].lower() + other[1:]]
     if ahead.done < ahead.total:
         words.append(f"{ahead.done:,} of {ahead.total:,} done")
