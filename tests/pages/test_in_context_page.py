@@ -319,7 +319,7 @@ def test_the_last_finding_of_the_same_texts_keeps_its_place():
             draw_finding(st.container(), words, key)
 
     at = AppTest.from_function(page).run()
-    assert [each.value for each in at.markdown] == ["**Found**", "**Found**"]
+    assert [each.value for each in at.markdown] == ["**Found**", "Before this change: **Found**"]
     assert not at.caption, "the progress line says what is measured"
 
 
