@@ -101,21 +101,22 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
         measure = partial(_measured_heads, bos=target.bos, wanted=wanted)
         read_for = 3 * len(a) + target.shape.n_heads * n_layers
         pieces[HEADS] = Piece(key, 1, shapes | {"effects": of_heads}, measure, partial(float, read_for))
-        return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted))
-    if wanted.pair is not None:
+    elif wanted.pair is not None:
         key = canonical_key("patching", target.key() | about | {"pair": [*wanted.pair]})
         n_tokens, at = len(a) / CHARACTERS_A_TOKEN, wanted.pair[1]
         read_for = 3 * len(a) + CHARACTERS_A_TOKEN * n_layers / 2 * (-at if at < 0 else max(1, n_tokens - at))
         measure = partial(_measured, bos=target.bos, wanted=wanted, layers=range(n_layers))
         pieces["0"] = Piece(key, 1, shapes | {"effects": (n_layers, 1)}, measure, partial(float, read_for))
-        return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted))
-    for first in range(0, n_layers, AT_ONCE):
-        layers = range(first, min(n_layers, first + AT_ONCE))
-        key = canonical_key("patching", target.key() | about | {"layers": [*layers]})
-        share = sum(n_layers - layer for layer in layers) / n_layers  # of the passes over all layers
-        read_for = len(a) * (2 + share * len(a) / 4 * (1 + 1 / BATCHES) / 2)  # each position is a row
-        measure = partial(_measured, bos=target.bos, wanted=wanted, layers=layers)
-        pieces[str(first)] = Piece(key, 1, shapes | {"effects": (len(layers), "n")}, measure, partial(float, read_for))
+    else:
+        for first in range(0, n_layers, AT_ONCE):
+            layers = range(first, min(n_layers, first + AT_ONCE))
+            key = canonical_key("patching", target.key() | about | {"layers": [*layers]})
+            share = sum(n_layers - layer for layer in layers) / n_layers  # of the passes over all layers
+            read_for = len(a) * (2 + share * len(a) / 4 * (1 + 1 / BATCHES) / 2)  # each position is a row
+            measure = partial(_measured, bos=target.bos, wanted=wanted, layers=layers)
+            pieces[str(first)] = Piece(
+                key, 1, shapes | {"effects": (len(layers), "n")}, measure, partial(float, read_for)
+            )
     return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted))
 
 

@@ -4,6 +4,7 @@ is measured once."""
 import io
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.statistics import Paired
 from engine.studies.removal import AccuracyWithout, Removal
-from engine.studies.surveys import StudySettings, grid, together
+from engine.studies.surveys import StudySettings, Survey, grid, together
 from pages.ui.controls import many_tasks
 from pages.ui.figures import charts
 from pages.ui.importance import charts as drawn
@@ -452,3 +453,17 @@ def test_before_a_task_is_measured_the_weights_are_shown_and_named_so(open_scree
     assert first.label.startswith("Measure importance of heads") and first.proto.type == "primary"
     measure(at, "heads")
     assert "By weight magnitude" not in said(at) and drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES)
+
+
+def test_a_preview_is_of_unfinished_tasks_and_says_how_many_questions_it_has():
+    one, other = scores([[0.1, 0.4]], [[2.0, 8.0]]).items()
+    few, whole = ({task: replace(each, n=n) for task, each in (one, other)} for n in (16, RANKING_QUESTIONS))
+    tasks, first = list(whole), {one[0]: whole[one[0]]}
+    begun = many_tasks.so_far(SimpleNamespace(stored=lambda: [Survey(begun=few)]))
+    assert many_tasks.partly(begun, tasks) == ["So far, with 16 of 64 questions:"]
+    for read in ([Survey(begun=few), Survey(whole)], [Survey(whole), Survey(first, begun={other[0]: few[other[0]]})]):
+        found = many_tasks.so_far(SimpleNamespace(stored=lambda read=read: read))
+        assert not found.begun and many_tasks.partly(found, tasks) == []
+    assert many_tasks.partly(
+        many_tasks.so_far(SimpleNamespace(stored=lambda: [Survey(begun=first), Survey(first)])), tasks
+    ) == ["So far, with 1 of 2 tasks:"]

@@ -116,7 +116,8 @@ def so_far(work: Work[Survey]) -> Survey:
     found = Survey()
     for value in work.stored():
         scores, failed = {**found.scores, **value.scores}, {**found.failed, **value.failed}
-        found = Survey(scores, failed, {**found.begun, **value.begun})
+        begun = {task: each for task, each in {**found.begun, **value.begun}.items() if task not in scores}
+        found = Survey(scores, failed, begun)
     return found
 
 
