@@ -24,16 +24,19 @@ from engine.training.recipe import Recipe, recipe_of
 
 CODE = Path(__file__).resolve().parents[2]  # where `engine` lies
 TICK_S, LEAVE_S = 0.2, 5.0  # how often it says how it goes; for the state to be saved
-READING = "Reading text and making the vocabulary"
+LOADING, READING = "Loading PyTorch", "Reading text and making the vocabulary"  # before the first step
 
 
-def trained(folder: Path, recipe: Recipe, text: Path | None = None) -> Generator[Progress[Run], None, None]:
-    """Trains a run by a process of its own: Progress in tokens, at last the run. Closing the generator ends the
-    process; what it has done is kept, and the next time it goes on. HeadroomError: as of `begin` and `train`."""
+def trained(
+    folder: Path, recipe: Recipe, text: Path | None = None
+) -> Generator[Progress[Run | dict[str, Any]], None, None]:
+    """Trains a run by a process of its own: Progress in tokens, its value first what the `untrained` model is like,
+    while the text of a new run is read, and at last the run. Closing the generator ends the process; what it has done
+    is kept, and the next time it goes on. HeadroomError: as of `begin` and `train`."""
     asked = {"folder": str(folder), "recipe": recipe.as_json(), "text": str(text) if text else None,
              "threads": max(1, (os.cpu_count() or 2) - 1)}  # fmt: skip
     total = recipe.n_steps * recipe.step_tokens
-    yield Progress(0, total, None, READING, is_loading=True)
+    yield Progress(0, total, None, LOADING, is_loading=True)
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": str(asked["threads"])}
     if __name__.startswith("engine."):  # in a clone; an installed package is found as it is
         environment["PYTHONPATH"] = str(CODE)
@@ -52,7 +55,7 @@ def trained(folder: Path, recipe: Recipe, text: Path | None = None) -> Generator
                     ending = said["end"]
                     break
                 done, message = said["done"], said["message"]
-                yield Progress(done, total, None, message, is_loading=message == READING)
+                yield Progress(done, total, said["untrained"], message, is_loading=message in (LOADING, READING))
         except (BrokenPipeError, ValueError):  # it ended while it spoke, or was spoken to
             pass
         finally:
@@ -92,19 +95,28 @@ def _goes_on(place: Path, recipe: Recipe) -> bool:
 
 def main() -> None:
     """The process itself."""
-    from engine.training.running import begin, train
-
     asked = json.loads(sys.stdin.readline())
-    state: dict[str, Any] = {"done": 0, "message": READING}
-    if hasattr(os, "nice"):
-        os.nice(5)
+    state: dict[str, Any] = {"done": 0, "message": LOADING, "untrained": None}
     is_to_end, ended = threading.Event(), threading.Event()
     threading.Thread(target=_listen, args=(state, is_to_end, ended), daemon=True).start()
     threading.Thread(target=_tell, args=(state, ended), daemon=True).start()
     end: Any = "done"
     try:
         text = Path(asked["text"]) if asked["text"] else None
-        run = begin(Path(asked["folder"]), recipe_of(asked["recipe"]), text, asked["threads"])
+        folder, recipe = Path(asked["folder"]), recipe_of(asked["recipe"])
+        if not is_run(folder):  # the text of one that goes on is read already
+            import torch
+
+            from engine.training.model import untrained
+
+            torch.set_num_threads(1)  # others would begin before `nice`, which is of the threads that follow
+            state["untrained"] = untrained(recipe)
+        from engine.training.running import begin, train
+
+        if hasattr(os, "nice"):  # not sooner: the user waits for the first point
+            os.nice(5)
+        state["message"] = READING
+        run = begin(folder, recipe, text, asked["threads"])
         _follow(train(run), state, is_to_end)
     except HeadroomError as error:
         end = one_line(error)
@@ -128,7 +140,7 @@ def _listen(state: dict[str, Any], is_to_end: threading.Event, ended: threading.
     while sys.stdin.buffer.read(1):
         pass
     is_to_end.set()
-    if state["message"] != READING:
+    if state["message"] not in (LOADING, READING):
         ended.wait(LEAVE_S)
     os._exit(0)
 

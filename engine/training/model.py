@@ -216,14 +216,21 @@ def look(model: Any, recipe: Recipe, held_out: np.ndarray, beginning: int = 0) -
     """What a model is like now, for a line of the log; the `beginning` token is in front of every text.
 
     `loss`: nats a held-out token; `icl`: the loss around the 500th of 512 tokens minus that around the 50th (or the
-    same shares of a shorter context); `first_copy` and `second_copy`: nats a token of random tokens twice over;
-    `prefix_matching` and `previous_token`: (layer, head), 0 to 1.
+    same shares of a shorter context); and what `look_at_copies` measures.
     """
     with torch.inference_mode():
         texts = held_out[:N_TEXTS, : recipe.n_ctx].astype(np.int64)
         rows = torch.from_numpy(np.insert(texts, 0, beginning, 1))
         losses = torch.cat([_losses(model, part) for part in rows.split(20)]).mean(0)  # (n_ctx,)
         early, late = (_around(losses, round(index / MIN_TOKENS * recipe.n_ctx)) for index in (EARLY, LATE))
+    plain = {"loss": float(losses.mean()), "icl": late - early}
+    return {name: round(value, 5) for name, value in plain.items()} | look_at_copies(model, recipe, beginning)
+
+
+def look_at_copies(model: Any, recipe: Recipe, beginning: int = 0) -> dict[str, Any]:
+    """What a model is like on random tokens twice over, which needs no text: `first_copy` and `second_copy`, nats a
+    token; `prefix_matching` and `previous_token`: (layer, head), 0 to 1."""
+    with torch.inference_mode():
         period = min(MOST_PERIOD, recipe.n_ctx // 3)
         drawn = np.random.default_rng(0)
         unit = drawn.integers(1 + beginning, 1 + (recipe.alphabet or recipe.n_vocab - 1), (N_EXAMPLES, period))
@@ -232,9 +239,14 @@ def look(model: Any, recipe: Recipe, held_out: np.ndarray, beginning: int = 0) -
         found = [_scores(pattern, period) for pattern in model.patterns(copies[:, :-1])]
     prefixes, previous = zip(*found, strict=True)
     first, second = float(nats[:period].mean()), float(nats[period : 2 * period].mean())
-    plain = {"loss": float(losses.mean()), "icl": late - early, "first_copy": first, "second_copy": second}
     heads = {"prefix_matching": np.round(prefixes, 4).tolist(), "previous_token": np.round(previous, 4).tolist()}
-    return {name: round(value, 5) for name, value in plain.items()} | heads
+    return {"first_copy": round(first, 5), "second_copy": round(second, 5)} | heads
+
+
+def untrained(recipe: Recipe) -> dict[str, Any]:
+    """The first line of a run's log before its text is read: the losses of text are nan."""
+    beginning = {"step": 0, "tokens": 0, "seconds": 0.0, "loss": float("nan"), "icl": float("nan")}
+    return beginning | look_at_copies(SmallModel(recipe), recipe)
 
 
 def _losses(model: Any, rows: Tensor) -> Tensor:

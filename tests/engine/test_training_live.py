@@ -1,15 +1,17 @@
 """Training beside the app: a process of its own that tells how it goes, stops when it is told to, and goes on."""
 
+import math
 import random
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from engine.errors import HeadroomError
 from engine.training import live
 from engine.training.folders import open_run
-from engine.training.live import READING, free_name, trained
+from engine.training.live import LOADING, READING, free_name, trained
 from engine.training.locking import trainer
 from engine.training.recipe import Recipe
 from engine.training.running import begin, train
@@ -33,7 +35,13 @@ def test_stopped_and_started_it_ends_as_one_that_was_left_alone(text, tmp_path):
         said.append(step)
         if step.done:
             break
-    assert said[0].message == READING and "best prefix matching" in said[-1].message and said[-1].total == LONG.tokens
+    first = next(step for step in said if step.value is not None)
+    assert said[0].message == LOADING and not first.done and READING in [step.message for step in said]
+    line = open_run(tmp_path / "run").log()[0]
+    for name in ("step", "tokens", "first_copy", "second_copy", "prefix_matching", "previous_token"):
+        assert np.allclose(first.value[name], line[name], atol=2e-4), name
+    assert math.isnan(first.value["loss"]) and math.isnan(first.value["icl"]), "no text is read yet"
+    assert "best prefix matching" in said[-1].message and said[-1].total == LONG.tokens
     busy = trainer(tmp_path / "run")
     assert busy is not None
     steps.close()

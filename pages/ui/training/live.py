@@ -163,14 +163,13 @@ def _draw(folder: Path) -> None:
     shown = shown_last().get(folder) or _elsewhere(folder)
     if shown is None:
         return
-    run, control = _run(shown.folder), _run(shown.control.folder) if shown.control is not None else None
-    log, control_log = (each.log() if each is not None else [] for each in (run, control))
+    log, control_log = _log(shown), _log(shown.control) if shown.control is not None else []
     st.markdown(live_charts.describe(shown.recipe, log, control_log))
     mark("training run", "measured" if log else "begun", lines=len(log))
     _draw_line(folder, shown)
     if shown.control is not None and _has_begun(shown.control):
         _draw_line(folder, shown.control)
-    _draw_ends(folder, run)
+    _draw_ends(folder, _run(shown.folder))
     drawn = live_charts.pictures(shown.recipe, log, control_log)
     for at, (title, picture) in enumerate(drawn.items()):
         if at % 3 == 0:
@@ -252,6 +251,13 @@ def _elsewhere(folder: Path) -> LiveRun | None:
 
 def _all(shown: LiveRun | None) -> list[LiveRun]:
     return [] if shown is None else [shown, *_all(shown.control)]
+
+
+def _log(each: LiveRun) -> list[dict[str, Any]]:
+    """Returns the log of a run so far; before its text is read, a line on the untrained model."""
+    run, job = _run(each.folder), trainings().snapshot(each.slot)
+    log = run.log() if run is not None else []
+    return log or ([job.value] if job is not None and isinstance(job.value, dict) else [])
 
 
 def _run(folder: Path) -> Run | None:

@@ -75,8 +75,10 @@ def describe(recipe: Recipe, log: Log, control: Log = ()) -> str:
     """Describes the run so far in Markdown: when induction heads form, what they change, and its control."""
     words = recipe.in_full if recipe.text_tokens else f"{recipe.in_short} on repeated random tokens"
     if not log:
-        return f"**{words}**: training begins."
+        return f"**{words}**: the untrained model is measured in a few seconds."
     line = log[-1]
+    if np.isnan(line["loss"]):  # no text is read yet
+        return f"**{words}**, untrained: {_describe(line)}. Training begins once the text for its vocabulary is read."
     formed = half_strength(np.array([each["tokens"] for each in log]), np.array([best(each) for each in log]))
     heads = "no induction head so far" if formed is None else f"induction heads form at {in_tokens(formed)}"
     said = [f"**{words}: {heads}.** After {in_tokens(line['tokens'])} ({in_time(line['seconds'])}): {_describe(line)}."]
@@ -104,8 +106,7 @@ def _heads_template(score: str, title: str, end: float, n_layers: int) -> charts
         colour = colour.copy()
         colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; {score}:Q|{title}|.3f")
-    own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=1.6)
-    return _template(title, _grey(base, tooltip), own.encode(color=colour, tooltip=tooltip))
+    return _template(title, _grey(base, tooltip), *_own(base, 1.6, color=colour, tooltip=tooltip))
 
 
 @charts.kept
@@ -115,21 +116,26 @@ def _copies_template(title: str, end: float) -> charts.Template:
                         titleOrient="left", offset=0)  # fmt: skip
     colour = alt.Color("copy:N", scale=alt.Scale(domain=list(COPIES.values()), range=[GREY, MARK]), legend=legend)
     tooltip = charts.tips("copy:N|Copy; tokens:Q|Tokens|,.0f; nats:Q|Nats a token|.2f")
-    own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
     control = base.transform_filter(alt.datum.copy == COPIES["second_copy"])
-    return _template(title, _grey(control, tooltip), own.encode(color=colour, tooltip=tooltip))
+    return _template(title, _grey(control, tooltip), *_own(base, 2, color=colour, tooltip=tooltip))
 
 
 @charts.kept
 def _curve_template(name: str, title: str, end: float) -> charts.Template:
     base = charts.named_chart("rows").encode(x=TokenAxis(0.0, end).x(), y=_y(name))
     tooltip = charts.tips(f"tokens:Q|Tokens|,.0f; {name}:Q|{title}|.3f")
-    own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
     mark = charts.named_chart("marks").encode(x=TokenAxis(0.0, end).x())
     rule = mark.mark_rule(color=GREY, strokeDash=[3, 3])
     named = charts.written(mark, 11, align="left", baseline="top", dx=4)
     named = named.encode(y=alt.value(2), text=alt.value("rises from here"))
-    return _template(title, _grey(base, tooltip), own.encode(tooltip=tooltip), rule, named)
+    return _template(title, _grey(base, tooltip), *_own(base, 2, tooltip=tooltip), rule, named)
+
+
+def _own(base: alt.Chart, width: float, **look: Any) -> tuple[alt.Chart, alt.Chart]:
+    """Returns the lines of the run, and dots for the untrained model: a line of one point is not visible."""
+    own = base.transform_filter(alt.datum.who == RUN).encode(**look)
+    dots = own.transform_filter(alt.datum.tokens == 0).mark_point(filled=True, size=30, opacity=1)
+    return own.mark_line(strokeWidth=width), dots
 
 
 def _grey(base: alt.Chart, tooltip: Any) -> alt.Chart:
@@ -138,7 +144,7 @@ def _grey(base: alt.Chart, tooltip: Any) -> alt.Chart:
 
 
 def _y(name: str) -> alt.Y:
-    return alt.Y(f"{name}:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
+    return alt.Y(f"{name}:Q", title=None, scale=alt.Scale(zero=name == "nats"), axis=alt.Axis(tickCount=4))
 
 
 def _template(title: str, *layers: Any) -> charts.Template:
