@@ -143,9 +143,9 @@ class Recipe:
 
     @property
     def in_short(self) -> str:
-        """Such as "1 layer, smeared": the model alone, for a legend."""
+        """Such as "1 layer, smeared keys": the model alone, for a legend."""
         words = [f"{self.n_layers} layer{'s' if self.n_layers > 1 else ''}"]
-        words += ["MLPs"] * self.mlp + ["smeared"] * self.smeared + ["no loss on copies"] * self.hapax
+        words += ["MLPs"] * self.mlp + ["smeared keys"] * self.smeared + ["no loss on copies"] * self.hapax
         return ", ".join(words if self.positions == "rotary" else [*words, f"{self.positions} positions"])
 
     def as_json(self) -> dict[str, Any]:

@@ -136,7 +136,23 @@ def test_short_labels_say_no_more_than_sets_runs_apart():
     told = runs.short_labels(runs.labels(found, recipes), recipes)
     assert told == {
         "again": "2 layers, seed 1", "curriculum": "2 layers", "half": "2 layers, 50% repeats",
-        "copy": "2 layers (copy)", "smeared": "1 layer, smeared"}  # fmt: skip
+        "copy": "2 layers (copy)", "smeared": "1 layer, smeared keys"}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ["1 layer, smeared", "1 layer, smeared keys", "1-layer-smeared"])
+def test_an_older_address_names_a_run_with_smeared_keys_without_the_word_keys(words, open_training):
+    runs_at = open_training(training_runs=words).multiselect(key="training_runs")
+    assert runs_at.value == ["1-layer-smeared"] and "1 layer, smeared keys" in runs_at.options
+
+
+def test_a_run_with_smeared_keys_is_explained_below_the_slider(shown, monkeypatch):
+    monkeypatch.setattr(slider, "_COMPONENT", lambda **handed: drawn.append(handed["data"]["runs"]))
+    drawn = []
+    slider.slider(shown, charts.look_of(shown, False), 0.0)
+    notes = {run["label"]: (run["note"], "Smeared keys: each key includes" in run["title"]) for run in drawn[0]}
+    one, smeared, plain = (run.label for run in shown)
+    assert notes == {one: ("", False), smeared: (runs.SMEARED, True), plain: ("", False)}
+    assert len(runs.SMEARED.split()) <= 6
 
 
 @pytest.mark.parametrize("words", ["2 layers, attention only, 50% repeats", "2 layers, 50% repeats"])

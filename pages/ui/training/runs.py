@@ -23,6 +23,8 @@ SHIPPED, RECORD = demo.runs_folder(), "trajectory.safetensors"
 LAST = {demo.RUN: "demo"}  # the model name of a run's last snapshot, if it comes with the app
 BEST = ("curriculum", "smeared", "curriculum-1-layer")  # runs chosen at first, if available
 N_FIRST = 3
+SMEARED = "each key mixes in the previous"
+SMEARED_HELP = "each key includes a learned share of the previous one, so that one layer can match prefixes."
 # fields that distinguish two runs of one label, and their text
 APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "rate": "rate {:g}",
          "d_model": "width {}", "n_heads": "{} heads", "tokens": "{:,} tokens", "n_vocab": "vocabulary {}"}  # fmt: skip
@@ -64,6 +66,16 @@ class DrawnRun:
     def shape(self) -> tuple[int, int]:
         """Returns (layers, heads per layer)."""
         return next(iter(self.trajectory.heads.values())).shape[1:]
+
+    @property
+    def is_smeared(self) -> bool:
+        """Returns whether its keys are smeared."""
+        return bool((self.trajectory.recipe or {}).get("smeared"))
+
+    @property
+    def about(self) -> str:
+        """Returns its recipe as text for a tooltip, which explains smeared keys."""
+        return f"{self.in_full}. Smeared keys: {SMEARED_HELP}" if self.is_smeared else self.in_full
 
 
 def sources(folder: Path | None) -> dict[str, RunSource]:
@@ -116,8 +128,8 @@ def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe 
 
 
 def short_labels(full: Mapping[str, str], recipes: Mapping[str, Recipe | None]) -> dict[str, str]:
-    """Returns by name a label for a legend, such as "1 layer, smeared". Of several runs that would have the same, the
-    others add whatever distinguishes them from the first; without a recipe it is the one in `full`."""
+    """Returns by name a label for a legend, such as "1 layer, smeared keys". Of several runs that would have the
+    same, the others add whatever distinguishes them from the first; without a recipe it is the one in `full`."""
     first: dict[str, Recipe] = {}
     taken: dict[str, str] = {}
     for name in _best_first(full):

@@ -98,7 +98,7 @@ def name_run(view: TrainingFrames, run: DrawnRun) -> None:
     """Draws the name of a run with its colour in the charts."""
     theme = theme_of(st.context.theme.type or "light")["chartCategoricalColors"]
     colour = theme[view.names.index(run.label) % len(theme)]
-    st.html(f'<p style="{NAME} border-left-color: {colour}" title="{escape(run.in_full)}">{escape(run.label)}</p>')
+    st.html(f'<p style="{NAME} border-left-color: {colour}" title="{escape(run.about)}">{escape(run.label)}</p>')
 
 
 def _in_file(view: TrainingFrames, panel: Panel) -> Picture:

@@ -90,10 +90,10 @@ function build(view) {
   view.lines = []
   part(".runs").style.setProperty("--columns", Math.min(data.columns, data.runs.length)) // those of the charts below
   part(".runs").replaceChildren(...data.runs.map((run, k) => {
-    const cell = make("div", ""), name = coloured("b", run.label, k), line = make("span", "")
-    name.title = run.title
+    const cell = make("div", ""), name = coloured("b", run.label, k), line = make("span", ""), note = make("span", run.note)
+    name.title = note.title = run.title
     view.lines.push(line)
-    cell.append(name, line)
+    cell.append(name, line, ...(run.note ? [note] : []))
     return cell
   }))
 }

@@ -13,7 +13,7 @@ from pages.ui.page.address import nearest, unseen_field
 from pages.ui.page.components import component_of
 from pages.ui.page.widget_writes import write
 from pages.ui.training.charts import MOMENT, TokenAxis
-from pages.ui.training.runs import DrawnRun
+from pages.ui.training.runs import SMEARED, DrawnRun
 from pages.ui.training.tables import at_each
 
 HTML = """
@@ -51,8 +51,9 @@ def slider(runs: Sequence[DrawnRun], look: TokenAxis, at: float) -> None:
     data: dict[str, Any] = {"field": MOMENT, "stops": stops, "value": at, "seen": st.session_state.get(SEEN, 0)}
     data |= {"low": look.low, "high": look.high, "log": look.log, "columns": IN_A_ROW}
     data["runs"] = [
-        {"label": each.label, "title": each.in_full, "tokens": each.trajectory.tokens.tolist(), "said": at_each(each),
-         "window": [each.window.start, each.window.end] if each.window else None} for each in runs
+        {"label": each.label, "title": each.about, "tokens": each.trajectory.tokens.tolist(), "said": at_each(each),
+         "window": [each.window.start, each.window.end] if each.window else None,
+         "note": SMEARED if each.is_smeared else ""} for each in runs
     ]  # fmt: skip
     _COMPONENT(key=DRAG, data=data, on_hand_change=_on_release)
 
