@@ -37,10 +37,10 @@ if waiting:
     live([work_of(source).slot for source, _ in waiting], partial(draw_unmeasured, waiting, since_s), since_s)
 if not choice.runs:
     end_run()
-sheet.says = [finding(choice.runs)]
-first, *others = sheet.says[0].split("  \n")
-contrast, others = ([], []) if presenting() else (others[:1], others[1:])
-finding_at.markdown("  \n".join([first, *contrast]), help="  \n".join(others) or None)
+said = finding(choice.runs)
+sheet.says = ["  \n".join(said)]
+n_shown = 1 if presenting() else 2
+finding_at.markdown("  \n".join(said[:n_shown]), help=None if presenting() else "  \n".join(said[2:]) or None)
 at = moment(choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)
