@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from engine.models.loading import LoadSpec
@@ -328,7 +329,7 @@ def test_charts_name_where_the_repeats_and_a_shorter_run_end(shown):
     view = sections.TrainingFrames.of([shorter, replace(one, trajectory=longer)], False, 1e6)
     at = [(row.start, row.what) for row in view.windows.itertuples() if row.run == plain.label and row.start == row.end]
     assert at == [(2e6, "repeats end"), (4e6, "run ends at 4 M tokens")]
-    drawn = svg_words(sections.gain_panel(view, view.runs[0], view.still))
+    drawn = svg_words(sections.gain_panel(view, view.runs[0], view.still, plot_px=sections.FILE_PX))
     assert "repeats end" in drawn and "run ends at 4 M tokens" in drawn and "phase change" in drawn
     assert [*view.windows["run"]].count(one.label) == 0, "the longest run ends with the axis"
 
@@ -346,6 +347,44 @@ def test_the_loss_along_the_text_ends_with_the_run(shown):
         assert max(cell["until"] for cell in cells) == run.trajectory.tokens[-1]
 
 
+    assert "no phase change" in svg_words(sections.gain_panel(view, view.runs[1], view.still))
+
+
+@pytest.mark.parametrize("plot_px", [charts.NARROW_PLOT_PX, charts.PLOT_PX, 600])
+def test_names_above_a_chart_never_overlap_each_other_nor_leave_the_plot(plot_px):
+    drawn, n_named = np.random.default_rng(0), []
+    for log in (False, True) * 50:
+        look = charts.TokenAxis(2e4 if log else 0.0, 1e7, log)
+        start, repeats_end, end = sorted(drawn.uniform(1e5, 1e7, 3))
+        rows = [(start, 1.1 * start, "phase change"), (repeats_end, repeats_end, "repeats end"),
+                (end, end, f"run ends at {tables.in_tokens(end)}")][drawn.integers(2):]  # fmt: skip
+        names = charts.names_above(pd.DataFrame(rows, columns=["start", "end", "what"]), look, plot_px)
+        n_named.append(len(" · ".join(names["what"]).split(" · ")))
+        reached = -10.0
+        for left, right in sorted(reach(row, look, plot_px) for row in names.itertuples()):
+            assert left > reached and left >= -10 and right <= plot_px + 10
+            reached = right
+    assert set(n_named) <= {1, 2, 3} and (plot_px < 600 or min(n_named) == 3), "with room all are named"
+
+
+def reach(name, look, plot_px):
+    """Returns the pixels that a name takes, at five a letter of its font of eleven."""
+    at, width = look.share(name.tokens) * plot_px + name.dx, 5 * len(name.what)
+    left = {"left": at, "right": at - width, "center": at - width / 2}[name.align]
+    return left, left + width
+
+
+def test_names_stand_at_the_side_that_has_room():
+    def named(*rows, log=False):
+        look = charts.TokenAxis(2e4 if log else 0.0, 1e7, log)
+        names = charts.names_above(pd.DataFrame(rows, columns=["start", "end", "what"]), look, charts.PLOT_PX)
+        return {row.what: row.align for row in names.itertuples()}
+
+    change, ends = (4e6, 4.33e6, "phase change"), (5e6, 5e6, "repeats end")
+    assert named(change) == {"phase change": "center"}
+    assert named(change, ends) == {"phase change": "right", "repeats end": "left"}
+    assert named(ends) == {"no phase change": "left", "repeats end": "left"}
+    assert named(change, ends, log=True) == {"phase change · repeats end": "right"}
 def test_names_of_runs_stand_at_their_lines_and_apart(shown):
     every = tables.over_training(shown)
     named = loss_charts.end_names(every, "loss")

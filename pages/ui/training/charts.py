@@ -8,6 +8,7 @@ browser, with no run of the page. A file shows its last position.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import Any
 
 import altair as alt
@@ -16,16 +17,21 @@ import pandas as pd
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, LAYERS
 from pages.ui.figures.induction_scores import TITLES
-from pages.ui.training.tables import KINDS, PHASE_CHANGE, REPEATS_END
+from pages.ui.training.tables import KINDS, PHASE_CHANGE
 
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 HEIGHT, BAND = 150, 0.22
 LATER = 0.2  # opacity of what comes after the marker
 LABELS_PX = 38  # the labels of the axes on the left, which are of one width in all charts
 SHARED_AXIS_PX = 50  # the axis of tokens under a column of charts
-BARE_PX = 130  # a chart without an axis of tokens: the chart below it has the same
+BARE_PX = 170  # a chart without an axis of tokens: the chart below it has the same
+STRIP_PX = 16  # above a plot, for names of what happens
+PLOT_PX, NARROW_PLOT_PX = 240, 165  # the least width of the plots of up to three runs in a row, and of four
+LETTER_PX, NAMES_APART_PX, OVERHANG_PX = 5.5, 10, 4  # names above a plot: a letter, room between, beyond its ends
 COPIES = ("without loss on copies", "with it")  # a run and its twin
 ONE = pd.DataFrame({"one": [0]})
+NAMES = ["what", "tokens", "align", "dx"]  # of the rows of `names_above`
+_Name = tuple[str, list[tuple[float, str, int]]]  # what it says, and its possible sides
 MOMENTS = "datum.start == datum.end"  # of the rows of `windows`: those without a length
 
 
@@ -53,6 +59,13 @@ class TokenAxis:
     def past(self) -> str:
         """Returns the Vega filter for what was before the marker."""
         return f"datum.tokens <= {self.at}"
+
+    def share(self, tokens: float) -> float:
+        """Returns the position of these tokens on the axis, 0 to 1."""
+        at = min(self.high, max(self.low, tokens))
+        if self.log:
+            return math.log(at / self.low) / math.log(self.high / self.low)
+        return (at - self.low) / (self.high - self.low)
 
     def x(self, field: str = "tokens", is_bare: bool = False, **more: Any) -> alt.X:
         """Returns the axis, a bare one without labels and title."""
@@ -90,18 +103,17 @@ def run_panel(
     column: str = "gain",
     bare_px: int = 0,
     axis_px: int = 0,
+    plot_px: int = PLOT_PX,
 ) -> charts.Picture:
     """Returns the in-context gain (`gain`) or the `loss` of one run over those of the others in gray; the window is
-    named. `bare_px`: the height of a chart without titles, and without axis of tokens but for `axis_px`."""
+    named. `bare_px`: the height of a chart without titles, and without axis of tokens but for `axis_px`; `plot_px`: the
+    least width of its plot."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.02), max(highest, 0.1)) if column == "gain" else (lowest, highest)
-    own = windows[windows["run"] == run]
-    mine = runs.loc[runs["run"] == run, column].dropna()
-    rise = float(mine.tail(len(mine) // 3 + 1).mean() - mine.head(len(mine) // 3 + 1).mean()) if len(mine) else 0.0
-    is_in_the_way = rise < 0 if column == "gain" else rise > 0
-    named = "window" if (own["what"] == PHASE_CHANGE).any() else "left" if is_in_the_way else "right"
-    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends, bare_px, axis_px, named)
-    return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own)
+    own, labels = windows[windows["run"] == run], tuple(dict.fromkeys(runs["run"]))
+    above = names_above(own, look, plot_px)
+    of = _run_panel(look, labels, run, column, ends, bare_px, axis_px)
+    return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own, above=above)
 
 
 @charts.kept
@@ -113,7 +125,6 @@ def _run_panel(
     ends: tuple[float, float],
     bare_px: int,
     axis_px: int,
-    named: str,
 ) -> charts.Template:
     y = quantity(column, None if bare_px else OF_RUNS[column], domain=list(ends), nice=True)
     base = charts.named_chart("runs").encode(x=look.x(is_bare=bare_px > 0 and not axis_px), y=y)
@@ -127,16 +138,11 @@ def _run_panel(
     dot = (
         own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
     )
-    return charts.template(
-        bare_px + axis_px or HEIGHT + charts.AXIS_PX,
-        *window_bands(look),
-        others,
-        later,
-        line,
-        marker(look),
-        dot,
-        *_window_name(look, named, "height" if column == "gain" else "0"),
-    )
+    name = {"align": alt.ExprRef("datum.align"), "dx": alt.ExprRef("datum.dx"), "baseline": "bottom"}
+    above = charts.written(charts.named_chart("above"), 11, **name)
+    above = above.encode(x=look.x(), y=alt.value(-3), text="what:N")
+    height = STRIP_PX + (bare_px + axis_px or HEIGHT + charts.AXIS_PX)
+    return charts.template(height, *window_bands(look), others, later, line, marker(look), dot, above)
 
 
 def heads_panel(
@@ -211,7 +217,8 @@ def joined(
         own = {name: part for name, part in each.template.items() if name not in ("config", "$schema", "params")}
         own = _renamed(own, f"{number} ")
         height = each.template.get("height")
-        inner = (height - charts.AXIS_PX) if isinstance(height, int | float) else HEIGHT
+        other_px = charts.AXIS_PX + (STRIP_PX if "above" in each.datasets else 0)
+        inner = height - other_px if isinstance(height, int | float) else HEIGHT
         title = (
             {"title": {"text": titles[number], "anchor": "start"}} if number < len(titles) and titles[number] else {}
         )
@@ -266,22 +273,36 @@ def window_bands(look: TokenAxis) -> tuple[alt.Chart, alt.Chart]:
     return base.mark_rect(color=GREY, opacity=BAND).encode(x2="end:Q", tooltip=no_tip), ends
 
 
-def _window_name(look: TokenAxis, where: str, edge: str) -> list[alt.Chart]:
-    """Returns the names of the window and of the moments next to them, where there is room; or without a window, that
-    there is none, on the "left" or "right". `edge`: the height of the edge where the line has left room, as Vega."""
-    baseline, found = "bottom" if edge == "height" else "top", []
-    if where != "window":
-        align, x, dx = ("left", 0, 4) if where == "left" else ("right", "width", -4)
-        none = charts.written(charts.named_chart("one"), 11, align=align, baseline=baseline, dx=dx)
-        none = none.encode(x=alt.value(x), y=alt.value(alt.ExprRef(edge)), text=alt.value("no phase change"))
-        found += charts.haloed(none)
-    is_left = f"datum.end <= {(look.low + look.high) / 2!r}"
-    for side, end, align, dx in ((is_left, "end", "left", 4), (f"!({is_left})", "start", "right", -4)):
-        for what, y in ((PHASE_CHANGE, edge), (REPEATS_END, "height / 2 - 8"), ("run ends", "height / 2 + 8")):
-            base = charts.named_chart("windows").transform_filter(f"{side} && indexof(datum.what, {what!r}) == 0")
-            name = charts.written(base, 11, align=align, baseline=baseline, dx=dx)
-            found += charts.haloed(name.encode(x=look.x(end), y=alt.value(alt.ExprRef(y)), text="what:N"))
-    return found
+def names_above(own: pd.DataFrame, look: TokenAxis, plot_px: float) -> pd.DataFrame:
+    """Returns one row per name above a plot at least `plot_px` wide: of a run's phase change, or that there is none,
+    and of where its repeats or the run end. `tokens`, `align` and `dx`: the side where no two overlap; with too little
+    room they are one name, and then the last ones are left out."""
+    ends = zip(own["what"].astype(str), own["start"].astype(float), own["end"].astype(float), strict=True)
+    words: list[_Name] = [
+        (what, [((start + end) / 2, "center", 0), (end, "left", 4), (start, "right", -4)]) for what, start, end in ends
+    ]
+    if not (own["what"] == PHASE_CHANGE).any():
+        words.insert(0, ("no phase change", [(look.low, "left", 0), (look.high, "right", 0)]))
+    for n in range(len(words), 0, -1):
+        as_one: _Name = " · ".join(what for what, _ in words[:n]), [side for _, sides in words[:n] for side in sides]
+        for named in (words[:n], [as_one]):
+            for sides in product(*(sides for _, sides in named)):
+                names = [(what, *side) for (what, _), side in zip(named, sides, strict=True)]
+                if _is_apart(names, look, plot_px):
+                    return pd.DataFrame(names, columns=NAMES)
+    return pd.DataFrame(columns=NAMES)
+
+
+def _is_apart(names: Sequence[tuple[str, float, str, int]], look: TokenAxis, plot_px: float) -> bool:
+    """Returns whether no two of these names overlap and none leaves the plot."""
+    spans = []
+    for what, tokens, align, dx in names:
+        width = LETTER_PX * len(what)
+        start = plot_px * look.share(tokens) + dx - {"left": 0.0, "center": width / 2, "right": width}[align]
+        spans.append((start, start + width))
+    spans.sort()
+    is_inside = spans[0][0] >= -OVERHANG_PX and spans[-1][1] <= plot_px + OVERHANG_PX
+    return is_inside and all(one[1] + NAMES_APART_PX <= another[0] for one, another in pairwise(spans))
 
 
 def _zero() -> alt.Chart:

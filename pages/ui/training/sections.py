@@ -21,7 +21,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import number, plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, loss_charts, paths, tables
-from pages.ui.training.charts import BARE_PX, SHARED_AXIS_PX, TokenAxis, joined
+from pages.ui.training.charts import BARE_PX, NARROW_PLOT_PX, PLOT_PX, SHARED_AXIS_PX, TokenAxis, joined
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.slider import IN_A_ROW
 
@@ -129,7 +129,8 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     form = {"bare_px": SLIDE_PX, "axis_px": SHARED_AXIS_PX} if presenting() else {"bare_px": BARE_PX}
     rows = (
         ("gain", "**In-context gain**, nats: above 0, late tokens are predicted better (gray: the other runs)",
-         "In-context gain", GAIN_HELP, partial(gain_panel, view, **form)),
+         "In-context gain", GAIN_HELP,
+         partial(gain_panel, view, **form, plot_px=PLOT_PX if len(view.runs) <= 3 else NARROW_PLOT_PX)),
         ("prefix", "**Prefix matching**, a line per head: attention to what followed an earlier copy",
          "Prefix matching of every head", HEADS_HELP["prefix_matching"],
          partial(heads_panel, view, "prefix_matching", **form)),
@@ -144,7 +145,7 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
                 draw_slope_scale(title_at)
             row(view, key, words, panel, sheet, named=is_named)
     sheet.pictures |= {
-        "In-context gain": partial(_in_file, view, partial(gain_panel, view)),
+        "In-context gain": partial(_in_file, view, partial(gain_panel, view, plot_px=FILE_PX)),
         "Prefix matching of every head": partial(_in_file, view, partial(heads_panel, view, "prefix_matching")),
         "d loss by d ln(index) over training": partial(_in_file, view, partial(slopes_panel, view)),
     }
