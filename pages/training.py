@@ -50,6 +50,8 @@ if not presenting():  # a slide shows one screen, and these sections are below i
     draw_followed(choice, at)
     draw_made(choice.runs)
     for label, key, icon, inside, holds in (
+        ("Loss along the text, by token index: before the phase change only early tokens gain", "slopes", "grid_on",
+         partial(sections.slopes, view, sheet), ()),
         ("When previous-token heads form, which induction heads read from", "previous", "keyboard_tab",
          partial(sections.more_heads, view, sheet), ()),
         ("The loss, and how much more training gains", "losses", "trending_down",

@@ -16,6 +16,7 @@ from engine.training.findings import findings
 from engine.training.phase_change import joint_components
 from engine.training.trajectory import encode
 from pages.ui.controls import sidebar
+from pages.ui.downloads import footer
 from pages.ui.figures import charts as shared_charts
 from pages.ui.page.tables import number
 from pages.ui.training import charts, loss_charts, measuring, paths, runs, sections, slider, tables
@@ -45,17 +46,17 @@ def open_training(open_app, tmp_path, monkeypatch):
     return partial(open_app, "training")
 
 
-FOLDED = ("previous", "losses", "passage", "carriers", "paths", "analysis", "statements")
+FOLDED = ("slopes", "previous", "losses", "passage", "carriers", "paths", "analysis", "statements")
 
 
 def unfolded(*sections):
     return {f"training_{section}": "true" for section in sections}
 
 
-def test_the_screen_opens_with_its_finding_and_three_rows_of_charts(open_training):
+def test_the_screen_opens_with_its_finding_and_two_rows_of_charts(open_training):
     at = open_training()
     assert not at.error and not at.exception
-    assert len(charts_of(at)) == 3 * 3, "score, prefix matching and the loss along the text of each run"
+    assert len(charts_of(at)) == 2 * 3, "in-context gain and prefix matching of each run"
     [words] = [each for each in at.markdown if "in the phase change (" in each.value]
     assert words.value.count("phase change") == 2 and words.value.endswith("; its gain ends at +0.05.")
     assert "prefix match at most 0." in words.proto.help
@@ -63,6 +64,20 @@ def test_the_screen_opens_with_its_finding_and_three_rows_of_charts(open_trainin
     assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
     assert primary[0] == "Train a tiny model live, about 2 min"
+
+
+def test_the_loss_along_the_text_is_folded_and_yet_in_the_downloads(open_training, monkeypatch):
+    handed = []
+    monkeypatch.setattr(footer, "_draw_files", handed.append)
+    assert not [rows for rows in frames_of(open_training()) if "cells" in rows]
+    sheet = handed[-1].sheet
+    assert len(sheet.picture("d loss by d ln(index) over training").template["concat"]) == 3
+    assert sheet.tables["Slopes by index"]["run"].nunique() == 3
+    at = open_training(**unfolded("slopes"))
+    assert len([rows for rows in frames_of(at) if "cells" in rows]) == 3
+    for spec in charts_of(at)[-3:]:
+        words = json.dumps(spec)
+        assert '"Token index"' in words and '"nats / ln(index)"' in words, "named axis and color scale"
 
 
 def test_an_older_address_with_a_control_of_the_passage_unfolds_it(open_training):
@@ -99,7 +114,7 @@ def test_a_slide_has_the_charts_alone(open_training):
 
 
 def test_every_part_of_every_run_is_drawn_and_charts_are_left_alone_when_the_hand_lets_go(open_training):
-    at = open_training(**unfolded(*FOLDED[:5]))
+    at = open_training(**unfolded(*FOLDED[:6]))
     assert not at.error and not at.exception
     # of each run: score, prefix matching, previous token, two tokens, slopes, path, and its ablations now and over
     # training, along the vector only where there is one; and two charts of all runs
@@ -332,21 +347,6 @@ def test_charts_name_where_the_repeats_and_a_shorter_run_end(shown):
     drawn = svg_words(sections.gain_panel(view, view.runs[0], view.still, plot_px=sections.FILE_PX))
     assert "repeats end" in drawn and "run ends at 4 M tokens" in drawn and "phase change" in drawn
     assert [*view.windows["run"]].count(one.label) == 0, "the longest run ends with the axis"
-
-
-@pytest.mark.parametrize(("said", "tokens"), [("", 4e6), ("960000", 960e3)])
-def test_the_slider_stands_where_the_address_says_or_at_the_end_of_the_longest_run(said, tokens, shown, monkeypatch):
-    monkeypatch.setattr(slider, "unseen_field", lambda *of: said)
-    assert slider.moment(shown) == tokens
-
-
-def test_the_loss_along_the_text_ends_with_the_run(shown):
-    view = sections.TrainingFrames.of(shown, False, 2.5e6)
-    for run in shown:
-        cells = sections.slopes_panel(view, run, view.look).datasets["cells"]
-        assert max(cell["until"] for cell in cells) == run.trajectory.tokens[-1]
-
-
     assert "no phase change" in svg_words(sections.gain_panel(view, view.runs[1], view.still))
 
 
@@ -385,6 +385,21 @@ def test_names_stand_at_the_side_that_has_room():
     assert named(change, ends) == {"phase change": "right", "repeats end": "left"}
     assert named(ends) == {"no phase change": "left", "repeats end": "left"}
     assert named(change, ends, log=True) == {"phase change · repeats end": "right"}
+
+
+@pytest.mark.parametrize(("said", "tokens"), [("", 4e6), ("960000", 960e3)])
+def test_the_slider_stands_where_the_address_says_or_at_the_end_of_the_longest_run(said, tokens, shown, monkeypatch):
+    monkeypatch.setattr(slider, "unseen_field", lambda *of: said)
+    assert slider.moment(shown) == tokens
+
+
+def test_the_loss_along_the_text_ends_with_the_run(shown):
+    view = sections.TrainingFrames.of(shown, False, 2.5e6)
+    for run in shown:
+        cells = sections.slopes_panel(view, run, view.look).datasets["cells"]
+        assert max(cell["until"] for cell in cells) == run.trajectory.tokens[-1]
+
+
 def test_names_of_runs_stand_at_their_lines_and_apart(shown):
     every = tables.over_training(shown)
     named = loss_charts.end_names(every, "loss")

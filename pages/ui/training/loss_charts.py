@@ -15,7 +15,6 @@ from pages.ui.training.charts import (
     LABELS_PX,
     LATER,
     MOMENTS,
-    SHARED_AXIS_PX,
     TokenAxis,
     by_run,
     extent,
@@ -108,22 +107,19 @@ def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ..
 
 
 def heat_panel(
-    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope", bare_px: int = 0
+    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope"
 ) -> charts.Picture:
-    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), or `loss`; a
-    bare one, `bare_px` high, without titles and legend."""
+    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), or `loss`."""
     ends = (-SLOPE_REACH, SLOPE_REACH) if column == "slope" else extent(cells["loss"])
     indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
-    of = _heat_panel(look, column, *indices, ends, bare_px)
+    of = _heat_panel(look, column, *indices, ends)
     end = min(look.high, float(cells["tokens"].max())) if len(cells) else look.high  # of the run
     shown = cells.assign(since=cells["since"].clip(lower=look.low), until=cells["until"].clip(upper=end))
     return panel(of, cells=shown[shown["until"] > shown["since"]], windows=windows[windows["run"] == run])
 
 
 @charts.kept
-def _heat_panel(
-    look: TokenAxis, column: str, first: int, last: int, ends: tuple[float, float], bare_px: int
-) -> charts.Template:
+def _heat_panel(look: TokenAxis, column: str, first: int, last: int, ends: tuple[float, float]) -> charts.Template:
     is_slope = column == "slope"
     scale = (
         charts.around_zero(ends[1], clamp=True) if is_slope else alt.Scale(domain=list(ends), clamp=True, reverse=True)
@@ -131,13 +127,11 @@ def _heat_panel(
     title = "d loss / d ln(index), nats" if is_slope else "Loss, nats"
     legend = alt.Legend(title="nats / ln(index)" if is_slope else "nats", orient="top", direction="horizontal",
                         gradientLength=90, gradientThickness=8,
-                        titleOrient="left", tickCount=3, padding=0, titleLimit=0)  # fmt: skip
-    legend = None if bare_px else legend
+                        titleOrient="left", tickCount=3, padding=4, titleLimit=0)  # fmt: skip
     reach = alt.Scale(type="log", domain=[max(1, first), last], nice=False, clamp=True)
-    named = [index for index in INDICES if index <= last and (not bare_px or str(index).strip("0") == "1")]
+    named = [index for index in INDICES if index <= last]
     axis = alt.Axis(grid=False, values=named, format="d", minExtent=LABELS_PX)
-    title_y = None if bare_px else "Token index"
-    y = alt.Y("first:Q", title=title_y, scale=reach, axis=axis)
+    y = alt.Y("first:Q", title="Token index", scale=reach, axis=axis)
     tooltip = charts.tips(
         f"tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; {column}:Q|{title}|+.3f"
     )
@@ -147,5 +141,4 @@ def _heat_panel(
         color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
     edges = charts.named_chart("windows").transform_filter(f"!({MOMENTS})")
     edge = [edges.mark_rule(color=MARK, strokeDash=[4, 3]).encode(x=look.x(end)) for end in ("start", "end")]
-    height = bare_px + SHARED_AXIS_PX if bare_px else HEIGHT + 20 + charts.AXIS_PX
-    return charts.template(height, cells, *edge, window_bands(look)[1], marker(look))
+    return charts.template(HEIGHT + 20 + charts.AXIS_PX, cells, *edge, window_bands(look)[1], marker(look))

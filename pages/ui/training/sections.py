@@ -17,8 +17,7 @@ from pages.ui.figures.colours import theme_of
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
-from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import number, plain
+from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, loss_charts, paths, tables
 from pages.ui.training.charts import BARE_PX, NARROW_PLOT_PX, PLOT_PX, SHARED_AXIS_PX, TokenAxis, joined
@@ -26,11 +25,10 @@ from pages.ui.training.runs import DrawnRun
 from pages.ui.training.slider import IN_A_ROW
 
 FILE_PX = 380
+SLOPES = "d loss by d ln(index) over training"
 SLIDE_PX = 110  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
-SCALE = "display: flex; align-items: center; gap: 0.4rem; font-size: 0.8rem; white-space: nowrap;"
-BAR = "width: 5rem; height: 0.5rem;"
 GAIN_HELP = (
     "The loss of an early token of a text minus that of a late one, on held-out text: minus the in-context score of "
     "Olsson et al. The colored line is the run, the gray ones are the others. The shaded window is the phase change: "
@@ -117,14 +115,14 @@ def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis
     return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0], **form)
 
 
-def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis, bare_px: int = 0) -> Picture:
+def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis) -> Picture:
     """Returns the slope of the loss along a text of one run."""
-    return loss_charts.heat_panel(tables.slopes(run), view.windows, run.label, look, bare_px=bare_px)
+    return loss_charts.heat_panel(tables.slopes(run), view.windows, run.label, look)
 
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
-    """Draws in-context gain, prefix matching and the loss along a text, a column per run on one axis of tokens: the
-    screen's point is that they change together. On a slide the third would not fit, and each has its own axis."""
+    """Draws in-context gain and prefix matching, a column per run on one axis of tokens: the screen's point is that
+    they change together. On a slide each has its own axis."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
     form = {"bare_px": SLIDE_PX, "axis_px": SHARED_AXIS_PX} if presenting() else {"bare_px": BARE_PX}
     rows = (
@@ -133,32 +131,25 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
          partial(gain_panel, view, **form, plot_px=PLOT_PX if len(view.runs) <= 3 else NARROW_PLOT_PX)),
         ("prefix", "**Prefix matching**, a line per head: attention to what followed an earlier copy",
          "Prefix matching of every head", HEADS_HELP["prefix_matching"],
-         partial(heads_panel, view, "prefix_matching", **form)),
-        ("slopes", "**Loss along the text**, by token index (vertical): blue where it falls, orange where it rises",
-         "d loss by d ln(index) over training", SLOPES_HELP, partial(slopes_panel, view, bare_px=BARE_PX)),
+         partial(heads_panel, view, "prefix_matching", **form | {"axis_px": SHARED_AXIS_PX})),
     )  # fmt: skip
-    for key, title, words, help, panel in rows[: 2 if presenting() else 3]:
+    for key, title, words, help, panel in rows:
         with st.container(gap="xxsmall"):
-            title_at = st.container(horizontal=True, vertical_alignment="center")
-            title_at.markdown(title, help=help, width="content")
-            if key == "slopes":
-                draw_slope_scale(title_at)
+            st.markdown(title, help=help)
             row(view, key, words, panel, sheet, named=is_named)
     sheet.pictures |= {
         "In-context gain": partial(_in_file, view, partial(gain_panel, view, plot_px=FILE_PX)),
         "Prefix matching of every head": partial(_in_file, view, partial(heads_panel, view, "prefix_matching")),
-        "d loss by d ln(index) over training": partial(_in_file, view, partial(slopes_panel, view)),
+        SLOPES: partial(_in_file, view, partial(slopes_panel, view)),
     }
-    slopes = pd.concat([tables.slopes(run) for run in view.runs], ignore_index=True)
-    sheet.tables |= {"Over training": view.every.drop(columns="gain"), "Slopes by index": slopes}
+    by_index = pd.concat([tables.slopes(run) for run in view.runs], ignore_index=True)
+    sheet.tables |= {"Over training": view.every.drop(columns="gain"), "Slopes by index": by_index}
 
 
-def draw_slope_scale(at: DeltaGenerator) -> None:
-    """Draws the color scale of the slopes, which bare charts have no room for."""
-    colors = ", ".join(theme_of(st.context.theme.type or "light")["chartDivergingColors"])
-    reach = number(loss_charts.SLOPE_REACH, 1)
-    at.html(f'<span style="{SCALE}">−{reach} <i style="{BAR} background: linear-gradient(to right, {colors})"></i> '
-            f'+{reach} nats / ln(index)</span>', width="content")  # fmt: skip
+def slopes(view: TrainingFrames, sheet: Sheet) -> None:
+    """Draws the slope of the loss along a text."""
+    st.caption("Blue: the loss falls along the text there. Orange: it rises.", help=SLOPES_HELP)
+    row(view, "slopes", SLOPES, partial(slopes_panel, view), sheet)
 
 
 def more_heads(view: TrainingFrames, sheet: Sheet) -> None:
