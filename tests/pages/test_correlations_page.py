@@ -387,7 +387,7 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     by_chance = pytest.approx(tables.chance(32))
     assert [(-row["low"], row["chance"]) for row in drawn.datasets["chance"]] == [(by_chance, by_chance)] * 2
     ties = charts.intervals(cells.assign(ties=cells["score"].eq("a")), pair, charts.MEASURES["srcc"]).datasets
-    assert {row["score"] for row in ties["cells"]} == {"b"} and len(ties["groups"]) == 2 and len(ties["chance"]) == 1
+    assert {row["score"] for row in ties["cells"]} == {"b"} and len(ties["groups"]) == len(ties["chance"]) == 1
     whole = charts.intervals(cells.assign(low=-0.44), (), replace(charts.MEASURES["srcc"], signed=False))
     assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.5, 1], "holds the intervals"
     overlap = charts.intervals(cells, (), charts.MEASURES["overlap"])
@@ -425,6 +425,9 @@ def test_a_row_of_ties_says_so_and_its_pair_names_those_that_do_not_tie():
     notes = dict(zip(cells["score"], cells["note"], strict=True))
     assert notes == {**dict.fromkeys(("a", "ffns"), "within a layer 0.71"), "b": "7 of 8 heads tie: no order"}
     assert dict(zip(cells["score"], cells["ties"], strict=True)) == {"a": False, "ffns": False, "b": True}
+    of_all = {**by_score(a=0.9), "b": tied}
+    assert tables.ties_in_words(of_all, "a") == "Left out, as most tie: Score b (7 of 8)."
+    assert tables.ties_in_words(of_all, "b") == "", "the chosen score has rows"
     assert set(cells["tasks"]) == {"00 – 01", "00 – 02", "01 – 02"}, "without what all begin with"
     rows = tables.apart_rows(two_by_four([0, 0, 0, 0.5, 0, 0, 0, 0]), two_by_four([0, 0, 0, 0.2, 0.3, 0, 0, 0]))
     assert rows[["name", "a", "b"]].to_numpy().tolist() == [["L0H3", "50.0", "20.0"], ["L1H0", "0.0 (ties)", "30.0"]]

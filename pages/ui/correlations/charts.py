@@ -68,26 +68,22 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
 def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
     """Returns a forest plot of `tables.cells_by_score`: under each score's title a row for every two rankings, with the
     interval if there is one, on a band of unrelated rankings: for so few that a matrix is nearly empty. A score by
-    which most tie has no rows unless it is chosen."""
-    every = _ringed(cells, selected)
-    every = every.assign(selected=every["selected"] & every["chosen"], drawn=every["chosen"] | ~every["ties"])
-    of_group = {name: (name, "first") for name in ("chance", "note", "ties")}
-    groups = every.groupby("group", sort=False).agg(mean=("value", "mean"), n=("drawn", "sum"), **of_group)
+    which most tie is left out unless it is chosen."""
+    shown = _ringed(cells[cells["chosen"] | ~cells["ties"]], selected)
+    shown = shown.assign(selected=shown["selected"] & shown["chosen"])
+    of_group = {name: (name, "first") for name in ("chance", "note")}
+    groups = shown.groupby("group", sort=False).agg(mean=("value", "mean"), n=("value", "size"), **of_group)
     groups = groups.reset_index()
     heights = TITLE_OF_PX + PAIR_PX * groups["n"] + BELOW_PX
     groups["y"] = heights.cumsum() - heights
-    n = every.groupby("group", sort=False).size().tolist()
-    means = ["mean " * (count > 1) + number(mean) for mean, count in zip(groups["mean"], n, strict=True)]
-    kept = zip(means, groups["ties"], groups["n"], strict=True)
-    means = ["" if ties and not rows else mean for mean, ties, rows in kept]
+    means = ["mean " * (n > 1) + number(mean) for mean, n in zip(groups["mean"], groups["n"], strict=True)]
     groups["words"] = [", ".join(filter(None, each)) for each in zip(means, groups["note"], strict=True)]
-    shown = every[every["drawn"]]
     first = dict(zip(groups["group"], groups["y"] + TITLE_OF_PX, strict=True))
     shown = shown.assign(y=shown["group"].map(first) + PAIR_PX * (shown.groupby("group").cumcount() + 0.5))
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
         lowest = max(-1.0, float(np.floor(10 * min(-shown["chance"].max(), shown["low"].min())) / 10))
-    bands = groups[groups["n"].gt(0) & is_srcc]
+    bands = groups[[is_srcc] * len(groups)]
     bands = bands.assign(low=bands["chance"].mul(-1).clip(lowest), y=bands["y"] + TITLE_OF_PX)
     bands = bands.assign(y2=bands["y"] + PAIR_PX * bands["n"])
     is_free = not (shown["low"] < shown["chance"]).any()  # the word would lie on an interval
@@ -104,8 +100,9 @@ def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
     title += " (band: chance)" if measure.column == "srcc" else ""
     x = alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, grid=False, titleAnchor="end"))
     base = charts.named_chart("cells").encode(x=x, y=of_rows("y:Q"), tooltip=_tooltip(measure))
-    bands = charts.named_chart("chance").mark_rect(color=GREY, opacity=0.25)
-    bands = bands.encode(x=alt.X("low:Q", scale=scale), x2="chance:Q", y=of_rows("y:Q"), y2="y2:Q")
+    of_bands = charts.named_chart("chance").encode(y=of_rows("y:Q"), y2="y2:Q")
+    bands = of_bands.mark_rect(color=GREY, opacity=0.1).encode(x=alt.X("low:Q", scale=scale), x2="chance:Q")
+    edges = of_bands.mark_rule(color=GREY, strokeDash=[3, 3], aria=False).encode(x=alt.X("chance:Q", scale=scale))
     word = charts.written(charts.named_chart("chance"), 11, align="left", baseline="bottom", dx=4, dy=-3)
     word = word.encode(x=alt.X("low:Q", scale=scale), y=of_rows("y2:Q"), text="word:N")
     names = charts.written(base, 12, align="left", limit=NAMES_OF_PAIRS_PX - 8)
@@ -118,7 +115,7 @@ def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
     if measure.column == "srcc":
         width = alt.condition("datum.ties", alt.value(1), alt.value(3))
         rule = base.mark_rule(color=GREY).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", strokeWidth=width)
-        drawn.append(rule)
+        drawn += [edges, rule]
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
     colour = alt.Color("look:N", scale=alt.Scale(domain=palette(pruned="clear", random="ties")), legend=None)

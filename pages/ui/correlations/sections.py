@@ -113,6 +113,8 @@ def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: 
     else:
         drawn = charts.matrix(tables.cells(of.by_score[of.what].pairs, column, of.names), of.names, pair, of.measure)
     _clickable("tasks", at, drawn, words)
+    if len(of.names) <= FEW and (left_out := tables.ties_in_words(of.by_score, of.what)):
+        at.caption(left_out)
     sheet.pictures["Tasks"] = drawn
 
 

@@ -139,6 +139,12 @@ def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: st
     return every.assign(tasks=every["b"].str[shared:] + " – " + every["a"].str[shared:])
 
 
+def ties_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
+    """Returns which scores other than `what`, the chosen one, have no rows, as most components tie; "" if none."""
+    tied = [f"{of.title} ({of.ties} of {of.n})" for score, of in by_score.items() if of.mostly_ties and score != what]
+    return f"Left out, as most tie: {', '.join(tied)}." if tied else ""
+
+
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
     """Returns `cells` of two shot counts of a task: a and b are the counts alone, such as "5"."""
     pairs = pairs.assign(a=pairs["shots_a"].map(str), b=pairs["shots_b"].map(str))

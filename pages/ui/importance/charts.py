@@ -27,8 +27,9 @@ LEGEND_PX, LINE_PX = (
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
 SET_PX, UNDER_PX = 30, 64  # of a set of heads that is removed, and of the axis under them
-CELL_PX, LOW_PX, FEW = 26, 17, 3  # the highest row of a map, and of one in which so few heads are clear
+CELL_PX = 26  # the highest row of a map
 ROOM_FOR_NUMBERS = 28  # layers on the width of the page: with more, cells of the FFN map hold only the sign
+UNCLEAR = 0.6  # opacity of the number of a change that may be chance
 NUMBER_PX = 22  # width of a cell that has room for a number
 MEAN = "mean of all"  # the last row of the FFN map
 POINTS = 100.0  # of accuracy: one scale for heads and FFNs, and for all models
@@ -48,10 +49,10 @@ def score_maps(
 ) -> charts.Picture:
     """Returns a small map, layers x heads, for each task and shot count of `head_rows`, colored by the share of the
     task's total; by an oracle in points around 0, with a ring on the heads `ringed` (flat indices) and the number in
-    clear cells that have room; the others are gray. The cells of the head `selected` have a dark edge. `width`: share
+    cells that have room; unclear ones are gray. The cells of the head `selected` have a dark edge. `width`: share
     of the page's."""
     is_oracle = "is_clear" in rows
-    maps, row_px, px_per_head = _places(rows, width, is_slide)
+    maps, row_px, px_per_head = _places(rows, width)
     maps = maps.assign(total=0.01) if is_oracle else maps
     highest, share = float((maps["highest"] / maps["total"]).max()), f"{title}, share of the task's total"
     highest = POINTS if is_oracle else highest
@@ -121,15 +122,20 @@ def score_maps(
 
 
 def _rings_and_numbers(base: alt.Chart, row_px: int, px_per_head: float, colour: str) -> list[alt.Chart]:
-    """Returns the rings of an oracle's maps, and the numbers of clear heads if cells have room."""
+    """Returns the rings of an oracle's maps, and the number of each head if cells have room."""
     middle = base.transform_calculate(x="datum.x + 0.5", y=f"datum.y + {row_px / 2}")
     look: dict[str, Any] = {"stroke": colour, "strokeWidth": 2, "cornerRadius": row_px / 2, "cursor": "pointer"}
     inner = base.transform_calculate(x="datum.x + 0.1", x2="datum.x2 - 0.1", y="datum.y + 1", y2="datum.y2 - 1")
     rings = inner.transform_filter("datum.is_ringed").mark_rect(filled=False, **look).encode(x2="x2:Q", y2="y2:Q")
     if px_per_head < NUMBER_PX:
         return [rings]
-    numbered = middle.transform_filter("datum.is_clear")
-    return [rings, *charts.on_cells(numbered, 10, "tint", "number:N", cursor="pointer")]
+    return [rings, *_numbers(middle, cursor="pointer")]
+
+
+def _numbers(base: alt.Chart, **mark: Any) -> list[alt.Chart]:
+    """Returns the number of each cell, pale in those whose change may be chance."""
+    shade = alt.condition("datum.is_clear", alt.value(1), alt.value(UNCLEAR))
+    return [each.encode(opacity=shade) for each in charts.on_cells(base, 10, "tint", "number:N", **mark)]
 
 
 def joint_losses(rows: pd.DataFrame, n: int) -> charts.Picture:
@@ -183,8 +189,8 @@ def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
 
 def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.Picture:
     """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` below, and the number in
-    each clear cell, or in small cells a minus sign if removal helps; the others are gray. Colors are the same on both
-    sides of 0, by the square root: one FFN may cost far more than all others. `width`: share of the page's."""
+    each cell, or in small ones a minus sign if removal clearly helps; unclear cells are gray. Colors are the same on
+    both sides of 0, by the square root: one FFN may cost far more than all others. `width`: share of the page's."""
     mean = mean.assign(task="mean", row=MEAN)
     named = rows.assign(row=[in_words(TaskSpec(*of)) for of in zip(rows["task"], rows["shots"], strict=True)])
     cells = pd.concat([named, mean]) if named["row"].nunique() > 1 else named
@@ -192,7 +198,8 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.
     numbers = [number(value, 0) for value in points]
     n_layers = int(rows["layer"].max()) + 1
     if n_layers > width * ROOM_FOR_NUMBERS:
-        numbers = ["−" if number.startswith("−") else "" for number in numbers]
+        is_gain = (points < 0) & cells["is_clear"]
+        numbers = ["−" if gains else "" for gains in is_gain]
     cells = cells.assign(points=points, tint=points.where(cells["is_clear"]), number=numbers)
     axis = partial(alt.Axis, ticks=False, domain=False)
     italic = {"condition": {"test": f"datum.value == '{MEAN}'", "value": "italic"}, "value": "normal"}
@@ -208,7 +215,7 @@ def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.
     )
     colour = alt.Color("tint:Q", title=LOST, scale=scale, legend=legend)
     rect = base.mark_rect(**charts.CELL, invalid="show").encode(color=_if_clear(colour))
-    numbered = charts.on_cells(base.transform_filter("datum.is_clear"), 10, "tint", "number:N")
+    numbered = _numbers(base)
     height = ROW_PX * cells["row"].nunique() + _legend_px(width) + UNDER_PX
     return charts.with_data(alt.layer(rect, *numbered).properties(height=height), ffns=cells)
 
@@ -218,7 +225,7 @@ def _if_clear(colour: alt.Color) -> Any:
     return alt.condition("!isValid(datum.tint)", alt.value(CHANCE), colour)
 
 
-def _places(rows: pd.DataFrame, width: float, is_slide: bool) -> tuple[pd.DataFrame, int, float]:
+def _places(rows: pd.DataFrame, width: float) -> tuple[pd.DataFrame, int, float]:
     """Returns (one row per map: its corners, x in heads and y in pixels, titles, highest score and sum; pixels of a
     layer's row; about those of a head's column), in a `width` that is a share of the page's.
 
@@ -230,8 +237,7 @@ def _places(rows: pd.DataFrame, width: float, is_slide: bool) -> tuple[pd.DataFr
     gap, wide = n_heads / 12, n_heads / 5
     task_width = len(shots) * n_heads + (len(shots) - 1) * gap + wide
     px_per_head = width * WIDTH_PX / (per_row * task_width)
-    is_low = "is_clear" in rows and rows["is_clear"].sum() <= FEW and not is_slide
-    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(LOW_PX if is_low else CELL_PX, 420 // n_layers))))
+    row_px = int(np.clip(0.75 * px_per_head, 3, max(3, min(CELL_PX, 420 // n_layers))))
     maps = rows.assign(score=rows["score"].abs()).groupby(["task", "shots"], sort=False)["score"]
     maps = maps.agg(highest="max", total="sum").replace(0, 1.0).reset_index()
     down, across = np.divmod(maps["task"].map(names.index), per_row)

@@ -61,6 +61,7 @@ BOTH_HELP = (
     "random ones (mean and range of the draws), on the same train questions. Lines: 95% intervals. Orange: a clear "
     "loss, by the exact McNemar test."
 )
+OTHER_QUESTIONS = "From train questions; Prune asks the test questions, so its figures differ a little."
 OUTLINED = "Outlined: induction heads."
 UNCHECKED = f"Not checked by removing each head: that is offered up to {ORACLE_HEADS} heads."
 TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers it."
@@ -243,6 +244,7 @@ def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet, map_of: TaskSpec | 
     picture = charts.joint_losses(sets, scores.n)
     st.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
     sheet.draw("Alone and together", picture, "importance_together", words, _reserved(picture))
+    st.caption(OTHER_QUESTIONS)
     return words
 
 
