@@ -16,7 +16,7 @@ from pages.ui.controls import carried
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import OWN_FILE
 from pages.ui.downloads.footer import closing
-from pages.ui.figures.empty import empty_state
+from pages.ui.figures.empty import draw_sketch, empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.first_view import first_choices
@@ -39,6 +39,8 @@ ANSWERS = "Every token of the questions counts here. Prune scores the answers al
 SHOWS = "You will see how the loss falls along a text, in the full and in the pruned model."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 FEWER_HELP, START = "Fewer texts, wider intervals. Settings takes more.", "incontext start"  # in the session: clicked
+
+SKETCH_PX = 480  # of the curve, before it is there
 
 
 def start_fewer(n: int) -> None:
@@ -107,6 +109,8 @@ def draw_scores() -> None:
             losses.line()
         if found.full:
             sections.loss_curve(found, controls.around, sheet)
+        elif losses.under_way:
+            draw_sketch("curves", SKETCH_PX)
 
 
 def draw_heads() -> None:

@@ -268,7 +268,7 @@ def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
         return float(np.mean([text[late].mean() - text[early].mean() for text in texts]))
 
     full, pruned = score("loss_full_nats"), score("loss_masked_nats")
-    of_full = re.search(r"The full model's is ([+−]?\d+\.\d+)", seen["text"])
+    of_full = re.search(r"from ([+−]?\d+\.\d+) \(full model\)", seen["text"])
     if of_full is None:
         found.same("gain of the full model", seen["figures"][0], -full, 0.0055)
         found.same("nothing is pruned", full, pruned)

@@ -48,7 +48,7 @@ def test_a_slider_moves_the_score_and_the_address_keeps_it(page, address, anothe
     pruned = scores(page)
     said = page.get_by_test_id("stMain").inner_text()
     [of_pruned] = pruned
-    assert re.search(r"The full model's is (\S+)\.\s", said)[1] == full != of_pruned and SIGNED.fullmatch(of_pruned)
+    assert re.search(r"from (\S+) \(full model\)", said)[1] == full != of_pruned and SIGNED.fullmatch(of_pruned)
     lines = page.locator('[aria-label^="Loss by token index"]').first
     expect(lines).to_have_attribute("aria-label", re.compile("pruned model: "))
     assert "incontext_heads=100" in page.url and "incontext_texts=4" in page.url

@@ -9,11 +9,13 @@ import pytest
 
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
 from engine.heads.induction import SCORES, InductionScores
+from engine.importance.rankings_of import Pruning, Ranking
 from engine.measurement import Workload
 from engine.models.loading import LoadSpec
-from engine.models.masks import Mask, parse_mask
+from engine.models.masks import Mask, parse_edits, parse_mask
 from engine.models.session import Session
 from engine.progress import final
+from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.removal import n_sets
 from engine.texts import incontext as engine_incontext
@@ -88,7 +90,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     assert found["mask"].endswith("F1")
     full, masked = (found["icl_score"][name]["nats"] for name in ("full", "masked"))
     assert values(at) == [tables.number(-masked, sign=True)] and "**Gain with pruning**" in said(at)
-    assert f"The full model's is **{tables.number(-full, sign=True)}**" in said(at), "smaller, on the same texts"
+    assert at.metric[0].delta == f"from {tables.number(-full, sign=True)} (full model)", "smaller, on the same texts"
     ends = (tables.number(-end, sign=True) for end in reversed(found["icl_score"]["change"]["ci95"]))
     assert f"95% interval of the change {' to '.join(ends)}, 3 texts" in said(at)
     assert "4 of 8 heads, 1 of 2 FFNs" in said(at)
@@ -146,7 +148,7 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     before, after = (engine_incontext.icl_score(losses, 10) for losses in both)
     assert before.high < -0.5 and after.low > 0
     assert values(at) == [tables.number(-after.value, sign=True)]
-    assert f"The full model's is **{tables.number(-before.value, sign=True)}**" in said(at)
+    assert at.metric[0].delta == f"from {tables.number(-before.value, sign=True)} (full model)"
     moves = f"falls from {tables.number(-before.value)} to {tables.number(-after.value)} nats** (95% interval"
     assert f"**Without these 4 induction heads, the in-context gain {moves}" in said(at)
     assert said(at).count("95% interval") == 1 and "6 windows of “Five log books”" in said(at)
@@ -221,6 +223,16 @@ def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     assert values(at)[0] == tables.number(float(losses.loss_nats[49] - losses.loss_nats[499]), sign=True)
     how = Ablating(full, "full", "zero")
     assert head_ablations(target, [text], how).stored(session) is None, "nothing is ablated before it is asked for"
+
+
+def test_losses_of_the_full_model_are_known_text_by_text(tiny_opt, session):
+    target, texts = target_in(session, tiny_opt), (TEXT[:80], TEXT[100:220])
+    nothing = Pruning(TaskSpec("demo_copy"), Ranking("random"), 0, 0, parse_edits("", target.shape))
+    x = InContextControls(target, None, LOG_BOOKS, texts, nothing)
+    seen = [step.value for step in setting.losses(x).run(session) if step.value is not None]
+    assert (1, True) in [(len(found.full), found.mask.is_full) for found in seen], "before the second text is read"
+    for loss, text in zip(seen[-1].full, texts, strict=True):
+        np.testing.assert_array_equal(loss, token_losses(target, text, seen[-1].mask).stored(session).loss_nats)
 
 
 def test_ablations_are_those_of_the_first_texts_and_the_others_are_left(tiny_opt, session):

@@ -100,6 +100,12 @@ def reading_state(*sketches: str) -> Iterator[None]:
                 at.html(_tall_picture(sketch))
 
 
+def draw_sketch(sketch: str, width: int) -> None:
+    """Draws a sketch of a chart, so many pixels wide, while what it needs is read."""
+    with st.container(key="reading"):
+        st.html(_picture(sketch, width))
+
+
 def unread_text(text: str) -> None:
     """Draws a text as it is, where its tokens will be once the model has read it."""
     with st.container(border=True, key="unread_text"):
@@ -107,13 +113,13 @@ def unread_text(text: str) -> None:
 
 
 def _picture(sketch: str, width: int) -> str:
-    return f'<img alt="" width="{width}" src="{_address(SVG.format(SKETCHES[sketch]))}">'
+    return f'<img class="sketch" alt="" width="{width}" src="{_address(SVG.format(SKETCHES[sketch]))}">'
 
 
 def _tall_picture(sketch: str) -> str:
     """Returns a sketch as wide as its place."""
     svg = SVG.replace('viewBox="0 0 260 140" width="260" height="140"', TALL).format(SKETCHES[sketch])
-    return f'<img alt="" width="100%" height="{_TALL_PX}" src="{_address(svg)}">'
+    return f'<img class="sketch" alt="" width="100%" height="{_TALL_PX}" src="{_address(svg)}">'
 
 
 def _address(svg: str) -> str:

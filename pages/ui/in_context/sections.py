@@ -167,19 +167,17 @@ def _read_older_address() -> None:
 
 
 def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
-    """Draws the gain with what is pruned as a large figure, what it means, and that of the full model on the same
-    texts; that of the full model alone if nothing is pruned. One that means little is gray."""
+    """Draws the gain with what is pruned as a large figure, that of the full model on the same texts, and what it
+    means; that of the full model alone if nothing is pruned. One that means little is gray."""
     full, pruned = (tables.gain(icl_score(each, around)) if each else None for each in (found.full, found.pruned))
     is_full = found.mask is not None and found.mask.is_full
     title, shown = ("In-context gain", full) if is_full else ("Gain with pruning", pruned)
     st.markdown(f"**{title}**, nats", help=GAIN_HELP)
     is_sure = shown is not None and shown.n == n_texts and tables.is_clear(shown)
     with st.container(key="incontext_gain" if is_sure else "unsure_gain"):
-        st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed")
-    words = [tables.gain_in_words(shown, n_texts) if shown else "Not measured yet."]
-    if not is_full and full:
-        words.append(f"The full model's is **{number(full.value, sign=True)}**.")
-    st.markdown(" ".join(words))
+        look = _delta(full, _change(found, around)) if shown and full and not is_full else {}
+        st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed", **look)
+    st.markdown(tables.gain_in_words(shown, n_texts) if shown else "Not measured yet.")
     if not around and full and full.high - full.low > NOISY_NATS:
         st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
 
@@ -187,6 +185,14 @@ def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
 def _change(found: LossesSoFar, around: int) -> MeanOverTexts:
     """Returns the change of the gain by pruning, paired, of the texts that both have read."""
     return tables.gain(icl_change(*found.in_both, around))
+
+
+def _delta(full: MeanOverTexts, change: MeanOverTexts) -> dict[str, Any]:
+    """Returns how a metric shows the gain of the full model: orange after a clear loss, blue after a clear rise."""
+    colour, arrow = ("orange", "down") if change.value < 0 else ("blue", "up")
+    if not tables.is_clear(change):
+        colour = arrow = "off"
+    return {"delta": f"from {number(full.value, sign=True)} (full model)", "delta_color": colour, "delta_arrow": arrow}
 
 
 def figures_in_words(found: LossesSoFar, around: int) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.composed import ComposedRun, composed
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
-from engine.importance.rankings_of import Pruning, orders_of
+from engine.importance.rankings_of import Evidence, Pruning, orders_of
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
@@ -102,7 +102,11 @@ def losses(x: InContextControls) -> Measurement[LossesSoFar]:
     orders = orders_of(x.target, x.pruning, x.data_dir)
 
     def body(run: ComposedRun) -> Generator[Progress[LossesSoFar], None, LossesSoFar]:
-        found = LossesSoFar((yield from run.part(full, n)) or ())
+        nothing = LossesSoFar(mask=x.pruning.known_mask(x.target.shape, Evidence()))
+        each = yield from driven(
+            run.steps(full, n), lambda step: step.map(lambda losses: replace(nothing, full=losses))
+        )
+        found = replace(nothing, full=each.value or ())
         yield run.so_far(found)
         known = yield from run.part(orders, 0)
         if known is None:
