@@ -4,7 +4,8 @@ import pytest
 
 from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS
-from pages.ui.prune import provisional
+from pages.ui.prune import dragging, provisional
+from pages.ui.prune import jobs as prune_jobs
 from tests.pages.conftest import button, figure, same_on_the_command_line, settled, slide, under_figure
 
 LONG_S = 2760.0
@@ -30,6 +31,27 @@ def started(open_app, monkeypatch):
 
     monkeypatch.setattr(frame.jobs(), "put", noted)
     return at, slots
+
+
+@pytest.mark.parametrize("takes_s, is_started", [(5.0, True), (7.0, False)])
+def test_the_order_of_the_first_drag_is_measured_by_itself_if_that_takes_a_minute(
+    open_app, monkeypatch, takes_s, is_started
+):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "1")  # and six times as much for what a screen opens with
+    monkeypatch.setattr(prune_jobs, "forecast", lambda x: lambda: takes_s)
+    monkeypatch.setattr(dragging, "forecast_seconds", lambda of: takes_s)
+    at = open_app()
+    slots = [prune_jobs.ORDERS[axis] for axis in ("heads", "ffns")]
+    assert [frame.jobs().snapshot(slot) is not None for slot in slots] == [is_started, False], "of the shown axis"
+    assert under_figure(at).startswith("**") and "0 of 8 heads" in under_figure(at)
+
+
+def test_an_order_that_another_one_replaces_is_abandoned(started, monkeypatch):
+    at, _ = started
+    dropped, drop = [], frame.jobs().drop
+    monkeypatch.setattr(frame.jobs(), "drop", lambda slot: (dropped.append(slot), drop(slot)))
+    settled(slide(at, "prune_heads", 50))
+    assert {*prune_jobs.ORDERS.values()} <= {*dropped}
 
 
 def labels(at):

@@ -99,8 +99,8 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
         through.mark_line(strokeWidth=2, opacity=0.55).encode(y=y, detail="run:N"),
         measured.mark_rule(strokeWidth=1.5).encode(y=y_low, y2="high:Q"),
         measured.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
-        here.mark_rule(strokeWidth=2.5).encode(y=y_low, y2="high:Q"),
-        # named for screens.css
+        # both named for screens.css
+        here.mark_rule(strokeWidth=2.5).encode(y=y_low, y2="high:Q").properties(name="now_interval"),
         here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y).properties(name="now"),
         hand.mark_point(filled=False, size=190, opacity=1, strokeWidth=2.5, shape="diamond").encode(y=y_estimated),
     ]

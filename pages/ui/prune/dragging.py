@@ -8,13 +8,22 @@ from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from pages.ui.controls.controls import hand_level
 from pages.ui.page.defaults import AXES
-from pages.ui.page.runtime import jobs, store
-from pages.ui.page.work import POLL_S, under_way
+from pages.ui.page.runtime import first_figure_s, jobs, store
+from pages.ui.page.work import POLL_S, Work, under_way
 from pages.ui.prune import neighbours
 from pages.ui.prune.controls import drawn_axis
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.jobs import MEASURING, accuracy_work, estimates_work, gradients_work, ranking_work
+from pages.ui.prune.jobs import (
+    MEASURING,
+    ORDERS,
+    accuracy_work,
+    estimates_work,
+    forecast_seconds,
+    gradients_work,
+    order_evidence,
+    ranking_work,
+)
 
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
 FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
@@ -32,6 +41,12 @@ def let_go_of(x: Experiment) -> None:
     neighbours.stop()
     if accuracy_work(x, None).under_way:
         jobs().drop("accuracy")
+
+
+def let_go_of_orders() -> None:
+    """Abandons the orders that nobody asked for: another one is used in their place. What is measured is kept."""
+    for slot in ORDERS.values():
+        jobs().drop(slot)
 
 
 def nothing_drawn_yet() -> bool:
@@ -84,8 +99,19 @@ def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
 
 
 def _begins_an_order(x: Experiment, known: Evidence) -> bool:
-    works = [ranking_work(x, axis) for axis in AXES if x.order(axis, known) is None]
-    return any(work.start_ahead() and work.under_way for work in works)
+    missing: dict[Axis, Work[Evidence]] = {axis: ranking_work(x, axis) for axis in AXES if x.order(axis, known) is None}
+    for axis, work in missing.items():
+        if _opens_with(x, axis) and work.now() is None:
+            work.start()
+            return True
+    return any(work.start_ahead() and work.under_way for work in missing.values())
+
+
+def _opens_with(x: Experiment, axis: Axis) -> bool:
+    """Returns whether the screen measures an order by itself: that of the shown axis, until something is pruned."""
+    if x.target.spec.is_demo or x.train is None or x.pruning.by_level or axis != drawn_axis():
+        return False
+    return forecast_seconds(order_evidence(x, axis)) <= first_figure_s()
 
 
 def latest_estimates() -> tuple[Estimates, list[str]]:

@@ -37,9 +37,13 @@ def gradients_work(x: Experiment) -> Work[Any]:
 
 def ranking_work(x: Experiment, axis: Axis) -> Work[Evidence]:
     """Returns the work that measures the order of one axis, so that it is known before its slider moves."""
-    wanted = Evidence().missing(x.pruning.ranking.name, axis == "heads", axis == "ffns")
     title = f"Ranking {NOUNS[axis]}"
-    return Work(ORDERS[axis], title, x.evidence(wanted), 2, True, forecast(x), about=x.task.name)
+    return Work(ORDERS[axis], title, order_evidence(x, axis), 2, True, forecast(x), about=x.task.name)
+
+
+def order_evidence(x: Experiment, axis: Axis) -> Measurement[Evidence]:
+    """Returns the measurement of the scores that order one axis."""
+    return x.evidence(Evidence().missing(x.pruning.ranking.name, axis == "heads", axis == "ffns"))
 
 
 def importance_work(x: Experiment) -> Work[Evidence]:

@@ -15,11 +15,13 @@ from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.texts import chosen_text
 from pages.ui.figures import published
+from pages.ui.figures.empty import draw_sketch
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
+from pages.ui.page.streamlit_internals import RunEnded
 from pages.ui.page.tables import for_file, whole_percent
 from pages.ui.page.work import live
 from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
@@ -36,6 +38,7 @@ from pages.ui.prune.second_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 
+LEFT_RIGHT, SKETCH_PX = (4, 7), 480  # widths of figure and curve; of the curve before it is there
 CLICK = "Click one to prune or restore it."
 UNSCORED = "not scored yet"
 UNRANKED = "Which ones are pruned is known once they are ranked."
@@ -66,7 +69,7 @@ def draw_levels(screen: PruneScreen) -> None:
         story, badge_at = choose_story(), st.container(key="follows_hand_badge", width="content")
         draw_opening(screen.setup)
     story_at = st.container(key="prune_told")
-    figure_at, curve_at = st.columns([4, 7], gap="large")
+    figure_at, curve_at = st.columns(LEFT_RIGHT, gap="large")
     shown = screen.shown
     try:
         if shown is None or screen.whole:
@@ -82,7 +85,11 @@ def draw_levels(screen: PruneScreen) -> None:
             example_at = st.container(key="prune_example")  # hidden on a slide
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
-    finally:  # the slider is drawn while the rest is waited for
+    except RunEnded:  # model or questions are waited for
+        with st.columns(LEFT_RIGHT, gap="large")[1]:  # under the progress
+            draw_sketch("curves", SKETCH_PX)
+        raise
+    finally:  # the slider is drawn meanwhile
         texts = {} if shown is None else shown.texts(axis)
         draw_slider(fields[axis], LEVEL_HELP[axis], True, texts, is_more=bool(screen.controls.typed))
     assert shown is not None

@@ -114,7 +114,10 @@ class PruneScreen:
         train = questions_work("train questions", rows, data_dir, -1 if is_urgent else 1).value()
         x = Experiment(target, data_dir, judged, train, of.limit, pruning, of.width)
         instead = provisional.held_back(x)
-        x = x if instead is None else instead.shown
+        if instead is not None:
+            x = instead.shown
+            if instead.order:
+                dragging.let_go_of_orders()
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
         title = info.title if task.name.endswith(OWN) else f"{task.name} ({info.title})"
