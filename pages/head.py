@@ -12,7 +12,7 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import all_heads, by_weights, feeders, in_corpus, in_texts, losses, ranks, tables
-from pages.ui.head.asking import choose, choose_of
+from pages.ui.head.asking import await_first_head, choose, choose_of
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
 from pages.ui.page.address import one_among, put_right
@@ -38,6 +38,7 @@ target = wait_for_model(setup)
 with errors_shown():
     choice, list_at, work_at = choose(target, setup.data_dir)
     head = head_named(choice.head, target.shape)
+await_first_head(target)
 asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
 headline = tables.headline(known.found)

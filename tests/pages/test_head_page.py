@@ -14,7 +14,7 @@ from engine.demo import passages
 from engine.heads.circuits import Feeding
 from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
-from engine.heads.induction import InductionScores
+from engine.heads.induction import InductionScores, induction
 from engine.importance.rankings import CRITERIA, KINDS
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
@@ -126,6 +126,17 @@ def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(o
     at.multiselect(key="head_tasks").set_value([])
     settled(at)
     assert TITLES["tasks"] not in labels(at) and TITLES["feeding"] in labels(at) and "Choose a task" in said(at)
+
+
+def test_the_screen_opens_with_the_head_of_the_best_prefix_matching(open_screen, tiny_opt, monkeypatch):
+    monkeypatch.setattr(measuring, "cheap", lambda known: [])  # what is drawn of the head
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    assert open_screen(head="", head_tasks="").header[0].value == "L0H0", "nothing is measured unasked"
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
+    at = open_screen(head="", head_tasks="")
+    found = induction(runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))).stored(runtime.session())
+    layer, head = np.unravel_index(np.argmax(found.mean["prefix_matching"]), (2, 4))
+    assert at.header[0].value.startswith(f"L{layer}H{head} · ")
 
 
 def test_steps_go_round_and_a_head_that_is_none_is_one_line_above_the_first(open_screen, nothing_ahead):

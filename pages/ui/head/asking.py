@@ -1,5 +1,6 @@
 """The choice of head and tasks, all in the address, and the steps to its neighbors."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +18,12 @@ from engine.studies.surveys import grid
 from pages.ui.controls.controls import choose_shots, settings_popover
 from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import local_tasks, several
+from pages.ui.figures.empty import reading_state
 from pages.ui.page.address import current_value
-from pages.ui.page.runtime import session, show_error
+from pages.ui.page.runtime import end_run, first_figure_s, session, show_error
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.work import Work, live
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
 HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."
@@ -87,6 +90,21 @@ def default_head(target: Target) -> str:
     """Returns the head of the best prefix matching if that is stored, else the first."""
     found = induction(target).stored(session())
     return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
+
+
+def await_first_head(target: Target) -> None:
+    """Ends the run, with the progress and a sketch, while the scores are measured by which the screen chooses the head
+    that it opens with; not if a head is named, or if that takes longer than a screen may measure by itself."""
+    if current_value(KEY).strip() or induction(target).stored(session()) is not None:
+        return
+    since_s, work = time.monotonic(), Work("induction", "Induction scores", induction(target), while_seen=True)
+    if not work.under_way:
+        if work.now() is not None or (work.takes_s() or 0.0) > first_figure_s() or not first_figure_s():
+            return  # stopped, failed, or too long: the first head
+        work.start()
+    with reading_state("heads", "ranks"):
+        live([work.slot], work.line, since_s)
+    end_run()
 
 
 def neighbour(shape: ModelShape, name: str, by: int) -> str:
