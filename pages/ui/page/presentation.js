@@ -182,9 +182,10 @@ async function copy(line, link) {
   } catch {
     return prompt("This screen's link:", link)
   }
-  line.textContent = /^(localhost|127\.)/.test(location.hostname) ? "Copied: works on this computer only" : "Copied"
+  const isLocal = /^(localhost|127\.)/.test(location.hostname)
+  line.textContent = isLocal ? `Copied: opens where Headroom runs on port ${location.port}` : "Copied"
   clearTimeout(line.ends)
-  line.ends = setTimeout(() => { line.textContent = "" }, 2000)
+  line.ends = setTimeout(() => { line.textContent = "" }, 4000)
 }
 
 // A slide's title is the name of its view, which its address holds.

@@ -17,7 +17,10 @@ from pages.ui.page.tables import plain
 
 HERE = Path(__file__).parent
 PRESENT_HELP = "Shows the saved views, from this screen if it is one. Arrow keys step, 1 to 9 open; Escape ends."
-COPY_HELP = "Copies the address of this screen with all its controls. 127.0.0.1 opens on this computer only."
+COPY_HELP = (
+    "Copies the address of this screen with all its controls. One at 127.0.0.1 opens on any computer on which Headroom "
+    "runs at the same port."
+)
 HTML = f"""
 <div class="home"><div class="stage">
   <button hidden class="start" type="button" title="{PRESENT_HELP}">Present</button>
