@@ -53,7 +53,7 @@ def _what_examples_do(gain: float, lost: Lost) -> tuple[str, str]:
         return "makes answers worse", "make answers worse"
     if round(gain - lost.points) > 0:
         return "helps less", "help less"
-    return "brings no clear gain", "bring no clear gain"
+    return "no longer helps", "no longer help"
 
 
 def _finding_of_exclusive(found: Mechanisms, share: int) -> str:

@@ -90,7 +90,7 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     )
     both = {"induction": (28, 30), "function vector": (29, 30)}
     of_rights = {"induction": (10, 31)}, {"induction": (40, 30), "function vector": (42, 30)}, both
-    says = "make answers worse (−21 points).", "vector heads cost about as much.", "no clear gain (−2 points)."
+    says = "make answers worse (−21 points).", "vector heads cost about as much.", "no longer help (−2 points)."
     for changed, words in zip(of_rights, says, strict=True):
         every = {each: answered(*(rights | changed)[each.kind]) for each in sets}
         assert words in finding(Mechanisms(settings, SCORES, every), SHAPE)
