@@ -24,7 +24,9 @@ TURN_S = 1.0  # how often it is looked how they stand
 RESTARTS = 3  # of each worker
 DEATH_S = 10.0  # for stopped processes to end
 CODE = Path(__file__).resolve().parents[2]  # where `engine` lies
-HANDED_ON = ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")  # and HEADROOM_*
+HANDED_ON = (  # and HEADROOM_*
+    "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLELISM"
+)  # fmt: skip
 OF_THE_STORE = ("HEADROOM_CACHE", "HEADROOM_SHARED")  # passed to the actor only: Ray writes environments into its logs
 
 

@@ -21,7 +21,6 @@ TOOLTIP = charts.tips("kind:N|Heads; does:N|What they do; which:N|Left out; left
                       "interval:N|95% interval; beyond:N|Costs more than every random set; heads:N|Which")  # fmt: skip
 WORDS = "split(datum.label, ' ')"  # one per line
 PLAIN = {"title": None, "ticks": False, "domain": False, "grid": False, "labelLimit": 260, "labelFlush": False}
-HALO = {"stroke": alt.expr("background"), "strokeWidth": 5, "strokeJoin": "round"}  # of numbers on lines
 
 
 def left(rows: pd.DataFrame, gain: float, on_slide: bool = False) -> dict[str, charts.Picture]:
@@ -66,19 +65,19 @@ def _left(n_kinds: int, ends: tuple[int, int], excludes: bool, defines: bool, on
     ends_at = charts.named_chart("lines").encode(x=alt.X("at:Q", scale=scale))
     lines = ends_at.mark_rule(color=GREY, strokeDash=[5, 4])
     named_lines = charts.written(ends_at, 11).encode(y=alt.value(-12 - 8 * on_slide), text="words:N")
-    numbers = _haloed(tops.transform_filter("!datum.exclusive").encode(x=x, text="points:N"), 13, fontWeight="bold")
+    numbers = _above_dots(tops.transform_filter("!datum.exclusive").encode(x=x, text="points:N"), 13, fontWeight="bold")
     if excludes:
-        numbers += _haloed(tops.transform_filter("datum.exclusive").encode(x=x, text="points:N"), 11)
+        numbers += _above_dots(tops.transform_filter("datum.exclusive").encode(x=x, text="points:N"), 11)
     inward = alt.expr(f"datum.left > {sum(ends) / 2:g} ? 'right' : 'left'")
-    named = _haloed(draws.encode(x=x, text="named:N"), 11, align=inward)
+    named = _above_dots(draws.encode(x=x, text="named:N"), 11, align=inward)
     height = ROW_PX * n_kinds * (1 + 0.6 * excludes) + AROUND_PX
     axes = alt.LayerChart(layer=[]).resolve_axis(y="independent").resolve
     return charts.template(height, lines, named_lines, rule, *numbers, *named, random, *dots, resolve=axes)
 
 
-def _haloed(base: alt.Chart, size_px: int, **mark: Any) -> list[alt.Chart]:
+def _above_dots(base: alt.Chart, size_px: int, **mark: Any) -> list[alt.Chart]:
     """Returns text above dots, which lines do not cross."""
-    return [base.mark_text(fontSize=size_px, dy=-16, **HALO, **mark), charts.written(base, size_px, dy=-16, **mark)]
+    return charts.haloed(charts.written(base, size_px, dy=-16, **mark))
 
 
 def shared(rows: pd.DataFrame) -> charts.Picture:
