@@ -25,7 +25,8 @@ setup, finding_at = chosen(), st.container(key="finding-title")
 mark("finding", "reserved", finding_at)  # an empty container has no height, and the prompt would move
 with errors_shown():
     prompt, how, menu = sections.choose()
-slider_at, badge_at = st.columns([7, 5], gap="large", vertical_alignment="center")
+row = st.container(key="continue_pruning")
+slider_at, badge_at = row.columns([7, 5], gap="large", vertical_alignment="center")
 levels = choose_pruning("continue", setup.data_dir, slider_at, menu)
 target = wait_for_model(setup)
 is_chat = choose_chat("continue", menu, target)
@@ -37,7 +38,7 @@ since_s = time.monotonic()
 work = Work("continuation", "Continuation", Action(x.key, partial(setting.measure, x, session())), while_seen=True)
 work.value()
 mask = pruning.known_mask(target.shape, Evidence()) or (work.found.mask if work.found is not None else None)
-carried.hand_on("continue", target.shape, mask, badge_at)
+carried.hand_on("continue", target.shape, mask, badge_at.container(key="continue_badge"))
 
 
 def so_far() -> setting.Said:

@@ -40,8 +40,6 @@ SHOWS = "You will see how the loss falls along a text, in the full and in the pr
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 FEWER_HELP, START = "Fewer texts, wider intervals. Settings takes more.", "incontext start"  # in the session: clicked
 
-SKETCH_PX = 480  # of the curve, before it is there
-
 
 def start_fewer(n: int) -> None:
     """Measures so many texts in place of all."""
@@ -110,7 +108,7 @@ def draw_scores() -> None:
         if found.full:
             sections.loss_curve(found, controls.around, sheet)
         elif losses.under_way:
-            draw_sketch("curves", SKETCH_PX)
+            draw_sketch("plot", "curve")
 
 
 def draw_heads() -> None:

@@ -23,7 +23,7 @@ from engine.texts import passages
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import token_losses
-from pages.ui.in_context import charts, setting, tables, together
+from pages.ui.in_context import charts, sections, setting, tables, together
 from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.page import runtime
@@ -150,7 +150,7 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     assert values(at) == [tables.number(-after.value, sign=True)]
     assert at.metric[0].delta == f"from {tables.number(-before.value, sign=True)} (full model)"
     moves = f"falls from {tables.number(-before.value)} to {tables.number(-after.value)} nats** (95% interval"
-    assert f"**Without these 4 induction heads, the in-context gain {moves}" in said(at)
+    assert f"**Without the induction heads L1H1, L1H2, L1H3 and L3H5, the in-context gain {moves}" in said(at)
     assert said(at).count("95% interval") == 1 and "6 windows of “Five log books”" in said(at)
     assert "Later tokens are predicted worse than early ones." in said(at)
     large = frames_of(at)[0]["points"].query("is_end").set_index(["series", "index"])["mean"]
@@ -332,7 +332,7 @@ def test_the_last_finding_of_the_same_texts_keeps_its_place():
 
     at = AppTest.from_function(page).run()
     assert [each.value for each in at.markdown] == ["**Found**", "Before this change: **Found**"]
-    assert not at.caption, "the progress line says what is measured"
+    assert [each.value for each in at.caption] == [sections.AWAITED], "what is measured, where no finding was before"
 
 
 @pytest.mark.parametrize("n_texts, has_band", [(1, False), (2, False), (3, True)])
@@ -392,7 +392,7 @@ def test_the_pruned_heads_that_are_induction_heads_are_counted():
     mask = parse_mask("L0H* L1H0 F1", SHAPE)
     assert tables.pruned_in_words(mask, known) == "these 5 heads (1 is an induction head) and this FFN"
     assert tables.pruned_in_words(mask, None) == "these 5 heads and this FFN"
-    assert tables.pruned_in_words(parse_mask("L1H0 L1H1", SHAPE), known) == "these 2 induction heads"
+    assert tables.pruned_in_words(parse_mask("L1H0 L1H1", SHAPE), known) == "the induction heads L1H0 and L1H1"
     assert tables.pruned_in_words(parse_mask("F*", SHAPE), known) == "these 2 FFNs"
 
 
@@ -431,6 +431,8 @@ def test_one_sentence_names_the_heads_and_the_help_concludes_from_both_ablations
     )
     assert tables.mechanism_in_words(frame.assign(**{"pattern-preserving low": 0.1})).endswith("not an induction head.")
     assert tables.mechanism_in_words(frame.assign(prefix_matching=0.9)).startswith("They match prefixes, as induction")
+    assert tables.kind_in_words(frame) == "1 of 2 is." and tables.kind_in_words(frame[:1]) == "0 of 1 are."
+    assert tables.kind_in_words(frame.assign(**{"full clear": False})) == "Those are on the right."
     many = pd.concat([frame.assign(**{"full clear": True})] * 2)
     assert tables.heads_in_words(many).startswith("Removing **L0H0, L0H0, L1H2 or one of 3 others** alone")
     assert "no gain is clearly lost" in tables.heads_in_words(frame.assign(**{"full clear": False}))

@@ -53,6 +53,9 @@ SKETCHES = {  # what a chart looks like, without a value in it
     "matrix": _CELLS,
     "maps": f'<g transform="translate(-30 20) scale(0.7)">{_CELLS}</g>'
     f'<g transform="translate(85 20) scale(0.7)">{_CELLS}</g>',
+    "plot": f'<path {_LINE}="1" opacity="0.5" d="M20 4 V132 H250"/><rect x="21" y="5" width="228" height="126" '
+    'opacity="0.25"/>',
+    "pattern": f'<path {_LINE}="1" opacity="0.5" d="M40 2 V138 H220"/><path d="M42 4 V136 H218 Z" opacity="0.4"/>',
     "curves": f'<path {_LINE}="3" d="M20 20 L120 26 L170 40 L205 95 L250 118"/>'
     f'<path {_LINE}="3" opacity="0.5" d="M20 20 L70 34 L120 62 L170 88 L250 120"/>'
     f'<path {_LINE}="1" opacity="0.35" d="M20 4 V132 H250"/>',
@@ -100,10 +103,10 @@ def reading_state(*sketches: str) -> Iterator[None]:
                 at.html(_tall_picture(sketch))
 
 
-def draw_sketch(sketch: str, width: int) -> None:
-    """Draws a sketch of a chart, so many pixels wide, while what it needs is read."""
-    with st.container(key="reading"):
-        st.html(_picture(sketch, width))
+def draw_sketch(sketch: str, name: str) -> None:
+    """Draws a sketch of a chart as wide as its place, while what it needs is read; `name`: unique on the page."""
+    with st.container(key=f"reading_{name}"):
+        st.html(_picture(sketch, "100%"))
 
 
 def unread_text(text: str) -> None:
@@ -112,7 +115,7 @@ def unread_text(text: str) -> None:
         st.text(text[:MOST_UNREAD])
 
 
-def _picture(sketch: str, width: int) -> str:
+def _picture(sketch: str, width: int | str) -> str:
     return f'<img class="sketch" alt="" width="{width}" src="{_address(SVG.format(SKETCHES[sketch]))}">'
 
 

@@ -71,7 +71,7 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
     read all of them, there are those of the previous run, or those that need no questions, which are read here: work
     under way has only what it measures."""
     since_s = time.monotonic()
-    work = Work(SLOT, asked.name, portrait(target, asked))
+    work = Work(SLOT, asked.name, portrait(target, asked), is_uneven=True)
     stored, is_read = work.stored(), work.is_read or work.under_way
     looked = Portrait(target.shape, asked.head)
     known = Known(target, asked, looked, work, since_s, is_read)

@@ -12,7 +12,7 @@ from engine.studies.one_head import READ
 from engine.studies.portrait import Portrait
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
-from pages.ui.figures.empty import empty_state
+from pages.ui.figures.empty import draw_sketch, empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_all, draw_missing, is_awaited
@@ -30,7 +30,7 @@ LOOKS_AT = {  # where a head of each kind looks
     "duplicate_token": "an earlier copy",
 }
 NOTICED = 0.1  # share of the attention from which its place is marked
-NO_CELLS = pd.DataFrame({"destination": [], "source": [], "from": [], "to": [], "attention": []})
+BEFORE = "The head before."  # of a pale pattern
 Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.pattern_map
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
@@ -133,11 +133,12 @@ def _draw_square(drawn: Picture, part: str, words: str) -> None:
 
 
 def _draw_pale(known: Known, part: str) -> None:
-    """Draws what is missing, while it comes by itself below an empty pattern or that of the head before: steps keep the
+    """Draws what is missing, while it comes by itself below a sketch or the pattern of the head before: steps keep the
     place."""
-    target, (cells, *rest) = notes().get(NAMES[part], (None, (NO_CELLS, 100, ())))
-    if is_awaited(known, part):
-        cells = cells if target == known.target else NO_CELLS
-        pale = charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest)
-        _draw_square(pale, part, "The head before." if len(cells) else "Being measured.")
+    target, pattern = notes().get(NAMES[part], (None, None))
+    if is_awaited(known, part) and pattern is not None and target == known.target:
+        cells, *rest = pattern
+        _draw_square(charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest), part, BEFORE)
+    elif is_awaited(known, part):
+        draw_sketch("pattern", part)
     draw_missing(known, part)

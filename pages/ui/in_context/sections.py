@@ -76,6 +76,7 @@ KIND_HELP = (
     "`pattern-preserving`: the same, but every attention pattern stays as it was, so later heads look where they "
     "looked and only find something else there. For the sentence, the map, the chart, and the table."
 )
+AWAITED = "Measured now: how much better late tokens are predicted than early ones."
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
 COLORS = "Orange: gain is lost without the head. Blue: more is gained. Gray: not clear. "
@@ -234,7 +235,8 @@ def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
     elif before == key:
         where.container(key="outdated_finding").markdown(f"Before this change: {last}")
     else:
-        mark("finding", "reserved", where)  # an empty container has no height
+        where.caption(AWAITED)
+        mark("finding", "reserved", where)
 
 
 def loss_curve(found: LossesSoFar, around: int, sheet: Sheet) -> None:
@@ -271,7 +273,7 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> 
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
         with scatter_at:
-            st.markdown("**Are they induction heads?** Those are on the right.", help=words)
+            st.markdown(f"**Are they induction heads?** {tables.kind_in_words(frame)}", help=words)
             sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
     else:
         scatter_at.caption("Open the Induction screen once to add each head's prefix matching here.")

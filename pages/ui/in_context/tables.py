@@ -28,6 +28,7 @@ from pages.ui.page.tables import number, p_in_words, plain, to_csv
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
 N_NEEDED = 3  # heads that the sentence names
+NAMED = 4  # induction heads that the finding names, at most
 CLEAR_SHARE = 0.1  # of the largest change, from which that of a head is named
 COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
 
@@ -152,12 +153,15 @@ def finding(
 
 
 def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
-    """Returns what is pruned, such as "these 19 heads (4 are induction heads) and this FFN"; without the scores, no
-    head is known as an induction head."""
+    """Returns what is pruned, such as "these 19 heads (4 are induction heads) and this FFN"; few induction heads by
+    name. Without the scores, no head is known as one."""
     pruned, n, n_ffns = ~np.array(mask.heads), mask.n_heads_pruned, mask.n_ffns_pruned
     n_induction = int((pruned & known.is_induction_head).sum()) if known is not None else 0
     name = "induction head" if n_induction == n else "head"
     parts = [f"this {name}" if n == 1 else f"these {n} {name}s"] if n else []
+    if 0 < n_induction == n <= NAMED:
+        names = [f"L{layer}H{head}" for layer, head in np.argwhere(pruned)]
+        parts = [f"the induction head{'s' * (n > 1)} {_listed(names)}"]
     if 0 < n_induction < n:
         parts[0] += f" ({n_induction} {'is an induction head' if n_induction == 1 else 'are induction heads'})"
     if n_ffns:
@@ -173,6 +177,13 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     others = len(names) - N_NEEDED
     named = [*names[:N_NEEDED], f"one of {others} others"] if others > 1 else names
     return f"Removing **{_listed(named, 'or')}** alone clearly lowers the gain."
+
+
+def kind_in_words(frame: pd.DataFrame) -> str:
+    """Returns how many of the heads whose removal clearly lowers the gain are induction heads."""
+    needed = _needed(frame)
+    n, n_induction = len(needed), int((needed["prefix_matching"] >= INDUCTION_FROM).sum())
+    return f"{n_induction} of {n} {'is' if n_induction == 1 else 'are'}." if n else "Those are on the right."
 
 
 def mechanism_in_words(frame: pd.DataFrame) -> str:

@@ -75,6 +75,7 @@ class Work(Generic[T]):
     priority: int = 0  # lower runs first
     while_seen: bool = False  # background work, which pauses while no page shows it (calls `now`)
     takes: Callable[[], float | None] | None = None  # replaces the measurement's own forecast
+    is_uneven: bool = False  # its parts differ too much for a pace, unlike its forecast
     owner: str = ""  # key of the work whose stored results this one reads, if any
     about: str = ""  # its subject, such as a task, for tabs that wait for it; by default its title
 
@@ -202,8 +203,7 @@ class Work(Generic[T]):
         if not job.finished:
             ahead, slot, job = jobs().ahead_of(self.slot), self.slot, self._promised(job)
             with st.container(horizontal=True, vertical_alignment="bottom"):
-                words = plain(in_words(job, self.title, ahead))
-                st.progress(share_done(job), words)
+                st.progress(share_done(job), plain(in_words(job, self.title, ahead)))
                 if _is_of_others(self.key, ahead):
                     first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
                     st.button("Run this first", key=f"first {slot}", **first)
@@ -220,14 +220,14 @@ class Work(Generic[T]):
         return True
 
     def _promised(self, job: Snapshot[T]) -> Snapshot[T]:
-        """Returns the job with what is left of the forecast at its start, until its own pace is known."""
-        if job.state != "running" or job.left_s is not None or job.seconds < POLL_S:
+        """Returns the job with what is left of the forecast at its start, until its own pace, if any, is known."""
+        if job.state != "running" or job.seconds < POLL_S or job.left_s is not None and not self.is_uneven:
             return job
         promises = notes().setdefault(PROMISES, {})
         if promises.get(self.slot, ("",))[0] != self.key:
             promises[self.slot] = self.key, self._whole_s()
         left_s = (promises[self.slot][1] or 0.0) - job.seconds
-        return replace(job, forecast=(left_s, time.monotonic())) if left_s > 0 else job  # overdue: unknown
+        return replace(job, forecast=(left_s, time.monotonic()) if left_s > 0 else None)  # overdue: unknown
 
     def _whole_s(self) -> float | None:
         """Returns the forecast seconds of the missing part, and of loading the model; None if they are unknown."""

@@ -14,7 +14,7 @@ from engine.models.session import Target
 from engine.questions.requests import Requests, TaskSpec, get_requests
 from pages.ui.page.defaults import NOUNS
 from pages.ui.page.job_words import LONG_S
-from pages.ui.page.runtime import budget_s, session, store
+from pages.ui.page.runtime import first_figure_s, session, store
 from pages.ui.page.work import Action, Work
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
@@ -75,11 +75,11 @@ def forecast_seconds(wanted: Measurement[Any]) -> float:
 
 
 def is_short(target: Target, takes_s: float | None) -> bool:
-    """Returns whether work that a setting needs starts without a click: its forecast is within the budget, or unknown
-    for the embedded model."""
+    """Returns whether work that a setting needs starts without a click: its forecast is within what a screen measures
+    by itself, or unknown for the embedded model."""
     if takes_s is None:
         return target.spec.is_demo
-    return takes_s <= max(LONG_S, budget_s())
+    return takes_s <= max(LONG_S, first_figure_s())
 
 
 def forecast(x: Experiment) -> Callable[[], None] | None:

@@ -23,7 +23,7 @@ from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import RunEnded
 from pages.ui.page.tables import for_file, whole_percent
-from pages.ui.page.work import live
+from pages.ui.page.work import live, under_way
 from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
@@ -33,12 +33,12 @@ from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_wor
 from pages.ui.prune.opening.playing import draw_opening, draw_replay
 from pages.ui.prune.panels import perplexity
 from pages.ui.prune.provisional import draw_provisional
-from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
+from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work, waits_for
 from pages.ui.prune.second_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 
-LEFT_RIGHT, SKETCH_PX = (4, 7), 480  # widths of figure and curve; of the curve before it is there
+LEFT_RIGHT = 4, 7  # widths of figure and curve
 CLICK = "Click one to prune or restore it."
 UNSCORED = "not scored yet"
 UNRANKED = "Which ones are pruned is known once they are ranked."
@@ -85,9 +85,10 @@ def draw_levels(screen: PruneScreen) -> None:
             example_at = st.container(key="prune_example")  # hidden on a slide
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
-    except RunEnded:  # model or questions are waited for
-        with st.columns(LEFT_RIGHT, gap="large")[1]:  # under the progress
-            draw_sketch("curves", SKETCH_PX)
+    except RunEnded:  # an error, or model or questions are waited for
+        if under_way(waits_for(screen.setup)):
+            with st.columns(LEFT_RIGHT, gap="large")[1]:  # under the progress
+                draw_sketch("plot", "curve")
         raise
     finally:  # the slider is drawn meanwhile
         texts = {} if shown is None else shown.texts(axis)

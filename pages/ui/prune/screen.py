@@ -13,7 +13,7 @@ from engine.questions.tasks import OWN, task_info
 from engine.texts.perplexity import Both
 from pages.ui.controls.controls import Levels, asked_as, hand_level
 from pages.ui.controls.own_questions import draw_fault
-from pages.ui.controls.sidebar import Setup, wait_for_model
+from pages.ui.controls.sidebar import Setup, identity_of, wait_for_model
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import end_run, errors_shown, jobs
@@ -128,6 +128,11 @@ class PruneScreen:
         elif not dragging.moving() and not self.postponed and not shown.awaits_rows:
             dragging.measure(x, shown.mask)
         return shown
+
+
+def waits_for(setup: Setup) -> list[str]:
+    """Returns the slots of what the page waits for before it draws a figure."""
+    return [identity_of(setup.spec).slot, f"ways of {setup.spec.precision}", "questions"]
 
 
 def idle_work(shown: PruneResult, since_s: float) -> Idle:
