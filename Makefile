@@ -32,7 +32,7 @@ thorough: .venv/dev.stamp
 browser: .venv/dev.stamp
 ifeq ($(ARGS),)
 	@failed=0; \
-	$(BIN)/python -m pytest -m "browser and not alone" $(WORKERS) --dist load --maxschedchunk 1 || failed=1; \
+	$(BIN)/python -m pytest tests/browser -m "browser and not alone" $(WORKERS) --dist load --maxschedchunk 1 || failed=1; \
 	$(BIN)/python -m pytest -m "browser and alone" tests/browser/test_drag.py || failed=1; \
 	exit $$failed
 else

@@ -1,5 +1,6 @@
 """What tests share: no network, few threads, a store that is thrown away, and a tiny random OPT folder."""
 
+import gc
 import json
 import os
 import signal
@@ -47,6 +48,11 @@ def pytest_runtest_makereport(item):
     if (mark := item.get_closest_marker("slow")) is not None:
         report.user_properties.append(("slow", *mark.args))
     return report
+
+
+def pytest_collection_finish():
+    """The modules and tests in memory stay: without them, a full garbage collection is several times faster."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

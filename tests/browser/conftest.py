@@ -16,7 +16,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 HERE = Path(__file__).parent
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
+    "--disable-component-update --disable-sync "
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup"  # two pages of its own behind each tab of a test
 ).split()
 WAIT_MS = 1000 * HANG_S
 THEMES = ("light", "dark") if IS_THOROUGH else ("light",)
