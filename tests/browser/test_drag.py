@@ -230,11 +230,11 @@ def burners():
 
 
 @pytest.mark.thorough
-@pytest.mark.slow("moves a slider for 10 s (60 s in its full form) on a busy machine")
+@pytest.mark.slow("moves a slider for 6 s (60 s in its full form) on a busy machine")
 def test_keys_and_drags_on_a_busy_machine(page, address, burners):
     page.goto(f"{address}/{ALONE}&prune_heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
-    hand, end = random.Random(0), time.monotonic() + (60 if IS_THOROUGH else 10)
+    hand, end = random.Random(0), time.monotonic() + (60 if IS_THOROUGH else 6)
     while time.monotonic() < end:
         slider(page).focus()
         for _ in range(4):

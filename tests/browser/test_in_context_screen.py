@@ -63,7 +63,7 @@ def test_a_slider_moves_the_score_and_the_address_keeps_it(page, address, anothe
 def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address, tmp_path):
     task = write_questions(tmp_path / "rivers.jsonl", 60)
     (tmp_path / "opt").mkdir()
-    model = make_tiny_opt(tmp_path / "opt", 4, 4, 512, n_ctx=512)  # ablating its heads takes seconds a text
+    model = make_tiny_opt(tmp_path / "opt", 4, 4, 384, n_ctx=512)  # ablating its heads takes seconds a text
     asked = {"model": model, "incontext_task": task, "incontext_texts": 2, "incontext_order": "random"}
     page.goto(f"{address}/in_context?{urlencode(asked)}")
     await_mark(page, "scores", "measured", texts=2)

@@ -13,7 +13,7 @@ from cache import open_store
 from engine.models import loading
 from engine.placement.placement import Placement
 from engine.records import decode
-from tests.conftest import TEXT
+from tests.conftest import IS_THOROUGH, TEXT
 from tests.engine.fixtures import DISTINCT, in_turns, write_questions
 
 MASK = "L0H1-3 F1 L2H*"
@@ -44,6 +44,8 @@ COMMANDS = {
     "what pruning saves": ("speed", "--mask", MASK),
 }  # fmt: skip
 BUT_OPT = [family for family in DISTINCT if family != "opt"]  # of which every command is compared
+# unless thorough, each family in one of the two ways
+ON_DISK, BROUGHT = (BUT_OPT, BUT_OPT) if IS_THOROUGH else (BUT_OPT[1::2], BUT_OPT[::2])
 PRECISIONS = ("bf16", "int8", "fp32")
 ANSWERED = ("accuracy", "by importance")
 TIMED = ("rates", "tuning", "cost", "speed")  # kinds of records that are of this moment
@@ -136,7 +138,7 @@ def test_every_measurement_is_that_of_the_model_in_one_piece(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("family, precision, command", in_turns(BUT_OPT, PRECISIONS, ANSWERED))
+@pytest.mark.parametrize("family, precision, command", in_turns(ON_DISK, PRECISIONS, ANSWERED))
 def test_in_every_family_and_precision(command, family, precision, stored, folder_of):
     arguments = (*COMMANDS[command], "--model", folder_of(family), "--precision", precision)
     expected, _ = stored("whole", *arguments)
@@ -144,7 +146,7 @@ def test_in_every_family_and_precision(command, family, precision, stored, folde
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("family, command", in_turns(BUT_OPT, ANSWERED[::-1]))
+@pytest.mark.parametrize("family, command", in_turns(BROUGHT, ANSWERED[::-1]))
 def test_in_every_family_where_layers_are_brought(command, family, stored, folder_of, monkeypatch, tmp_path):
     """Heads whose keys are smeared are masked there, not sliced: other sums."""
     arguments = (*COMMANDS[command], "--model", folder_of(family), "--precision", "fp32")

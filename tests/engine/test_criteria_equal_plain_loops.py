@@ -16,6 +16,7 @@ from engine.progress import final
 from engine.questions.encoding import encode_questions
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import (
+    EXAMINED,
     FAMILIES,
     STOCK,
     family_folder,
@@ -339,7 +340,7 @@ def plain_loop(model, questions):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("family", STOCK)
+@pytest.mark.parametrize("family", [family for family in EXAMINED if family in STOCK])
 def test_heads_by_gradient(family, tiny_opt, tmp_path, session):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
     _, target, questions = about = train_questions(session, folder, tmp_path, n_questions(family))

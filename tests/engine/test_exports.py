@@ -102,7 +102,7 @@ def small_mask(name):
 
 
 # of Llama, heads 0-1 and 2-3 share a key and value head: whole groups, uneven groups, one head of each
-SMALL = [(family, small_mask(family)) for family in FAMILIES] + [
+SMALL = [(family, small_mask(family)) for family in FAMILIES if family in (*EXAMINED, UNTIED)] + [
     ("llama", "L0H0 L1H2-3 L2H0 L2H2"), ("llama", "B0 F2"), ("gpt_neox", "B1 L0H*"), ("gpt2", "L*H* F0"), ("opt", "B*"),
     ("opt-350m", "B0 L1H*"), ("phi3", "L0H0 L1H2-3 L2H0 L2H2"),
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """Head over a corpus, and among all heads: what is read, listed, searched, opened elsewhere, and chosen by a box."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -17,9 +19,16 @@ def corpus(tmp_path):
     return path
 
 
+@pytest.fixture
+def open_head(open_app, monkeypatch):
+    """Opens Head, which measures nothing until it is asked to."""
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    return partial(open_app, "head", head="L1H2", head_tasks="demo_copy", head_shots="0")
+
+
 @pytest.mark.slow("reads a corpus, measures losses, and runs the command too")
-def test_a_corpus_is_read_and_says_what_the_command_says(open_app, corpus, tmp_path, capsys):
-    at = open_app("head", head="L1H2", head_part=in_corpus.TITLE, head_corpus=str(corpus), head_windows="6")
+def test_a_corpus_is_read_and_says_what_the_command_says(open_head, corpus, tmp_path, capsys):
+    at = open_head(head_part=in_corpus.TITLE, head_corpus=str(corpus), head_windows="6")
     assert not any("Tokens back" in str(each) for each in charts_of(at))
     press(at, "Read the corpus")
     assert "6 windows of 256 tokens:" in said(at) and "Read the corpus" not in " ".join(labels(at))
@@ -41,14 +50,14 @@ def test_a_corpus_is_read_and_says_what_the_command_says(open_app, corpus, tmp_p
     assert at.session_state["passage_text"].startswith("Corpus window")
 
 
-def test_a_corpus_that_is_missing_is_one_line(open_app, tmp_path):
-    at = open_app("head", head_part=in_corpus.TITLE, head_corpus=str(tmp_path / "none.txt"))
+def test_a_corpus_that_is_missing_is_one_line(open_head, tmp_path):
+    at = open_head(head_part=in_corpus.TITLE, head_corpus=str(tmp_path / "none.txt"))
     press(at, "Read the corpus") if any("Read the corpus" in label for label in labels(at)) else None
     assert "cannot be read" in said(at)
 
 
 def test_all_heads_are_dots_and_a_box_chooses_some(open_app, monkeypatch):
-    at = open_app("head", head="L1H2", head_part=all_heads.TITLE)
+    at = open_app("head", head="L1H2", head_part=all_heads.TITLE, head_tasks="demo_copy", head_shots="0")
     heads = next(frames["heads"] for frames in frames_of(at) if "x" in frames.get("heads", ()))
     assert len(heads) == 8 and heads["mine"].sum() == 1 and heads["layer"].tolist() == [0] * 4 + [1] * 4
     opened, state = [], {}
