@@ -144,6 +144,8 @@ def in_hand(claims):
     """The number of a worker with a cell in hand, stopped so that the cell stays there; empty where there is none."""
     claims.refresh()
     for hand in claims.hands():
+        if hand.worker not in claims.workers:  # its file is there, and not yet written
+            continue
         pid = claims.workers[hand.worker].pid
         os.kill(pid, signal.SIGSTOP)
         claims.refresh()
