@@ -20,7 +20,7 @@ from tests.browser.recompute import CHECKS, LOOK, SLOTS, Comparison, Oracle, of_
 from tests.browser.weighed import Server
 from tests.conftest import HANG_S, IS_THOROUGH
 
-SECONDS = float(os.environ.get("MONKEY_SECONDS", "45" if IS_THOROUGH else "12"))
+SECONDS = float(os.environ.get("MONKEY_SECONDS", "45" if IS_THOROUGH else "6"))
 SEED = int(os.environ.get("MONKEY_SEED", "1"))
 LONG_S = 300  # from here on memory has had time to grow, and the warm-up to reach everything
 BETWEEN_CHECKS = 120  # actions
