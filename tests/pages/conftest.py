@@ -120,6 +120,12 @@ def with_shipped(monkeypatch):
 
 
 @pytest.fixture
+def nothing_ahead(monkeypatch):
+    """Has screens measure what they show first, and the rest at a click: for tests that do not look at the rest."""
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+
+
+@pytest.fixture
 def only_tasks(monkeypatch):
     """Has screens offer these tasks alone."""
 

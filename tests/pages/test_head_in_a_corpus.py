@@ -20,9 +20,7 @@ def corpus(tmp_path):
 
 
 @pytest.fixture
-def open_head(open_app, monkeypatch):
-    """Opens Head, which measures nothing until it is asked to."""
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+def open_head(open_app, nothing_ahead):
     return partial(open_app, "head", head="L1H2", head_tasks="demo_copy", head_shots="0")
 
 

@@ -49,11 +49,6 @@ def open_screen(open_app):
     return partial(open_app, "head", head="L1H2", head_tasks="demo_copy", head_shots="0")
 
 
-@pytest.fixture
-def nothing_ahead(monkeypatch):
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-
-
 def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(
     open_screen, tiny_opt, capsys, monkeypatch
 ):

@@ -151,7 +151,7 @@ def click(at, what, number, parts, pruned):
     return at
 
 
-def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, capsys):
+def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(nothing_ahead, open_app, capsys):
     at = open_app(prune_order="random", prune_heads="25")
     by_level = [map["pruned"] for map in components(at) if "shade" in map]
     gone = by_level[0].index(True)
@@ -180,7 +180,7 @@ def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, c
         assert not at.exception and at.text_input(key="prune_mask").value == "F1"
 
 
-def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
+def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(nothing_ahead, open_app):
     at = open_app(prune_order="random")
     click(at, "heads", 1, [5], True).run()
     assert at.text_input(key="prune_mask").value == "L1H1"
@@ -432,7 +432,7 @@ def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
     assert ["give seconds" in error.value for error in at.error] == [True]
 
 
-def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
+def test_measuring_stops_at_the_chosen_width_and_can_go_on(nothing_ahead, open_app, tmp_path, capsys):
     at = open_app(prune_order="random", prune_heads="50", prune_task=str(boats(tmp_path / "many.jsonl", 256)),
                   prune_limit="256", prune_stop="10 points")  # fmt: skip
     measured = frame.jobs().snapshot("accuracy")
@@ -473,7 +473,7 @@ def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app,
     assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
 
 
-def test_the_panel_of_what_pruning_saves(open_app):
+def test_the_panel_of_what_pruning_saves(nothing_ahead, open_app):
     at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
     assert table.count("—") == 3, "no time is measured yet"
@@ -546,7 +546,7 @@ def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(ope
     assert "of 7** right" in under_figure(at)
 
 
-def test_nonsense_in_the_address_is_put_right(open_app):
+def test_nonsense_in_the_address_is_put_right(nothing_ahead, open_app):
     nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_order": "best"}
     at = open_app(**nonsense, prune_layers="50", prune_layers_by="magic")
     assert level(at, "prune_heads") == 100, "the nearest that is allowed"
@@ -618,7 +618,7 @@ def published(monkeypatch, *rows):
     monkeypatch.setattr(table, "built_in", lambda: found)
 
 
-def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, monkeypatch):
+def test_what_was_published_of_the_full_model_stands_beside(nothing_ahead, open_app, tiny_opt, monkeypatch):
     published(monkeypatch, (tiny_opt, "demo_copy", 0, False, "acc", 0.4567), (tiny_opt, "demo_copy", 1, True, "acc", 1))
     of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16", "prune_order": "random"}
     for more, words in (

@@ -7,6 +7,7 @@ from engine.shapes import ModelShape
 from pages.ui.controls import carried
 from tests.pages.conftest import go_to, press, settled
 
+pytestmark = pytest.mark.usefixtures("nothing_ahead")
 SCREENS = {
     "passage": "passage",
     "continue": "continuation",
