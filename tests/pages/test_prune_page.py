@@ -374,10 +374,15 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
     caption, about = describe_preview(x, part, 450)
-    assert caption == "Dashed: fast estimate, calibrated on 11 measured levels; here 30% ± 1." and len(caption) <= 90
-    assert about.startswith("Expected to be 1.0 points off") and about.endswith("at 11 of 21 levels where unreliable.")
+    assert caption == "Dashed: fast estimate, 30% ± 1 at this level." and len(caption) <= 90
+    assert about.startswith("Calibrated on 11 measured levels. Expected to be 1.0 points off")
+    assert about.endswith("at 11 of 21 levels where unreliable.")
+    assert describe_preview(x, part, 400)[0] == "Dashed: fast estimate. This level is measured."
     caption, about = describe_preview(x, part, 550)
-    assert caption.endswith("; none here.") and "expected to be 20.0 points off, more than 5." in about
+    assert (
+        caption == "Dashed: fast estimate, unreliable at this level."
+        and "expected to be 20.0 points off, more than 5." in about
+    )
 
     def draw(line, permille):
         from pages.ui.prune.figure import estimate_figure

@@ -205,14 +205,13 @@ def describe_preview(x: Experiment, line: EstimateLine, permille: int, is_ranked
     more = [] if line.measured.keys() >= {*LEVELS_PERMILLE} else ["Measure the curve to know more."]
     if left_out == len(line.estimated):
         return "No preview: the fast estimate is unreliable.", " ".join([trust(line, permille), *more])
-    words = "Dashed: fast estimate, not calibrated"
+    level, about = line.estimated[permille], ["Not calibrated."]
     if line.n_levels:
-        words = f"Dashed: fast estimate, calibrated on {line.n_levels} measured level{'s' * (line.n_levels > 1)}"
-    level, about = line.estimated[permille], []
+        about = [f"Calibrated on {line.n_levels} measured level{'s' * (line.n_levels > 1)}."]
     if permille in line.measured:
-        words += "; measured here."
+        words = "Dashed: fast estimate. This level is measured."
     else:
-        words += f"; here {short(level)}." if level.shown else "; none here."
+        words = f"Dashed: fast estimate, {short(level)} at this level."
         about.append(trust(line, permille))
     if any(level.shown and level.error is None for level in line.estimated.values()):
         about.append("Unchecked beyond the measured levels." if line.n_levels >= MIN_LEVELS else "Unchecked.")

@@ -17,7 +17,7 @@ from pages.ui.controls.texts import chosen_text
 from pages.ui.figures import published
 from pages.ui.figures.empty import draw_sketch
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
+from pages.ui.page.defaults import AXES, LEVEL_HELP, LEVELS, NOUNS, ORDER
 from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
@@ -269,7 +269,8 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
     named: dict[Axis, str] = {"heads": of_heads, "ffns": of_ffns}
     titles: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs"}
     ffns_in_short = of_ffns.lower() + " score" * (of_ffns != charts.ACCURACY_LOST)
-    in_short: dict[Axis, str] = {"heads": IN_SHORT["heads"], "ffns": ffns_in_short}  # the map has its scale's title
+    shaded = f"shaded by {of_heads.lower()}" + ", an estimate of importance" * (x.criterion == ORDER)
+    in_short: dict[Axis, str] = {"heads": shaded, "ffns": ffns_in_short}
     head_map.click_on(x.shape, x.by_levels(shown.known))
     frames: dict[Axis, pd.DataFrame] = {"heads": heads, "ffns": ffns}
     for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
