@@ -46,8 +46,7 @@ def section(known: Known, sheet: Sheet) -> None:
         rows = rows_of(found)
         words_at.markdown(in_words(found, known.found), help=HELP)
         sheet.add(TOKENS, rows)
-        if found.copied:  # else its tokens are noise
-            _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
+        _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
 
 
 def rows_of(found: OvTokens, count: int = 6) -> pd.DataFrame:
@@ -64,9 +63,8 @@ def rows_of(found: OvTokens, count: int = 6) -> pd.DataFrame:
 def in_words(tokens: OvTokens, found: Portrait) -> str:
     """Describes how many tokens a head raises wherever it looks at them, and why its copying score differs."""
     n, scores = len(tokens.token_ids), found.scores.get(tables.OLSSON)
-    left_out = "" if tokens.copied else " They are in the download."
     some = f"{round(tokens.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
-    count = f"**{some}** are among the ten that looking at them raises most.{left_out}"
+    count = f"**{some}** are among the ten that looking at them raises most."
     if not found.head[0] or scores is None:  # nothing is before the first layer
         return f"By weights alone, {count}"
     share = whole_percent(scores.copying_share[found.head])

@@ -11,7 +11,7 @@ from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import number
 
 STRIP, PLACES = "Scores among all heads", "Rank by criterion"
-STRIP_HELP = "Each tick is a head, the dot this one; each row has its own scale. Right: value and rank. "
+STRIP_HELP = "Each tick is a head, the dot this one. Right: value and rank. "
 STRIP_HELP += " ".join(f"*{TITLES[score]}*: {ABOUT[score]}" for score in tables.ON_STRIP)
 STRIP_HELP += (
     f" The download has two more, by weights alone, and kinds of heads it scores under {tables.NOTICEABLE} for."
@@ -35,7 +35,7 @@ def section(known: Known, sheet: Sheet) -> None:
 def _draw_scores(known: Known, sheet: Sheet) -> None:
     found = known.found
     kinds = [f" *{CRITERIA[name].label}*: {CRITERIA[name].help.partition(';')[0]}." for name in found.kinds]
-    st.markdown("**What it does**, among all heads", help=STRIP_HELP + "".join(kinds))
+    st.markdown("**What it does**, among all heads (each row on its own scale)", help=STRIP_HELP + "".join(kinds))
     draw_missing(known, "scores")
     if VARIANTS[0] not in found.scores:
         return
