@@ -19,6 +19,7 @@ from pages.ui.figures.empty import unread_text
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import component_data, token_text
 from pages.ui.page.marks import counts, mark
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.page.tables import plain
 from pages.ui.page.work import live
@@ -131,5 +132,5 @@ sheet = Sheet({"Text": text_picture}, {"Losses by token": frame}, [words])
 if differs:
     sheet.pictures["Difference along the text"] = bars
 closing(origin, sheet)
-if not text.passage:
+if not text.passage and not presenting():
     st.caption(OWN_FILE)
