@@ -44,7 +44,10 @@ ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
 SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": "removal", "ffns": "removal"}
 BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
-WHAT_HELP = f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned."
+WHAT_HELP = (
+    f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned. With few questions, most tie; "
+    "the chart of two or three tasks then leaves that score out unless you choose it."
+)
 METHOD_HELP = (
     "Spearman: rank correlation of the scores. Top-30% overlap: of the most important 30% of one ranking, the share "
     "that is among those of the other. Of llm-interpret: what the paper's code prints, for comparison only."

@@ -123,14 +123,16 @@ def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS
     return Agreement(tuple(chosen), srcc, low, high, p, np.array(shared))
 
 
-def agreement_within_layers(scores: Mapping[str, np.ndarray]) -> float:
-    """Returns the mean over layers, and over every two of the score arrays (L, H), of Spearman's rho of the heads of a
-    layer: agreement that is not about layers. nan without two arrays, or if no layer has scores that differ."""
-    rows = list(scores.values())
-    layers = range(len(rows[0]) if rows and rows[0].ndim == 2 and rows[0].shape[1] > 1 else 0)
-    each = [_correlations(_centred(_ranks(np.stack([row[layer] for row in rows])))) for layer in layers]
-    pairs = np.array([found[np.triu_indices(len(rows), 1)] for found in each])
-    return float(np.nanmean(pairs)) if np.isfinite(pairs).any() else math.nan
+def agreement_within_layers(scores: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns (k, k): for every two of the score arrays (L, H), the mean over layers of Spearman's rho of the heads of
+    a layer: agreement that is not about layers. nan for one component a layer, or if no layer has scores that differ in
+    both."""
+    rows = _rows(scores).reshape(len(scores), *next(iter(scores.values())).shape)
+    layers = range(rows.shape[1] if rows.ndim == 3 and rows.shape[2] > 1 else 0)
+    each = [_correlations(_centred(_ranks(rows[:, layer]))) for layer in layers]
+    stacked = np.reshape(each, (-1, len(rows), len(rows)))
+    known = np.isfinite(stacked).sum(0)
+    return np.divide(np.nansum(stacked, 0), known, out=np.full(known.shape, np.nan), where=known > 0)
 
 
 def as_published(scores: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -268,7 +268,7 @@ def test_aggregates_are_plain_means_of_scores_of_shares_or_of_ranks(rows):
     np.testing.assert_allclose(aggregate(scores, "shares")[0], np.mean(shares, axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("function", [agreement, as_published, aggregate])
+@pytest.mark.parametrize("function", [agreement, agreement_within_layers, as_published, aggregate])
 @pytest.mark.parametrize("scores, words", [
     ({}, "no scores"),
     ({"a": np.zeros((2, 4)), "b": np.zeros((4, 2))}, r"\(2, 4\).*\(4, 2\)"),
@@ -286,13 +286,19 @@ def test_an_unknown_aggregate_is_named():
 def test_agreement_within_layers_is_not_that_of_layers():
     rng = np.random.default_rng(3)
     scores = {name: rng.random((4, 6)) + 10 * np.arange(4)[:, None] for name in "abc"}  # layers rank alike
-    pairs = (("a", "b"), ("a", "c"), ("b", "c"))
-    expected = np.mean(
-        [stats.spearmanr(scores[a][layer], scores[b][layer]).statistic for a, b in pairs for layer in range(4)]
-    )
-    assert agreement_within_layers(scores) == pytest.approx(expected) and agreement(scores).srcc[0, 1] > 0.9
-    assert math.isnan(agreement_within_layers({"a": scores["a"]}))
-    assert math.isnan(agreement_within_layers({name: each[:, 0] for name, each in scores.items()})), "FFNs"
+    scores["c"][1] = 7.0  # no order in this layer: left out of the means of its pairs alone
+    found = agreement_within_layers(scores)
+    for i, a in enumerate(scores):
+        for j, b in enumerate(scores):
+            layers = [layer for layer in range(4) if layer != 1 or "c" not in (a, b)]
+            each = [stats.spearmanr(scores[a][layer], scores[b][layer]).statistic for layer in layers]
+            assert found[i, j] == pytest.approx(np.mean(each)), (a, b)
+    assert abs(found[0, 1]) < 0.5 and agreement(scores).srcc[0, 1] > 0.9
+    for shape, why in (((4,), "FFNs"), ((4, 1), "one head a layer")):
+        few = agreement_within_layers({name: each[:, 0].reshape(shape) for name, each in scores.items()})
+        assert few.shape == (3, 3) and np.isnan(few).all(), why
+    constant = agreement_within_layers({"a": scores["a"], "b": np.ones((4, 6))})
+    assert math.isnan(constant[0, 1]) and constant[0, 0] == pytest.approx(1)
 
 
 def test_rows_compare_every_two_tasks_the_aggregate_and_chance_and_every_two_shot_counts():

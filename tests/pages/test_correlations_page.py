@@ -377,9 +377,14 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     rows = drawn.datasets["cells"]
     assert [row["value"] for row in rows] == [0.9] * 3 + [0.1] * 3
     assert [row["group"] for row in drawn.datasets["groups"]] == ["Score a", "Score b"]
-    assert [row["words"] for row in drawn.datasets["groups"]] == [
-        f"mean {mean}, within a layer 0.71" for mean in ("0.90", "0.10")
-    ]
+    assert [row["words"] for row in drawn.datasets["groups"]] == ["mean 0.90 / 0.71", "mean 0.10 / 0.71"]
+    assert [row["heading"] for row in drawn.datasets["groups"]] == [charts.HEADING, ""], "once"
+    scores = many(3).at(0)
+    for row in rows:
+        a, b = (scores[row[side].split(",")[0]] for side in ("first", "second"))
+        within = np.mean([spearmanr(*of_layer).statistic for of_layer in zip(a, b, strict=True)])
+        assert row["within"] == pytest.approx(within), row["pair"]
+        assert row["numbers"] == f"{row['number']} / {row['within_number']}" == f"{row['number']} / {number(within)}"
     assert [row["number"] for row in rows] == ["0.90"] * 3 + ["0.10"] * 3
     assert len({row["y"] for row in rows}) == len(rows), "a row for every two"
     ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
@@ -389,8 +394,13 @@ def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
     ties = charts.intervals(cells.assign(ties=cells["score"].eq("a")), pair, charts.MEASURES["srcc"]).datasets
     assert {row["score"] for row in ties["cells"]} == {"b"} and len(ties["groups"]) == len(ties["chance"]) == 1
     whole = charts.intervals(cells.assign(low=-0.44), (), replace(charts.MEASURES["srcc"], signed=False))
-    assert whole.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-0.5, 1], "holds the intervals"
-    overlap = charts.intervals(cells, (), charts.MEASURES["overlap"])
+    assert '"domain": [-0.5, 1' in json.dumps(whole.spec), "holds the intervals"
+    apart = charts.intervals(cells.assign(within=-0.61), (), replace(charts.MEASURES["srcc"], signed=False))
+    assert '"domain": [-0.7, 1' in json.dumps(apart.spec), "holds the hollow dots"
+    by_overlap = tables.cells_by_score(by_score(a=0.9, b=0.1), "b", "overlap")
+    overlap = charts.intervals(by_overlap, (), charts.MEASURES["overlap"])
+    assert {row["numbers"] for row in overlap.datasets["cells"]} == {*by_overlap["number"]}, "one number"
+    assert {row["heading"] for row in overlap.datasets["groups"]} == {""}
     rules = [layer["mark"]["type"] for layer in overlap.spec["layer"]].count("rule")
     assert overlap.datasets["chance"] == [] and rules == 0, "no intervals"
 
@@ -399,12 +409,14 @@ def test_the_finding_sets_the_scores_against_one_another():
     said = tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "a")
     assert said == (
         "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**), but **not detectably alike** by c "
-        "(**0.10**). Two of them share 5 of their 9 most important heads (chance 2.5)."
+        "(**0.10**). By a, two tasks share 5 of their top 9 heads (chance 2.5). Pruning by another task's order "
+        "removes heads in a similar order."
     )
     assert "by b (**0.80**), but" in tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "b"), (
         "the chosen of those alike"
     )
-    assert said == tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1, ffns=0.5), "c"), "whichever is chosen"
+    of_c = tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1, ffns=0.5), "c")
+    assert of_c == said.replace("By a, ", "By c, ").replace("a similar", "a possibly unrelated"), "whichever is chosen"
     assert tables.across_in_words(by_score(a=0.9, ffns=0.5), "ffns").startswith("Tasks rank FFNs **partly alike** by")
     assert not tables.across_in_words(by_score(a=np.nan, b=0.9), "a"), "the chosen one is undefined"
     tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
@@ -412,18 +424,31 @@ def test_the_finding_sets_the_scores_against_one_another():
     assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie: their order says nothing.")
     few_apart = {"b": replace(tied["b"], scores={"x": np.array([0.0] * 7 + [1.0])})}
     said = tables.across_in_words(by_score(a=0.9) | few_apart, "a")
-    assert said.startswith("Tasks rank heads **largely alike** by a (mean rank correlation **0.90**). Two of them")
+    assert said.startswith("Tasks rank heads **largely alike** by a (mean rank correlation **0.90**). Two tasks")
     reversed_within = {"x": np.arange(8.0).reshape(4, 2), "y": np.arange(8.0).reshape(4, 2)[:, ::-1]}
     by_depth = {"a": replace(by_score(a=0.9)["a"], scores=reversed_within)}
     said = tables.across_in_words(by_depth, "a")
-    assert said.endswith("Most of that agreement is about layers: among heads of the same layer, it is **−1.00**.")
+    which = "one task's order tells another in which layers to prune first, less so which heads."
+    assert said.endswith(f"Within a layer, the correlation is **−1.00**: {which}")
+
+
+@pytest.mark.parametrize("srcc, order", [
+    (0.9, "a similar"), (0.71, "a similar"), (0.69, "a partly similar"), (0.36, "a partly similar"),
+    (0.34, "a possibly unrelated"), (-0.3, "a possibly unrelated"), (-0.4, "a different"),
+])  # fmt: skip
+def test_the_finding_says_what_an_order_of_another_task_is_for_pruning(srcc, order):
+    for score, noun in (("a", "heads"), ("ffns", "FFNs")):
+        said = tables.across_in_words(by_score(**{score: srcc}), score)
+        assert said.endswith(f"Pruning by another task's order removes {noun} in {order} order."), "chance is 0.35"
 
 
 def test_a_row_of_ties_says_so_and_its_pair_names_those_that_do_not_tie():
     tied = replace(by_score(b=0.5)["b"], scores={"x": np.array([0.0] * 7 + [1.0])})
     cells = tables.cells_by_score({**by_score(a=0.9, ffns=0.4), "b": tied}, "a", "srcc")
     notes = dict(zip(cells["score"], cells["note"], strict=True))
-    assert notes == {**dict.fromkeys(("a", "ffns"), "within a layer 0.71"), "b": "7 of 8 heads tie: no order"}
+    assert notes == {"a": "", "ffns": "", "b": "7 of 8 heads tie: no order"}
+    within = cells.groupby("score")["within"].mean().map(number).to_dict()
+    assert within == {"a": "0.71", "ffns": "0.71", "b": "–"}, "none of ties"
     assert dict(zip(cells["score"], cells["ties"], strict=True)) == {"a": False, "ffns": False, "b": True}
     of_all = {**by_score(a=0.9), "b": tied}
     assert tables.ties_in_words(of_all, "a") == "Left out, as most tie: Score b (7 of 8)."

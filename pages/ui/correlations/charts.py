@@ -26,8 +26,10 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-PAIR_PX, TITLE_OF_PX, BELOW_PX = 30, 26, 10  # of two rankings, of the title of their score, and under them
-NAMES_OF_PAIRS_PX, NUMBER_PX, AXIS_OF_PX = 185, 45, 50  # left of the dots, right of them, and of the axis
+PAIR_PX, TITLE_OF_PX, BELOW_PX = 36, 26, 10  # of two rankings, of the title of their score, and under them
+NAMES_OF_PAIRS_PX, AXIS_OF_PX = 185, 50  # left of the dots at most, and of the axis
+NUMBERS_PX, HEADING_PX = (45, 85), 22  # right of the dots: one number, or two; their heading
+HEADING = "● all heads / ○ within a layer"
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
@@ -67,61 +69,80 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
 
 def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
     """Returns a forest plot of `tables.cells_by_score`: under each score's title a row for every two rankings, with the
-    interval if there is one, on a band of unrelated rankings: for so few that a matrix is nearly empty. A score by
-    which most tie is left out unless it is chosen."""
+    interval if there is one, and a hollow dot for heads of a layer: for so few that a matrix is nearly empty. Dashed:
+    the end of unrelated rankings. A score by which most tie is left out unless it is chosen."""
     shown = _ringed(cells[cells["chosen"] | ~cells["ties"]], selected)
     shown = shown.assign(selected=shown["selected"] & shown["chosen"])
     of_group = {name: (name, "first") for name in ("chance", "note")}
-    groups = shown.groupby("group", sort=False).agg(mean=("value", "mean"), n=("value", "size"), **of_group)
-    groups = groups.reset_index()
-    heights = TITLE_OF_PX + PAIR_PX * groups["n"] + BELOW_PX
-    groups["y"] = heights.cumsum() - heights
-    means = ["mean " * (n > 1) + number(mean) for mean, n in zip(groups["mean"], groups["n"], strict=True)]
+    of_group |= {"mean": ("value", "mean"), "within": ("within", "mean"), "n": ("value", "size")}
+    groups = shown.groupby("group", sort=False).agg(**of_group).reset_index()
+    has_within = bool(shown["within"].notna().any())
+    heights, heading = TITLE_OF_PX + PAIR_PX * groups["n"] + BELOW_PX, HEADING_PX * has_within
+    groups["y"] = heading + heights.cumsum() - heights
+    groups["heading"] = [HEADING if has_within and at == groups.index[0] else "" for at in groups.index]
+    means = groups[["mean", "within", "n"]].itertuples(index=False)
+    means = [f"mean {_both(mean, within)}" if n > 1 else "" for mean, within, n in means]
     groups["words"] = [", ".join(filter(None, each)) for each in zip(means, groups["note"], strict=True)]
     first = dict(zip(groups["group"], groups["y"] + TITLE_OF_PX, strict=True))
     shown = shown.assign(y=shown["group"].map(first) + PAIR_PX * (shown.groupby("group").cumcount() + 0.5))
+    shown["numbers"] = [_both(*both) for both in zip(shown["value"], shown["within"], strict=True)]
+    shown["within_number"] = shown["within"].map(number)
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
-        lowest = max(-1.0, float(np.floor(10 * min(-shown["chance"].max(), shown["low"].min())) / 10))
+        lowest = max(-1.0, float(np.floor(10 * min(0, *shown[["low", "within"]].min().dropna())) / 10))
     bands = groups[[is_srcc] * len(groups)]
     bands = bands.assign(low=bands["chance"].mul(-1).clip(lowest), y=bands["y"] + TITLE_OF_PX)
     bands = bands.assign(y2=bands["y"] + PAIR_PX * bands["n"])
-    is_free = not (shown["low"] < shown["chance"]).any()  # the word would lie on an interval
-    bands = bands.assign(word=["chance" if is_free and at == bands.index[0] else "" for at in bands.index])
-    return charts.picture(_intervals(measure, int(heights.sum()), lowest), cells=shown, groups=groups, chance=bands)
+    bands = bands.assign(word=["chance" if at == bands.index[-1] else "" for at in bands.index])
+    names_px = min(NAMES_OF_PAIRS_PX, 20 + 6 * int(shown["tasks"].str.len().max()))
+    drawn = _intervals(measure, heading + int(heights.sum()), lowest, names_px, has_within)
+    return charts.picture(drawn, cells=shown, groups=groups, chance=bands)
+
+
+def _both(of_all: float, within: float) -> str:
+    return number(of_all) if np.isnan(within) else f"{number(of_all)} / {number(within)}"
 
 
 @charts.kept
-def _intervals(measure: Measure, height: int, lowest: float) -> charts.Template:
-    ends = [alt.ExprRef(f"min({NAMES_OF_PAIRS_PX}, 0.45 * width)"), alt.ExprRef(f"width - {NUMBER_PX}")]
+def _intervals(measure: Measure, height: int, lowest: float, names_px: int, has_within: bool) -> charts.Template:
+    ends = [alt.ExprRef(f"min({names_px}, 0.45 * width)"), alt.ExprRef(f"width - {NUMBERS_PX[has_within]}")]
     scale = alt.Scale(domain=[lowest, 1], range=ends)
     down = alt.Scale(domain=[height, 0], nice=False, zero=False)
-    of_rows, title = partial(alt.Y, scale=down, axis=None), measure.title
-    title += " (band: chance)" if measure.column == "srcc" else ""
-    x = alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, grid=False, titleAnchor="end"))
-    base = charts.named_chart("cells").encode(x=x, y=of_rows("y:Q"), tooltip=_tooltip(measure))
+    of_rows = partial(alt.Y, scale=down, axis=None)
+    axis = alt.Axis(tickCount=5, grid=False, titleAnchor="end", labelFlush=False)
+    x = alt.X("value:Q", title=measure.title, scale=scale, axis=axis)
+    tooltip = [*_tooltip(measure), *(charts.tips("within_number:N|Within a layer") if has_within else [])]
+    base = charts.named_chart("cells").encode(x=x, y=of_rows("y:Q"), tooltip=tooltip)
     of_bands = charts.named_chart("chance").encode(y=of_rows("y:Q"), y2="y2:Q")
-    bands = of_bands.mark_rect(color=GREY, opacity=0.1).encode(x=alt.X("low:Q", scale=scale), x2="chance:Q")
-    edges = of_bands.mark_rule(color=GREY, strokeDash=[3, 3], aria=False).encode(x=alt.X("chance:Q", scale=scale))
-    word = charts.written(charts.named_chart("chance"), 11, align="left", baseline="bottom", dx=4, dy=-3)
-    word = word.encode(x=alt.X("low:Q", scale=scale), y=of_rows("y2:Q"), text="word:N")
-    names = charts.written(base, 12, align="left", limit=NAMES_OF_PAIRS_PX - 8)
+    edge = of_bands.mark_rule(color=GREY, strokeDash=[3, 3], aria=False)
+    below_zero = edge.transform_filter(f"datum.low > {lowest}").encode(x=alt.X("low:Q", scale=scale))
+    edges = [edge.encode(x=alt.X("chance:Q", scale=scale)), below_zero]
+    word = charts.written(charts.named_chart("chance"), 11, baseline="top", dy=2)
+    word = word.encode(x=alt.X("chance:Q", scale=scale), y=of_rows("y2:Q"), text="word:N")
+    names = charts.written(base, 12, align="left", limit=names_px - 8)
     names = names.encode(x=alt.value(0), text="tasks:N")
-    numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="number:N")
+    numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="numbers:N")
     of_groups, look = charts.named_chart("groups").encode(y=of_rows("y:Q")), {"baseline": "top", "dy": 3}
     titles = charts.written(of_groups, 13, align="left", fontWeight=600, **look)
     notes = charts.written(of_groups, 12, align="right", **look).encode(x=alt.value("width"), text="words:N")
-    drawn = [bands, word, titles.encode(x=alt.value(0), text="group:N"), notes]
+    heading = charts.written(of_groups, 12, align="right", baseline="top", dy=3 - HEADING_PX)
+    heading = heading.encode(x=alt.value("width"), text="heading:N")
+    drawn = [word, titles.encode(x=alt.value(0), text="group:N"), notes, heading]
     if measure.column == "srcc":
         width = alt.condition("datum.ties", alt.value(1), alt.value(3))
         rule = base.mark_rule(color=GREY).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", strokeWidth=width)
-        drawn += [edges, rule]
+        drawn += [*edges, rule]
     ring = base.transform_filter("datum.selected")
     ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
-    colour = alt.Color("look:N", scale=alt.Scale(domain=palette(pruned="clear", random="ties")), legend=None)
-    dots = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'").mark_point(filled=True)
+    look_of = {"scale": alt.Scale(domain=palette(pruned="clear", random="ties")), "legend": None}
+    looks = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'")
     size = alt.condition("datum.ties", alt.value(40), alt.value(70))
-    dots = dots.encode(color=colour, opacity=alt.value(1), size=size)
+    dots = looks.mark_point(filled=True).encode(color=alt.Color("look:N", **look_of), opacity=alt.value(1), size=size)
+    if has_within:
+        known, inside = looks.transform_filter("isValid(datum.within)"), alt.X("within:Q", scale=scale)
+        hollow = known.mark_point(size=60, strokeWidth=1.8, opacity=1).encode(stroke=alt.Stroke("look:N", **look_of))
+        drawn.append(known.mark_rule(color=GREY).encode(x=inside, x2="value:Q"))
+        drawn.append(hollow.encode(x=inside, fill=alt.value(alt.ExprRef("background"))))
     rows = base.transform_calculate(top=f"datum.y - {PAIR_PX / 2}", bottom=f"datum.y + {PAIR_PX / 2}")
     rows = rows.mark_rect(opacity=0, cursor="pointer").encode(  # on top: a click anywhere in a row chooses it
         x=alt.value(0), x2=alt.value("width"), y=of_rows("top:Q"), y2="bottom:Q"

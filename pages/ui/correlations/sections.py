@@ -21,8 +21,8 @@ SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices o
 FEW = 3  # tasks: a matrix of no more has three cells
 TASKS_HELP = (
     "Every two tasks once. Up to three tasks: a dot for every two by each score that is stored, with its 95% interval; "
-    "none where most scores tie, unless that score is chosen: their order means little. In the band are 95% of "
-    "unrelated rankings. Within a layer: the mean rank correlation of the heads of one layer."
+    "none where most scores tie, unless that score is chosen: their order means little. Hollow dot: the mean over "
+    "layers of the rank correlation of one layer's heads. Of unrelated rankings, 95% are within ± the dashed line."
 )
 PAIR_HELP = (
     "One dot per {0}. Click two tasks on the left, or choose two here. On the diagonal, both rank a {0} alike. Left of "

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -51,6 +52,15 @@ class ScoreAgreement:
     @property
     def mostly_ties(self) -> bool:
         return mostly_tied(*self.scores.values())
+
+    @property
+    def within(self) -> dict[tuple[str, str], float]:
+        """SRCC within a layer of every two tasks, by both names in either order; {} if most components tie, or with
+        one a layer."""
+        if self.mostly_ties:
+            return {}
+        pairs = zip(product(self.scores, repeat=2), agreement_within_layers(self.scores).flat, strict=True)
+        return {(a, b): float(srcc) for (a, b), srcc in pairs if a != b and not math.isnan(srcc)}
 
 
 def digest(found: Survey) -> str:
@@ -124,13 +134,13 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
 def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> pd.DataFrame:
     """Returns `cells` of every score, with the names of both tasks as `tasks` without a beginning that all share,
     `score`, its title as `group`, the SRCC of unrelated rankings as `chance`, whether most components tie as `ties`,
-    how many do or the SRCC within a layer as `note`, and whether it is `what`, the chosen one."""
+    how many do as `note`, whether it is `what`, the chosen one, and the SRCC `within` a layer, for SRCC alone."""
     found = []
     for score, of in by_score.items():
         each = cells(of.pairs, column, names_in_order(of.pairs, "chosen"))
         note = f"{of.ties} of {of.n} {'FFN' if score == 'ffns' else 'head'}s tie: no order" if of.mostly_ties else ""
-        if not note and column == "srcc" and not math.isnan(within := agreement_within_layers(of.scores)):
-            note = f"within a layer {number(within)}"
+        within = of.within if column == "srcc" else {}
+        each["within"] = [within.get(pair, math.nan) for pair in zip(each["a"], each["b"], strict=True)]
         more = {"score": score, "group": of.title, "chance": chance(of.n), "ties": of.mostly_ties, "note": note}
         found.append(each.assign(**more, chosen=score == what))
     every = pd.concat(found, ignore_index=True)
@@ -242,10 +252,19 @@ def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
     of = by_score[what]
     if of.mostly_ties:
         return f"{words}. By {of.by}, {of.ties} of {of.n} {noun}s tie: their order says nothing."
-    within, words = agreement_within_layers(of.scores), f"{words}.{_shared_in_words(of, noun)}"
-    if of.pairs["srcc"].mean() >= ALIKE and within < ALIKE:
-        words += f" Most of that agreement is about layers: among heads of the same layer, it is **{number(within)}**."
-    return words
+    rest = " ".join(filter(None, [_shared_in_words(of, noun), _use_in_words(of, noun)]))
+    return f"{words}. {f'By {of.by}, {rest[0].lower()}{rest[1:]}' if len(parts) > 1 else rest}"
+
+
+def _use_in_words(of: ScoreAgreement, noun: str) -> str:
+    """Returns what the agreement of two rankings means for pruning a task by the order of another."""
+    srcc, within = of.pairs["srcc"].mean(), pd.Series(of.within, dtype=float).mean()
+    if srcc >= max(ALIKE, chance(of.n)) and within < ALIKE:
+        words = f"Within a layer, the correlation is **{number(within)}**: one task's order tells another"
+        return f"{words} in which layers to prune first, less so which heads."
+    order = {"largely alike": "a similar", "partly alike": "a partly similar"}.get(_likeness(srcc), "a different")
+    order = "a possibly unrelated" if abs(srcc) < chance(of.n) else order
+    return f"Pruning by another task's order removes {noun}s in {order} order."
 
 
 def _shared_in_words(of: ScoreAgreement, noun: str) -> str:
@@ -253,7 +272,7 @@ def _shared_in_words(of: ScoreAgreement, noun: str) -> str:
     if any(map(ties_at_cut, of.scores.values())) or of.pairs["overlap"].isna().any():
         return ""
     count, shares = n_top(of.n), f"{of.pairs['overlap'].mean() * n_top(of.n):.0f}"
-    return f" Two of them share {shares} of their {count} most important {noun}s (chance {_by_chance(of.n)})."
+    return f"Two tasks share {shares} of their top {count} {noun}s (chance {_by_chance(of.n)})."
 
 
 def _by_chance(n: int) -> str:
