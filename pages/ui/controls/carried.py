@@ -53,6 +53,15 @@ def set_pruned(screen: str, text: str) -> None:
     write(f"{screen}_mask", text)
 
 
+def restore_all() -> None:
+    """Sets all screens to levels of 0 and nothing named, if anything is set; their defaults stay."""
+    state = st.session_state
+    state.pop("pruned on", None)
+    if state.pop(PRUNED_BY, None) or any(state.get(f"prune_{part}") for part in (*LEVELS, "mask")):
+        for screen in SCREENS:
+            set_pruned(screen, "")
+
+
 def in_words(shape: ModelShape, mask: Mask) -> str:
     """Returns a phrase such as "Pruned: 4 of 32 heads, 1 of 4 FFNs"; kinds with nothing pruned are omitted."""
     heads = [f"{mask.n_heads_pruned:,} of {shape.n_heads_total:,} heads"] if mask.n_heads_pruned else []

@@ -17,7 +17,7 @@ from pages.ui.controls.drag_slider import SliderState, drag_slider, hand
 from pages.ui.page.address import current_value, flag, one_among, put_right
 from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.widget_writes import hold
+from pages.ui.page.widget_writes import follow_default, hold
 
 T = TypeVar("T")
 EXAMPLE = "example of a mask"  # set by the sidebar, which knows the model
@@ -71,6 +71,7 @@ def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, 
 
 def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key: str, **more: Any) -> str:
     """Draws a list to choose one of the options from, bound to the address; the first is the default, or `index`."""
+    follow_default(key, list(options)[more.get("index", 0)])
     put_right(key, label, one_among(options))
     return where.selectbox(label, options, key=key, bind="query-params", filter_mode="contains", **more)
 

@@ -21,6 +21,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, errors_shown, first_figure_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
+from pages.ui.page.widget_writes import follow_default, hold
 from pages.ui.page.work import Work
 
 REDRAW_S = 10.0
@@ -191,5 +192,8 @@ def several(
 ) -> list[str]:
     """Returns several of `options` from a widget bound to the address, `first` (None: all) by default; `shown`: the
     widget's label of each option, if it differs; `before`: its labels in older addresses."""
+    default = list(options if first is None else first)
+    follow_default(key, default)
+    hold(key)
     put_right_several(key, shown or {option: option for option in options}, before)
-    return list(draw(key=key, default=list(options if first is None else first), bind="query-params"))
+    return list(draw(key=key, default=default, bind="query-params"))

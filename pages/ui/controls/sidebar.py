@@ -22,6 +22,7 @@ from engine.models.masks import describe_fault
 from engine.models.self_check import known_fault
 from engine.models.session import Target, target_of
 from engine.training.folders import Run, opened
+from pages.ui.controls.carried import restore_all
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import compared, draw_against
 from pages.ui.page.address import current_value, rename_choice
@@ -91,6 +92,7 @@ BOS = {BOS_DEFAULT: None, "on": True, "off": False}
 BOS_BEFORE = {"model's own": BOS_DEFAULT}  # labels in older addresses
 OPENING_HELP = "Twenty seconds on Prune: what the demo model loses without its induction heads. Off once it has played."
 SWITCH, SWITCH_AFTER = "opening_story", "opening story switch of"
+WAS_DEMO = "model was the demo"  # in the session
 LONG_PATH = 28  # characters that fit into the sidebar next to the size
 TUNING_S = 4.0  # about, to find the fastest kernels
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
@@ -158,7 +160,9 @@ def draw_sidebar(compares: bool) -> None:
         bound: dict[str, Any] = {"bind": "query-params"}
         names = with_own(here_first(MODELS), "model")
         bound["index"] = names.index("demo")  # whatever other tabs have opened
+        bound["on_change"] = _restore_if_other_kind
         st.selectbox("Model", names, key="model", accept_new_options=True, help=MODEL_HELP, **bound)
+        st.session_state[WAS_DEMO] = chosen().spec.is_demo
         named, where = {each: each for each in PRECISIONS}, st.container()
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
@@ -168,6 +172,13 @@ def draw_sidebar(compares: bool) -> None:
             st.warning(plain(store().notice), icon=":material/save:")
         _draw_more()
         mark("sidebar", "drawn")
+
+
+def _restore_if_other_kind() -> None:
+    """Prunes nothing once the user leaves the demo model for another, or returns to it: the first figure is that of
+    the full model."""
+    if chosen().spec.is_demo != st.session_state.get(WAS_DEMO):
+        restore_all()
 
 
 @st.cache_resource(show_spinner=False)

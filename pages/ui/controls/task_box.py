@@ -10,7 +10,7 @@ import streamlit as st
 from engine.questions.tasks import OWN_SUFFIXES
 from pages.ui.page.address import current_value
 from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
-from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.widget_writes import follow_default, hold, write
 
 ADD = "Add your own questions …"
 OWN_FILES = "own question files"  # in the session: paths that were chosen on any screen
@@ -31,6 +31,7 @@ def task_box(
     "transl" became a task of that name.
     """
     state, current = st.session_state, f"{key} current"
+    follow_default(key, names[0])
     hold(key)
     rewrite_param(key, lambda values: None if values[-1] in ("", ADD) else values[-1])
     tasks = _with_own_files(names, key)

@@ -37,6 +37,16 @@ def write(key: str, value: Any, held_s: float = HELD_S) -> None:
     state[key] = value
 
 
+def follow_default(key: str, default: Any) -> None:
+    """Replaces a value that is still the previous default of a widget, such as the tasks of the model before, by its
+    `default` now; to be called before it is drawn."""
+    state, of = st.session_state, f"{key} default"
+    before = state.get(of, default)
+    if before != default and state.get(key) == before and not is_back_or_forward():
+        write(key, default)
+    state[of] = default
+
+
 def hold(key: str) -> None:
     """Restores a held value, or sends it again; to be called before a widget is drawn that may have been written."""
     last, state = st.session_state.get(f"{key} written"), st.session_state

@@ -38,7 +38,6 @@ from pages.ui.prune.tables import MOST_NAMED
 
 AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
 AXIS_NAMES: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs", "layers": "Layers"}
-TASK_OF = "prune task of the model"  # in the session: the task that the model opens with
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
 TASK_HELP = (
     "A task of EleutherAI's lm-evaluation-harness, or your own questions. Type part of a name to filter. The examples "
@@ -93,10 +92,6 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     row = st.container(key="prune_controls", horizontal=True, vertical_alignment="bottom", gap="small")
     available = [status.info.name for status in list_tasks(data_dir) if status.available]
     names = suited(available, is_demo)
-    before = st.session_state.get(TASK_OF)
-    if before not in (None, names[0]) and before == st.session_state.get("prune_task"):
-        write("prune_task", names[0])  # what the model before opened with
-    st.session_state[TASK_OF] = names[0]
     name = task_box(row, "Task", names, "prune_task", _open_settings, help=TASK_HELP)
     take_fewer_examples("prune")
     shots = choose_shots(row, "prune_shots", None, width="content")

@@ -1,0 +1,103 @@
+"""What follows the model when another one is chosen in the sidebar: first tasks and pruning, not what the user set."""
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from pages.ui.page import runtime
+from tests.conftest import HANG_S
+
+OPT, OTHER_OPT = "facebook/opt-125m", "facebook/opt-350m"  # neither needs to be on this computer
+
+
+def controls():
+    import streamlit as st
+
+    from pages.ui.controls.carried import AXES, SCREENS
+    from pages.ui.controls.controls import one_listed
+    from pages.ui.controls.many_tasks import choose_tasks
+    from pages.ui.controls.sidebar import chosen, draw_sidebar
+    from pages.ui.controls.task_box import task_box
+    from pages.ui.page.address import number_field
+    from pages.ui.page.widget_writes import hold
+
+    st.set_page_config()
+    draw_sidebar(compares=False)
+    if st.query_params.get("screen") == "another":
+        st.stop()
+    is_demo, here = chosen().spec.is_demo, st.container()
+    names = ["demo_cloze", "demo_copy", "demo_outfit"] if is_demo else ["pairs_plural", "pairs_past", "demo_outfit"]
+    choose_tasks("importance", here, chosen())
+    task_box(here, "Task", names, "prune_task")
+    one_listed(here, "Task", names, "induction_task", index=1)
+    for screen in SCREENS:
+        for axis in AXES if SCREENS[screen] else ():
+            number_field(
+                here, axis, (0, 100), f"{screen}_{axis}", value=10 if f"{screen}_{axis}" == "passage_heads" else 0
+            )
+        hold(f"{screen}_mask")
+        here.text_input("Mask", key=f"{screen}_mask", bind="query-params")
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """Draws the sidebar and controls of several screens, at given query parameters."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    st.cache_resource.clear()
+
+    def drawn(**parameters):
+        at = AppTest.from_function(controls, default_timeout=HANG_S)
+        for name, value in parameters.items():
+            at.query_params[name] = value
+        return ran(at)
+
+    yield drawn
+    runtime.jobs().close(HANG_S)
+    runtime.store().close()
+    st.cache_resource.clear()
+
+
+def ran(at):
+    at.run()
+    assert not at.exception, at.exception
+    return at
+
+
+def change_model(at, name):
+    at.selectbox(key="model").set_value(name)
+    return ran(at)
+
+
+def tasks(at):
+    return at.multiselect[0].value, at.selectbox(key="prune_task").value, at.selectbox(key="induction_task").value
+
+
+def test_first_tasks_follow_the_model_even_while_another_screen_is_open(drawn):
+    at = drawn()
+    of_demo = tasks(at)
+    assert of_demo[1:] == ("demo_cloze", "demo_copy") and all(name.startswith("demo_") for name in of_demo[0])
+    at.query_params["screen"] = "another"
+    change_model(ran(at), OPT)
+    del at.query_params["screen"]
+    pairs, *others = tasks(ran(at))
+    assert pairs == ["pairs_plural", "pairs_past", "pairs_ing_form"] and others == ["pairs_plural", "pairs_past"]
+    assert tasks(change_model(at, "demo")) == of_demo
+
+
+def test_tasks_that_the_user_or_an_address_chose_stay(drawn):
+    at = drawn(prune_task="demo_copy", induction_task="demo_outfit")
+    at.multiselect[0].set_value(["demo_copy"])
+    assert tasks(change_model(ran(at), OPT)) == (["demo_copy"], "demo_copy", "demo_outfit")
+    linked = drawn(model=OPT, importance_tasks="demo_copy", prune_task="demo_cloze")
+    assert tasks(linked)[:2] == (["demo_copy"], "demo_cloze"), "of another model, in a link"
+
+
+def test_another_kind_of_model_opens_unpruned_unless_the_address_prunes(drawn):
+    at = drawn(model=OPT, prune_heads="90", prune_mask="F0")
+    assert (at.number_input(key="prune_heads").value, at.text_input(key="prune_mask").value) == (90, "F0")
+    assert change_model(at, OTHER_OPT).number_input(key="prune_heads").value == 90, "of the same kind"
+    change_model(at, "demo")
+    assert {each.value for each in at.number_input} == {0} and not any(each.value for each in at.text_input[:6])
+    at = change_model(drawn(), OPT)
+    assert at.number_input(key="passage_heads").value == 10, "what a screen opens with, while nothing is set"
