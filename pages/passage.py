@@ -1,12 +1,13 @@
 """The Passage screen: a text, token by token, as two models read it; the sliders move its colours."""
 
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
 from engine.texts.passages import as_chat
-from engine.texts.tokenloss import TokenLosses
+from engine.texts.tokenloss import TokenLosses, have_same_tokens
 from pages.ui.controls import carried
 from pages.ui.controls.controls import choose_chat, settings_menu
 from pages.ui.controls.pruning import choose_pruning
@@ -32,6 +33,8 @@ require_frame("pages/passage.py")
 SAME = "A and B are the same model: prune something, or change A."
 OLD = "B is being measured; the colors show the previous levels."
 WAITING = "B is being measured."
+OTHER_TOKENS = "{} has another tokenizer: no token pairs to compare. Below is {} alone."
+ALONE = "passage alone"  # in the session: text and models whose tokens were found to differ
 DRAWN = "passage drawn"  # in the session: the text drawn last
 run = PassageRun()
 
@@ -56,8 +59,9 @@ def draw_text() -> None:
         return
     if n_parts != tables.n_parts(a.n_total):
         st.rerun()  # its length is known now: the whole page needs it
-    with errors_shown():
-        shown = tables.extended(b, a) if b is not None else a if side == x.a else tables.unread(a)
+    if b is not None and not have_same_tokens(a, b):
+        st.rerun()  # the whole page then shows the sidebar's model alone
+    shown = tables.extended(b, a) if b is not None else a if side == x.a else tables.unread(a)
     mask = side.mask if side is not None and side != x.a else None
     names = {"A": x.a.name} if side is None else {"A": x.a.name, "B": side.name}
     words, help = tables.summary(a, a, None) if b is None else tables.summary(a, b, mask)
@@ -93,6 +97,9 @@ with errors_shown():
         as_chat(each, text.text)  # so that an error is shown here
     pruning, a_mask = levels.pruning(target.shape), parse_mask(a_typed, a_target.shape)
 a_side, whole = reading.PassageModel(a_target, a_mask), reading.PassageModel(target, Mask.full(target.shape))
+pair = text.text, is_chat, a_spec, setup.spec
+if st.session_state.get(ALONE) == pair:
+    a_side = whole
 of_text = (text.name, text.text, () if is_chat else text.landmarks, text.named, is_chat)
 x = reading.PassageControls(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
@@ -104,6 +111,13 @@ before = st.session_state.get("passage_before")
 if whole_b is not None:
     st.session_state.passage_before = b_side
 a, b, b_shown, _ = both()
+if a is not None and b is not None and not have_same_tokens(a, b):
+    st.session_state[ALONE], x = pair, replace(x, a=whole)
+    whole_a = run.losses(x, "a", whole)
+    a, b, b_shown, _ = both()
+if st.session_state.get(ALONE) == pair:
+    st.info(OTHER_TOKENS.format(plain(a_spec.in_words), plain(setup.spec.in_words)), icon=":material/info:")
+    mark("comparison", "other tokens")
 part, n_parts = 1, tables.n_parts(a.n_total) if a is not None else 1
 if a is not None and n_parts > 1:
     part = st.pagination(n_parts, key=f"passage_part_{n_parts}")

@@ -123,10 +123,15 @@ def losses_of_texts(
     return all_of(each, label).map(lambda found: tuple(losses for losses in found if losses is not None))
 
 
+def have_same_tokens(a: TokenLosses, b: TokenLosses) -> bool:
+    """Returns whether two models cut the text into the same tokens, as far as both have read it."""
+    n = min(len(a), len(b))
+    return a.n_total == b.n_total and np.array_equal(a.token_ids[:n], b.token_ids[:n])
+
+
 def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
     """Raises HeadroomError if two models cut the text into different tokens, so that their losses do not match."""
-    n = min(len(a), len(b))
-    if a.n_total != b.n_total or not np.array_equal(a.token_ids[:n], b.token_ids[:n]):
+    if not have_same_tokens(a, b):
         raise HeadroomError(f"the two models cut this text into different tokens ({a.n_total:,} and {b.n_total:,}); "
                             f"compare models that share a tokenizer")  # fmt: skip
 

@@ -135,9 +135,15 @@ def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen,
     at = open_screen(passage_a="another model", passage_a_model=str(twin))
     data = shown(at)
     assert data["view"] == "B − A" and data["loss"]["a"] != data["loss"]["b"]
-    other = open_screen(passage_a="another model", passage_a_model="demo")
-    assert any("cut this text into different tokens" in error.value for error in other.error)
-    assert not any("pieces" in data for data in components(other))
+
+
+def test_a_model_with_another_tokenizer_leaves_the_view_of_the_first_alone(open_screen):
+    one = open_screen(passage_heads="50")
+    both = open_screen(passage_heads="50", against="demo")
+    [note] = [each.value for each in both.info]
+    assert note.startswith("demo in fp32 has another tokenizer: ") and not both.error
+    assert {**shown(both), "name": ""} == {**shown(one), "name": ""}, "the same losses of the same two"
+    assert summary(both) == summary(one) and not one.info
 
 
 def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
