@@ -180,7 +180,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
 
         def answered(side: str, mask: Mask, least: int = 0) -> Iterator[Progress[Any]]:
             nonlocal found
-            title = f"{of}{side} model"
+            title = f"{of}{'full' if mask == full else side} model"
             # the first answers may take long
             yield Progress(0, n, found, title, run.cached, share=run.done / run.total)
             for step in run.steps(x.answers(mask, least), n, title, counts=False):
