@@ -66,6 +66,11 @@ class TaskSpec:
         return own | ({"labels": self.labels} if self.labels != "true" else {})
 
     @property
+    def title(self) -> str:
+        """Its name on screens: of a file without its folder."""
+        return Path(self.name).name if self.name.endswith(OWN_SUFFIXES) else self.name
+
+    @property
     def manner(self) -> str:
         """How prompts are written, such as ", as chats, shuffled labels"; "" by default."""
         return ", as chats" * bool(self.chat) + f", {self.labels} labels" * (self.labels != "true")

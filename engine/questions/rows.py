@@ -195,10 +195,13 @@ def _row(number: int, line: bytes, info: TaskInfo) -> tuple[dict[str, Any], list
     shown = line[:SHOWN].decode("utf-8", "replace")
     if why or not isinstance(row, dict):
         return {}, [RowFault(number, why or f"is {type(row).__name__}, must be a JSON object", shown)]
-    present = ", ".join(sorted(row)) or "none"
+    present = ", ".join(sorted(column for column in row if row[column] is not None)) or "none"
     missing = [column for column in info.columns if row.get(column) is None]
     lacks = "column {!r} is missing (present: {}); add it to the row"
-    faults = [RowFault(number, lacks.format(column, present), shown) for column in missing]
+    empty = "column {!r} is empty; fill it in, or remove the row"
+    faults = [
+        RowFault(number, (empty if column in row else lacks).format(column, present), shown) for column in missing
+    ]
     if info.columns == OWN_COLUMNS:
         own = {column: row[column] for column in OWN_COLUMNS if column not in missing}
         faults += [RowFault(number, what, _short(value), got=True) for what, value in _own_faults(own)]

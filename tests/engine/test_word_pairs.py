@@ -99,7 +99,7 @@ def test_pairs_of_ones_own_are_asked_like_the_included_ones(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("q,a\ncat", "row 2: 1 columns"), ("q,a\ncat,", "row 2: column 'answer' is missing"), ("q,a\n", "is empty"),
+    [("q,a\ncat", "row 2: 1 columns"), ("q,a\ncat,", "row 2: column 'answer' is empty; fill it"), ("q,a\n", "is empty"),
      ('q,a\n"cat,cats', "cannot be read as a CSV")],
 )  # fmt: skip
 def test_bad_pairs_of_ones_own_are_one_line(text, reason, tmp_path):

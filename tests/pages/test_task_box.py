@@ -7,12 +7,14 @@ import pytest
 from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
 
 from engine.errors import HeadroomError, UsageError
+from engine.questions.requests import TaskSpec
 from engine.questions.tasks import embedded_tasks, pair_tasks, similar_names, task_info
 from engine.studies.study import OUT_OF_DISTRIBUTION
 from engine.studies.surveys import grid
 from pages.ui.controls.first_views import FIRST_OF_DEMO, FIRST_OF_PAIRS, first_tasks, first_view, suited
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
+from pages.ui.downloads.origin import tasks_in_words
 from pages.ui.page import runtime
 from pages.ui.page.work import Work
 from tests.engine.fixtures import in_turns
@@ -31,6 +33,12 @@ def test_names_are_proposed_by_substring_first():
     assert similar_names("", names) == names[:3] == similar_names("xyzzy", names)
     with pytest.raises(UsageError, match="did you mean demo_translation"):
         task_info("transl")
+
+
+def test_a_task_is_shown_by_its_name_and_a_file_without_its_folder():
+    names = ("demo_copy", "/store/questions/85e5/mine.csv", "~/mine.jsonl")
+    assert [TaskSpec(name).title for name in names] == ["demo_copy", "mine.csv", "mine.jsonl"]
+    assert tasks_in_words([TaskSpec(names[1], 5)]) == "mine.csv, 5 shots"
 
 
 def test_the_box_filters_by_substring_and_begins_with_adding_one(open_app):
@@ -60,6 +68,7 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     settled(at)
     kept = Path(at.selectbox(key="prune_task").value)
     assert kept.name == "of-boxes.jsonl" and kept.read_bytes() == rows()
+    assert at.metric[0].label.startswith("of-boxes.jsonl") and at.query_params["prune_task"] == str(kept)
     assert kept.parent.parent == runtime.store().directory / FOLDER and figure(at) == by_path
     assert str(kept) in at.selectbox(key="prune_task").options and str(file) in at.selectbox(key="prune_task").options
     at.wanted_page_hash = page_hash("passage")

@@ -102,8 +102,8 @@ def about(target: Target, *more: str) -> str:
 
 def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
     """Returns a phrase such as "demo_copy and demo_walk, 0 and 5 shots", or the number of tasks."""
-    names, counts = list(dict.fromkeys(task.name for task in tasks)), sorted({task.shots for task in tasks})
-    some = " and ".join(Path(name).name for name in names) if len(names) < 4 else f"{len(names)} tasks"
+    names, counts = list(dict.fromkeys(task.title for task in tasks)), sorted({task.shots for task in tasks})
+    some = " and ".join(names) if len(names) < 4 else f"{len(names)} tasks"
     return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}{tasks[0].manner}"
 
 

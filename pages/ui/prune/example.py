@@ -173,7 +173,7 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
     if measured.mask is not None and not measured.mask.heads[layer][head]:
         label = f"In the full model, {label}"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
-        open_attention(f"A question of {x.task.name}", of.prompt, found.head, found.token)
+        open_attention(f"A question of {x.task.title}", of.prompt, found.head, found.token)
 
 
 def decided_by(x: Experiment, question: Question) -> Copied | None:

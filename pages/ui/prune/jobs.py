@@ -26,19 +26,19 @@ MEASURING = ("accuracy", "gradients", "curve", "importance", CHOICE, *ORDERS.val
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
     """Returns the work that measures the experiment."""
-    return Work("accuracy", "Accuracy", accuracies(x, mask), while_seen=True, about=x.task.name)
+    return Work("accuracy", "Accuracy", accuracies(x, mask), while_seen=True, about=x.task.title)
 
 
 def gradients_work(x: Experiment) -> Work[Any]:
     """Returns the work that measures the estimates' gradients, after everything else; only the store keeps them."""
     found = deferred(x.target, ("gradients", x.questions), lambda session: gradients(x.target, x.questions))
-    return Work("gradients", f"Estimates of {x.task.name}", found.map(lambda found: None), 3, while_seen=True)
+    return Work("gradients", f"Estimates of {x.task.title}", found.map(lambda found: None), 3, while_seen=True)
 
 
 def ranking_work(x: Experiment, axis: Axis) -> Work[Evidence]:
     """Returns the work that measures the order of one axis, so that it is known before its slider moves."""
     title = f"Ranking {NOUNS[axis]}"
-    return Work(ORDERS[axis], title, order_evidence(x, axis), 2, True, forecast(x), about=x.task.name)
+    return Work(ORDERS[axis], title, order_evidence(x, axis), 2, True, forecast(x), about=x.task.title)
 
 
 def order_evidence(x: Experiment, axis: Axis) -> Measurement[Evidence]:
@@ -49,12 +49,12 @@ def order_evidence(x: Experiment, axis: Axis) -> Measurement[Evidence]:
 def importance_work(x: Experiment) -> Work[Evidence]:
     """Returns the work that scores all heads and FFNs for the task."""
     title = CRITERIA[x.criterion].label
-    return Work("importance", title, x.evidence(PARTS), 1, takes=forecast(x), about=x.task.name)
+    return Work("importance", title, x.evidence(PARTS), 1, takes=forecast(x), about=x.task.title)
 
 
 def curve_work(x: Experiment, axis: Axis, known: Evidence, slot: str = "curve", title: str = "Curve") -> Work[Curve]:
     """Returns the work that measures every tenth of one level."""
-    return Work(slot, title, curve(x, axis, known), 1, takes=forecast(x), about=x.task.name)
+    return Work(slot, title, curve(x, axis, known), 1, takes=forecast(x), about=x.task.title)
 
 
 def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:

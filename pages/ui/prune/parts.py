@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Axis
-from engine.questions.tasks import OWN
+from engine.questions.tasks import OWN_SUFFIXES
 from pages.ui.controls import carried
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
@@ -171,7 +171,7 @@ def draw_result(shown: PruneResult) -> None:
     accuracy_figure(title, measured, x.questions.n, pruned, is_full, known, bool(shown.order_words))
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
-    if x.task.name.endswith(OWN) and x.train is not None:
+    if x.task.name.endswith(OWN_SUFFIXES) and x.train is not None:
         n_rows = len(x.train.questions)
         st.caption(
             f"{len(x.judged.questions):,} of your rows are asked, {n_rows:,} others are for examples and the order."
@@ -192,7 +192,7 @@ def draw_sentence(shown: PruneResult) -> None:
     """Draws the finding of a slide that tells no story."""
     if shown.mask is not None and not shown.mask.is_full:
         pruned = estimates.pruned_in_words(shown.x, shown.known, shown.mask)
-        st.markdown(in_a_sentence(shown.x.task.name, shown.measured, pruned))
+        st.markdown(in_a_sentence(shown.x.task.title, shown.measured, pruned))
 
 
 def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:

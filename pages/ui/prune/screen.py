@@ -9,7 +9,7 @@ from typing import cast
 import streamlit as st
 
 from engine.importance.rankings_of import Axis
-from engine.questions.tasks import OWN, task_info
+from engine.questions.tasks import OWN_SUFFIXES, task_info
 from engine.texts.perplexity import Both
 from pages.ui.controls.controls import Levels, asked_as, hand_level
 from pages.ui.controls.own_questions import draw_fault
@@ -120,7 +120,7 @@ class PruneScreen:
                 dragging.let_go_of_orders()
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
-        title = info.title if task.name.endswith(OWN) else f"{task.name} ({info.title})"
+        title = task.title if task.name.endswith(OWN_SUFFIXES) else f"{task.name} ({info.title})"
         shown = PruneResult(x, title + task.manner, self.postponed)
         shown.provisional = instead
         if x.settled(shown.stored):
