@@ -196,6 +196,12 @@ def test_the_second_model_is_asked_for_where_two_are_compared_and_kept_elsewhere
     assert "against" not in {each.key for each in drawn(compares="no").selectbox}
     kept = drawn(compares="no", against="fp32").selectbox(key="against")
     assert (kept.value, kept.disabled) == ("fp32", True)
+    at = drawn(compares="yes")
+    at.selectbox(key="against").set_value("fp32").run()
+    for compares in ("no", "no", "yes"):
+        at.query_params["compares"] = compares
+        field = at.run().selectbox(key="against")
+        assert (field.value, field.disabled) == ("fp32", compares == "no")
 
 
 def test_a_new_tab_opens_the_included_model_whatever_others_have_opened(open_app):
