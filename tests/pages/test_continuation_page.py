@@ -200,6 +200,7 @@ def test_the_finding_names_the_word_that_the_token_begins():
 @pytest.mark.parametrize("full, pruned, words", [
     (0.9, 0.02, "Large effect: without 1 head, `a` falls from 90.0% to 2.0%"),
     (0.04, 0.09, "Small effect: without 1 head, `a` rises from 4.0% to 9.0%"),
+    (0.76, 0.64, "Small effect: without 1 head, `a` falls from 76.0% to 64.0%"),
     (0.9, 0.85, "Small effect: without 1 head, `a` falls from 90.0% to 85.0%"),
     (0.9, 0.896, "No visible effect: without 1 head, `a` falls from 90.0% to 89.6%"),
     (0.9, 0.90001, "No visible effect: without 1 head, `a` stays at 90.0%"),

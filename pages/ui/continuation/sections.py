@@ -28,7 +28,7 @@ PROMPT = (
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 BLANK, PART = visible(" "), "\ufffd"  # a part of a character has this text
 N_DRAWN, N_ON_SLIDE = 10, 5  # tokens of the chart
-VISIBLE, LARGE = 0.01, 0.1  # changes of a probability that are visible, and large
+VISIBLE, LARGE, FACTOR = 0.01, 0.1, 1.5  # a change of a probability that is visible; large, if by this factor too
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
     "Likeliest: the token of highest probability, each time. T: sampled at this temperature (below 1, likely tokens "
@@ -126,7 +126,7 @@ def _size(full: float, pruned: float) -> str:
     change = abs(pruned - full)
     if change < VISIBLE:
         return "No visible"
-    return "Large" if change >= LARGE else "Small"
+    return "Large" if change >= LARGE and max(full, pruned) >= FACTOR * min(full, pruned) else "Small"
 
 
 def draw_finding(found: Said) -> None:
