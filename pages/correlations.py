@@ -25,7 +25,7 @@ from pages.ui.controls.many_tasks import (
     survey_line,
 )
 from pages.ui.controls.sidebar import chosen, wait_for_model
-from pages.ui.correlations import sections, tables
+from pages.ui.correlations import sections, tables, transfer
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.empty import empty_state, reading_state
@@ -143,7 +143,8 @@ if len(found.scores) > 1:
 if names:
     sections.draw_tasks(tasks_at, sections.TaskPairs(by_score, what, names, measure, shown), pair, said, sheet)
     if what != "ffns":
-        sections.draw_link(tasks_at)
+        is_gradient = what in (EVEN, PAPERS)
+        sections.draw_link(tasks_at, transfer.stored_in_words(setup, target, tasks, shown, what) if is_gradient else "")
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 closing(origin, sheet)

@@ -10,7 +10,7 @@ from engine.importance.rankings import CRITERIA
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.controls.controls import choose_level, one_listed, one_of, settings_popover
-from pages.ui.controls.first_views import JUDGES
+from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import choose_tasks, demo_view, setting_of, show_failed, start_first_view
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
@@ -64,7 +64,7 @@ if section == criteria.SECTION:
 permille = 500
 if section == "transfer":
     help = "By each task's ranking in turn."
-    first = 70 if setup.spec.is_demo else 50  # percent: at 50 the demo model loses nothing by any ranking
+    first = transfer_percent(setup.spec.is_demo)
     permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, first)
 
 target = wait_for_model(setup, prunes=True)

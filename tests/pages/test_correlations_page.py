@@ -15,7 +15,8 @@ from engine.importance.importance import Scores, importance
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
-from pages.ui.correlations import charts, tables
+from engine.studies.sweeps import Point, SweepRow
+from pages.ui.correlations import charts, tables, transfer
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
@@ -451,8 +452,8 @@ def test_a_row_of_ties_says_so_and_its_pair_names_those_that_do_not_tie():
     assert within == {"a": "0.71", "ffns": "0.71", "b": "–"}, "none of ties"
     assert dict(zip(cells["score"], cells["ties"], strict=True)) == {"a": False, "ffns": False, "b": True}
     of_all = {**by_score(a=0.9), "b": tied}
-    assert tables.ties_in_words(of_all, "a") == "Left out, as most tie: Score b (7 of 8)."
-    assert tables.ties_in_words(of_all, "b") == "", "the chosen score has rows"
+    assert tables.others_in_words(of_all, "a", "srcc") == "Most tie: Score b (7 of 8)."
+    assert tables.others_in_words(of_all, "b", "srcc") == "Score a: mean 0.90.", "the chosen score has rows"
     assert set(cells["tasks"]) == {"00 – 01", "00 – 02", "01 – 02"}, "without what all begin with"
     rows = tables.apart_rows(two_by_four([0, 0, 0, 0.5, 0, 0, 0, 0]), two_by_four([0, 0, 0, 0.2, 0.3, 0, 0, 0]))
     assert rows[["name", "a", "b"]].to_numpy().tolist() == [["L0H3", "50.0", "20.0"], ["L1H0", "0.0 (ties)", "30.0"]]
@@ -522,3 +523,18 @@ def test_ties_across_the_top_30_percent_leave_it_out():
     assert "Ties reach across the top 30%, so it is not counted." in said and "they share" not in said
     lines = charts.rank_scatter(tables.rank_rows(*scores.values()), "a", "b", "Head").datasets["lines"]
     assert [each["line"] for each in lines] == ["agreement"]
+
+
+def swept(task, by, of, acc):
+    return SweepRow(Point(TaskSpec(task, 5), 700, 0, by, of), 100, acc, acc, acc, 0.25, 1, 0, 0, 0, 1.0)
+
+
+@pytest.mark.parametrize("lost, words", [
+    (0.049, "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."),
+    (0.2, "At 70% of heads pruned, b loses **20 points** by the ranking of a (the worst)."),
+])  # fmt: skip
+def test_what_another_tasks_order_costs_is_told_against_the_own_order(lost, words):
+    rows = [swept("a", "own", "", 0.9), swept("b", "own", "", 0.8), swept("a", "task", "b", 0.95)]
+    rows += [swept("b", "task", "a", 0.8 - lost), swept("a", "task", "a", 0.1)]
+    assert transfer.in_words(rows, 70) == words
+    assert transfer.in_words(rows[:2], 70) == ""

@@ -49,6 +49,12 @@ def first_counts(tasks: Sequence[str], is_demo: bool) -> list[int]:
     return [SHOTS if is_demo or any(name in pair_tasks() for name in tasks) else 0]
 
 
+def transfer_percent(is_demo: bool) -> int:
+    """Returns the level of heads at which each task is pruned by the order of another: at half of them the demo model
+    loses nothing by any order."""
+    return 70 if is_demo else 50
+
+
 def first_view(every: Sequence[str], is_demo: bool) -> list[TaskSpec]:
     """Returns the tasks of the first view at its shot counts."""
     tasks = first_tasks(every, is_demo)

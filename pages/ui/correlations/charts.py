@@ -89,11 +89,11 @@ def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) 
     shown["within_number"] = shown["within"].map(number)
     is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
     if is_srcc and not measure.signed:
-        lowest = max(-1.0, float(np.floor(10 * min(0, *shown[["low", "within"]].min().dropna())) / 10))
+        lowest = max(-1.0, float(np.floor(10 * min([0, *shown[["low", "within"]].min().dropna()])) / 10))
     bands = groups[[is_srcc] * len(groups)]
     bands = bands.assign(low=bands["chance"].mul(-1).clip(lowest), y=bands["y"] + TITLE_OF_PX)
     bands = bands.assign(y2=bands["y"] + PAIR_PX * bands["n"])
-    bands = bands.assign(word=["chance" if at == bands.index[-1] else "" for at in bands.index])
+    bands = bands.assign(word=["chance (95%)" if at == bands.index[-1] else "" for at in bands.index])
     names_px = min(NAMES_OF_PAIRS_PX, 20 + 6 * int(shown["tasks"].str.len().max()))
     drawn = _intervals(measure, heading + int(heights.sum()), lowest, names_px, has_within)
     return charts.picture(drawn, cells=shown, groups=groups, chance=bands)

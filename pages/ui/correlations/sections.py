@@ -20,8 +20,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 FEW = 3  # tasks: a matrix of no more has three cells
 TASKS_HELP = (
-    "Every two tasks once. Up to three tasks: a dot for every two by each score that is stored, with its 95% interval; "
-    "none where most scores tie, unless that score is chosen: their order means little. Hollow dot: the mean over "
+    "Every two tasks once. Up to three tasks: a dot for every two, with its 95% interval. Hollow dot: the mean over "
     "layers of the rank correlation of one layer's heads. Of unrelated rankings, 95% are within ± the dashed line."
 )
 PAIR_HELP = (
@@ -104,22 +103,24 @@ class TaskPairs:
 
 
 def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: str, sheet: Sheet) -> None:
-    """Draws the matrix of tasks, or for few of them each pair with its interval, by every score."""
+    """Draws the matrix of tasks, or for few of them each pair with its interval, and the other scores in words."""
     column = of.measure.column
     at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
     if len(of.names) <= FEW:
-        cells = tables.cells_by_score(of.by_score, of.what, column)
+        cells = tables.cells_by_score({of.what: of.by_score[of.what]}, of.what, column)
         drawn = charts.intervals(cells, pair, charts.MEASURES[column].within(cells["value"]))
     else:
         drawn = charts.matrix(tables.cells(of.by_score[of.what].pairs, column, of.names), of.names, pair, of.measure)
     _clickable("tasks", at, drawn, words)
-    if len(of.names) <= FEW and (left_out := tables.ties_in_words(of.by_score, of.what)):
-        at.caption(left_out)
+    if len(of.names) <= FEW and (others := tables.others_in_words(of.by_score, of.what, column)):
+        at.caption(others)
     sheet.pictures["Tasks"] = drawn
 
 
-def draw_link(at: DeltaGenerator) -> None:
-    """Draws where to see whether heads picked on one task serve the others."""
+def draw_link(at: DeltaGenerator, costs: str) -> None:
+    """Draws what it `costs` to prune a task by the order of another, if known, and where to see that."""
+    if costs:
+        at.markdown(f"**Does it matter?** {costs}")
     label, icon = "Prune by another task's order", ":material/timeline:"
     help = "Sweeps: each task pruned by the order of another."
     at.page_link("pages/sweeps.py", label=label, icon=icon, help=help, query_params=TRANSFER)

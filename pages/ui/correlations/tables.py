@@ -149,10 +149,12 @@ def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: st
     return every.assign(tasks=every["b"].str[shared:] + " – " + every["a"].str[shared:])
 
 
-def ties_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
-    """Returns which scores other than `what`, the chosen one, have no rows, as most components tie; "" if none."""
-    tied = [f"{of.title} ({of.ties} of {of.n})" for score, of in by_score.items() if of.mostly_ties and score != what]
-    return f"Left out, as most tie: {', '.join(tied)}." if tied else ""
+def others_in_words(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> str:
+    """Returns the mean coefficient by each score other than `what`, the chosen one, or that most components tie."""
+    others = [of for score, of in by_score.items() if score != what]
+    said = [f"{of.title}: mean {number(of.pairs[column].mean())}." for of in others if not of.mostly_ties]
+    tied = [f"{of.title} ({of.ties} of {of.n})" for of in others if of.mostly_ties]
+    return " ".join([*said, *([f"Most tie: {', '.join(tied)}."] if tied else [])])
 
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
