@@ -44,7 +44,7 @@ def let_go_of(x: Experiment) -> None:
 
 
 def let_go_of_orders() -> None:
-    """Abandons the orders that nobody asked for: another one is used in their place. What is measured is kept."""
+    """Abandons the orders that are measured ahead. What is measured of them is kept."""
     for slot in ORDERS.values():
         jobs().drop(slot)
 
@@ -59,6 +59,8 @@ def measure(x: Experiment, mask: Mask | None) -> None:
     """Starts the experiment's measurement, and waits a moment for the first answers of the pruned model: charts would
     keep worker and browser from them."""
     neighbours.stop()
+    if mask is None:
+        let_go_of_orders()  # the accuracy measures the order that it needs
     accuracy_work(x, mask).start()
     patience_s = FIRST_S if mask is None or redrawn_every_s(x, mask) == FIGURE_S else PATIENT_S
     jobs().join("accuracy", patience_s, lambda job: job.value is not None and job.value.pruned is not None)
