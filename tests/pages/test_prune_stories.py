@@ -162,7 +162,7 @@ def test_how_far_names_the_first_detectable_loss_and_the_cliff():
     assert told[1].startswith("**−9 points**") and told[2].startswith("**−50 points**") and "88 → 38% right" in told[2]
     words = story.far_in_words(found)
     assert "**50%** of the heads" in words and "**70 to 80%, −50 points**" in words and "1 is left" in words
-    assert "100 questions detect a loss of 12 points" in words and found.level == 500
+    assert "With 100 questions, a loss of 12 points is noticed" in words and found.level == 500
     never = how_far([0] * 11)
     assert never.level == 1000 and len(story.far_cells(never)) == 1 and "cliff: **none**" in story.far_in_words(never)
     lines = {level: line(100, 80) for level in (0, 100)}

@@ -96,7 +96,7 @@ def test_curves_are_measured_once_and_found_again_by_the_program_too(open_screen
         assert line["acc"].tolist() == [each.acc]
     means = curves[curves["kind"] == "mean"].set_index("level")["acc"]
     assert means[0.3] == np.mean([each.acc for each in rows if each.point.heads_permille == 300])
-    assert "16 questions detect a loss of" in said(at)
+    assert "With 16 questions, a loss of" in said(at)
     assert "at chance" in at.dataframe[0].value["no_loss_up_to"].tolist(), "of a random model"
     [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
     assert frame.set_index("task")["published"].fillna(-1).to_dict() == {"demo_copy": -1, "demo_price": 0.4567}
@@ -309,32 +309,40 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
 
     assert said_of(own) == (
         "**No clear loss up to 50% of heads** on the task: 90% right instead of 90% (0.0 points, 95% interval −2.7 to "
-        "+2.7). 100 questions detect losses from 12 points."
+        "+2.7). By random orders, 40% of heads already cost 50 points. 100 questions detect losses from 12 points."
     )
     assert tables.holds(tables.break_table(break_points(own, "heads")), 0) == 0.5
     drawn = charts.curves(tables.curves(own, random, "heads"), "heads", 300, 0.5)
     assert "No clear loss of a task up to 50%" in to_svg(drawn, "title").decode()
     drawn = charts.curves(tables.curves(own, random, "heads"), "heads", 300, 0.5, mean_loses=True)
     assert "No single task clearly loses up to 50%" in to_svg(drawn, "title").decode()
+    better = [row(TASKS[0], each, 0, 0.9, "random") for each in (200, 400)]
+    said_of_better = tables.curves_finding(tables.curves(own, better, "heads"), own, "heads")
+    assert "random" not in said_of_better, "at a lower level, only a larger loss says something"
     random.append(row(TASKS[0], 500, 0, 0.3, "random"))
-    assert "to +2.7), 30% in random order. 100 questions" in said_of(own)
+    assert "to +2.7). By random orders, 50% of heads cost 60 points. 100 questions" in said_of(own)
 
     def with_losses(lost, of=own):
         return [replace(each, lost=lost, p_mcnemar=0.02) if each.point.heads_permille == 500 else each for each in of]
 
     assert "(−13.0 points, 95% interval −19." in said_of(with_losses(13))
-    assert ", not significant over all levels. 100 questions detect losses" in said_of(with_losses(13))
+    found = said_of(with_losses(13))
+    assert ", not significant over all levels. By random" in found and "60 points. 100 questions detect losses" in found
     three = [each for task in ("piqa", "copa", "boolq") for each in falling(TaskSpec(task, 0))]
     assert "up to 50% of heads** on all 3 tasks: 90% right instead of 90% on average (0.0 points" in said_of(three)
     assert said_of(three).endswith("No task drops. 100 questions detect losses from 12 points.")
+    by_three = [replace(each, point=replace(each.point, task=TaskSpec(task, 0))) for each in random
+                for task in ("piqa", "copa", "boolq")]  # fmt: skip
+    of_three = tables.curves(with_losses(8, three), by_three, "heads")
+    assert tables.curves_finding(of_three, with_losses(8, three), "heads").endswith(
+        "90% right instead of 90%. By random orders, 50% of heads cost 60 points."
+    ), "what the questions detect is in the caption of the table"
     assert said_of(with_losses(5, three)).startswith("**50% of heads cost 5.0 points on average** (95% interval 2."), (
         "the mean of three loses clearly"
     )
     at_half = tables.rows_at(with_losses(5, three), "heads", 0, 0.5)
     assert tables.loses_on_average(at_half) and not tables.loses_on_average(at_half[:1])
-    assert said_of(with_losses(8, three)).endswith(
-        "That is too little to show in one task: 100 questions detect losses from 12 points."
-    )
+    assert said_of(with_losses(8, three)).endswith("90% right instead of 90%."), "without random orders of all three"
     assert "Largest drop: −13 points on piqa, not significant over all levels." in said_of(with_losses(13, three))
     assert said_of([own[0], own[7], own[10]]).startswith("3 of 11 levels are measured")
     early = [own[0], *(row(TASKS[0], each, 0, 0.3, lost=60) for each in range(100, 1001, 100))]
@@ -369,7 +377,8 @@ def test_what_says_nothing_is_grey_and_credited_with_nothing():
 
 def test_the_power_of_the_questions_is_told():
     table = tables.break_table(break_points(falling(TASKS[0]), "heads"))
-    words = "100 questions detect a loss of 12 points 80% of the time; under 6 points, never."
+    words = "With 100 questions, a loss of 12 points is noticed 4 times in 5; under 6 points, never."
+    assert len(words) <= 90
     assert tables.power_of(table) == words and round(table["detects_points"][0], 2) == 11.19
     assert "too few" in tables.power_of(table.assign(n=8)) and "8 points" in tables.power_of(table.assign(looks=1))
 

@@ -30,7 +30,7 @@ STEEP = 0.3  # of a name's distance from its line, which is large at a steep one
 N_LEVELS = len(TENTHS)
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
-DETECTED = "questions detect"
+DETECTED, NO_LOSS = "questions detect", "No clear loss"
 NAMES = {
     "own": "own ranking",
     "aggregate": "ranking of other tasks",
@@ -222,17 +222,17 @@ def power_of(frame: pd.DataFrame) -> str:
 
 
 def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> str:
-    """Returns how far all tasks can be pruned without a detectable loss, by shot count: the mean accuracy, that of
-    random orders at the same level if measured, the largest drop of a task, and which losses are detected; "" until
-    every task of a shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
+    """Returns how far all tasks can be pruned without a detectable loss, by shot count: the mean accuracy, the loss by
+    random orders, the largest drop of a task, and, if no loss is clear, which losses are detected; "" until every task
+    of a shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
     breaks, each = break_table(break_points(own, axis)), by_shots(frame)
     found = [words for shots, mine in each if (words := _shots_finding(mine, breaks, own, axis, shots, len(each) > 1))]
     if any("**" in words for words in found) and DETECTED not in found[-1]:
         n, points = min(zip(breaks["n"], breaks["detects_points"], strict=True))
-        detect = (
-            "are too few to detect any loss" if math.isnan(points) else f"detect losses from {math.ceil(points)} points"
-        )
-        found[-1] += f" {n} questions {detect}."
+        if math.isnan(points):
+            found[-1] += f" {n} questions are too few to detect any loss."
+        elif any(NO_LOSS in words for words in found):
+            found[-1] += f" {n} {DETECTED} losses from {math.ceil(points)} points."
     return "  \n".join(found)
 
 
@@ -254,7 +254,7 @@ def _shots_finding(
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
     else:
-        words = f"**No clear loss up to {whole_percent(level)} of {what}** on {tasks}{at}"
+        words = f"**{NO_LOSS} up to {whole_percent(level)} of {what}** on {tasks}{at}"
     here = rows_at(own, axis, shots, level)
     change = _all_questions(here)
     points, low, high = (number(100 * each, 1, sign=True) for each in (change.difference, *change.interval))
@@ -267,23 +267,40 @@ def _shots_finding(
         words += f": {right}"
     else:
         words += f": {right}{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {interval})"
-    if 0 < level < 1 and level in random.index:  # random orders are coarser
-        words += f", {whole_percent(random[level])} in random order"
+    by_random = _random_finding(random, means, level, what)
     if len(here) == 1:
-        return f"{words}{', not significant over all levels' if can_go and change.interval[1] < 0 else ''}."
+        return f"{words}{', not significant over all levels' if can_go and change.interval[1] < 0 else ''}.{by_random}"
     worst = min(here, key=lambda row: row.gained - row.lost)
     change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
     if not change.difference < 0:
-        return f"{words}. No task drops."
+        return f"{words}. No task drops.{by_random}"
     n, detects = min(zip(readable["n"], readable["detects_points"], strict=True))
     if can_go and -100 * change.difference < detects:
-        one = "That is too little to show in one task" if loses_on_average(here) else "No single task clearly loses"
-        return f"{words}. {one}: {n} {DETECTED} losses from {math.ceil(detects)} points."
+        if loses_on_average(here):
+            return f"{words}.{by_random}"
+        return (
+            f"{words}.{by_random} No single task clearly loses: {n} {DETECTED} losses from {math.ceil(detects)} points."
+        )
     points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
     is_alone = change.is_significant and can_go  # which may be chance among so many levels
     interval = "" if is_alone else f" (95% interval {low} to {high})"
     unsure = ", not significant over all levels" if can_go else ""
-    return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}{unsure}."
+    return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}{unsure}.{by_random}"
+
+
+def _random_finding(random: pd.Series, means: pd.Series, level: float, what: str) -> str:
+    """Returns what random orders lose on average at `level`, or already at the measured level before it if that is
+    more; "" if no such level is measured."""
+    known = [each for each in random.index if 0 < each <= level < 1]
+    if not known:
+        return ""
+    at = max(known)
+    lost, by_score = (100 * (means[0.0] - each) for each in (random[at], means[level]))
+    if at < level and lost <= by_score:
+        return ""
+    share = f"{whole_percent(at)} of {what}{' already' if at < level else ''}"
+    points = "nothing" if lost < 0.5 else "1 point" if lost < 1.5 else f"{number(lost, 0)} points"
+    return f" By random orders, {share} cost {points}."
 
 
 def rows_at(rows: Sequence[SweepRow], axis: Axis, shots: int, level: float) -> list[SweepRow]:
