@@ -126,7 +126,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Sweeps",
             "timeline",
             "How much can be pruned before answers are lost: accuracy over many tasks, levels and orders at once.",
-            "choose the sweep “Transfer”, to prune each task by the ranking of another.",
+            "choose another highlighted task: each has its own cliff.",
         ),
     ),
 }
