@@ -32,7 +32,7 @@ from pages.ui.figures.charts import to_svg
 from pages.ui.importance.divisors import EVEN
 from pages.ui.page import runtime, work
 from pages.ui.page.tables import greyed, percent
-from pages.ui.sweeps import charts, plans, tables
+from pages.ui.sweeps import charts, plans, sections, tables
 from tests.conftest import some_of
 from tests.pages.conftest import (
     frames_of,
@@ -370,9 +370,31 @@ def test_what_says_nothing_is_grey_and_credited_with_nothing():
         coloured == {1, 2}
         and [cell["display_value"] for cell in style._translate(False, False)["body"][0]][3] == "90.0%"
     )
-    never = tables.break_table(break_points([row(TASKS[0], each, 0, 0.9) for each in (0, 500)], "heads"))
-    shown = tables.break_words(never)[["no_loss_up_to", "first_detectable_loss", "cliff"]]
-    assert shown.to_numpy().tolist() == [["50%", "none", "none"]]
+    flat = [row(TASKS[0], each, 0, 0.9) for each in TENTHS]
+    for known, words in ((flat, ["100%", "none", "none"]), (flat[:-1], ["…"] * 3), (flat[:2], ["…"] * 3)):
+        table = tables.break_words(tables.break_table(break_points(known, "heads")))
+        assert table[["no_loss_up_to", "first_detectable_loss", "cliff"]].to_numpy().tolist() == [words]
+
+
+def test_a_mean_is_drawn_and_named_where_it_says_more_than_a_task_or_the_ends():
+    def drawn_of(rows):
+        found = charts.curves(tables.curves(rows, [], "heads", "piqa"), "heads").datasets
+        return [{each["kind"] for each in found[name]} & {"mean"} for name in ("curves", "names")]
+
+    two = [*falling(TASKS[0]), *falling(TASKS[2], 0.6)]
+    assert drawn_of(two) == [{"mean"}, {"mean"}]
+    ends = [each for each in two if each.point.task == TASKS[0] or each.point.heads_permille in (0, 1000)]
+    assert drawn_of(ends) == [set(), set()] == drawn_of(falling(TASKS[0]))
+
+
+@pytest.mark.slow("opens the screen twice")
+def test_the_caption_of_the_curves_tells_of_random_orders_if_they_are_drawn(open_screen, monkeypatch):
+    at = measure(open_screen())
+    assert "three random orders" in said(at)
+    every = sections._of_order
+    monkeypatch.setattr(sections, "_of_order", lambda rows, order: [] if order == "random" else every(rows, order))
+    alone = said(open_screen())
+    assert "each task by its own scores" in alone and "random" not in alone
 
 
 def test_the_power_of_the_questions_is_told():

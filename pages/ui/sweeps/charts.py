@@ -11,7 +11,7 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, UNKNOWN, palette
 from pages.ui.page.defaults import AXES, Axis
 from pages.ui.page.tables import number, whole_percent
-from pages.ui.sweeps.tables import NAMES, TASKS, TOP, line_names
+from pages.ui.sweeps.tables import NAMES, TASKS, TOP, has_mean, line_names
 
 _PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
 DOMAIN = palette(pruned="mean", now="front", random="random", chance="chance", **_PLACES)
@@ -40,6 +40,8 @@ def curves(
     """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
     random rankings, and a dashed line at the level to which no task clearly loses, `holds` (0: none), though their mean
     may. Lines are named if the chart has `names_in_px`, about its width (0: none)."""
+    if not has_mean(frame):
+        frame = frame[frame["kind"] != "mean"]
     names = line_names(frame, LETTER_PX / (names_in_px - AXIS_PX), holds) if names_in_px else frame[:0]
     words = (
         "No single task clearly loses" if mean_loses else "No clear loss of a task"

@@ -70,7 +70,7 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
     own, random = _by_score(rows), _of_order(rows, "random")
     frame = tables.curves(own, random, axis, front.name)
     each, table = tables.by_shots(frame), tables.break_table(break_points(own, axis), published[0])
-    st.caption(CURVES, help=CURVES_HELP)
+    _caption_of_curves(frame, any(tables.has_mean(mine) for _, mine in each))
     widths = [2] * (len(each) - 1) + [3]  # lines are named in the last chart
     for (shots, mine), at, width in zip(each, _side_by_side(widths), widths, strict=True):
         title = f"{axis}, {_shots(shots)}"
@@ -88,6 +88,13 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
     height, words = 420 if len(table) > MOST_ROWS else "content", "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
     sheet.tables["Break points"] = table
+
+
+def _caption_of_curves(frame: pd.DataFrame, has_mean: bool) -> None:
+    """Draws what the lines and bars of the charts are, of those that are drawn."""
+    has_random = "random" in set(frame["kind"])
+    helps = [RANDOM_HELP * has_random, BARS_HELP, MEAN_HELP * has_mean, CHANCE_HELP]
+    st.caption(CURVES + RANDOM * has_random, help=" ".join(filter(None, helps)))
 
 
 def _grid(rows: Sequence[SweepRow], sheet: Sheet) -> None:
@@ -134,17 +141,17 @@ def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, sheet: Sheet
             sheet.draw(title, charts.lines(mine), f"sweep {title}", tables.lines_in_words(mine))
 
 
-CURVES = "Colors: each task by its own scores. Gray: three random orders."
-CURVES_HELP = (
-    "Gray: the mean of tasks in each random order, lowest to highest. Bars: 95% intervals of the highlighted task. "
-    "Dashed: the mean of tasks. Dotted: guessing on the highlighted task, if it has choices."
-)
+CURVES, RANDOM = "Colors: each task by its own scores.", " Gray: three random orders."
+RANDOM_HELP = "Gray: the mean of tasks in each random order, lowest to highest."
+BARS_HELP, MEAN_HELP = "Bars: 95% intervals of the highlighted task.", "Dashed: the mean of tasks."
+CHANCE_HELP = "Dotted: guessing on the highlighted task, if it has choices."
 GRID_HELP = f"Mean over tasks. The line bounds the cells that lose less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
     "The first level that is significantly below the full model (exact McNemar on the same questions, 5% for all "
     "levels together by Holm's correction), the measured level before it, and the cliff: the two neighboring levels "
     "between which accuracy falls most. At chance: the 95% interval of the full model contains the accuracy of "
-    "guessing, so there is nothing to lose. Not measured: it takes two levels."
+    "guessing, so there is nothing to lose. Not measured: it takes two levels. "
+    "…: not every level is measured yet."
 )
 _RIGHT = partial(st.column_config.TextColumn, alignment="right")
 BREAK_TITLES = {

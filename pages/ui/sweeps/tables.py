@@ -86,6 +86,13 @@ def _kinds(names: Sequence[str], front: str) -> dict[str, str]:
     return {name: TASKS[at % n_kinds] for at, name in enumerate(others)} | {front: "front"}
 
 
+def has_mean(frame: pd.DataFrame) -> bool:
+    """Returns whether `curves` of one shot count have a mean to draw: not that of a single task, nor one known at the
+    two ends only, which would be a straight line."""
+    is_inner = frame["kind"].eq("mean") & frame["level"].gt(0) & frame["level"].lt(1)
+    return bool(is_inner.any()) and frame.loc[frame["kind"].isin(["front", *TASKS]), "line"].nunique() > 1
+
+
 def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataFrame:
     """Returns the middle of each name, `level` and `at`, next to its line of `curves`, of one shot count, where it is
     furthest from other lines and names, and not on the rule at the level `limit`; `letter`: the width of one, in
@@ -199,12 +206,15 @@ def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float]
 
 
 def break_words(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of `break_table` formatted for reading, without meaningless numbers."""
+    """Returns the rows of `break_table` formatted for reading, without meaningless numbers; "…" for what may change
+    until every level of the task is measured."""
     is_read, first = frame["reading"].eq(""), "first_detectable_loss"
+    is_early = is_read & frame["looks"].lt(N_LEVELS - 1)
     cliffs = [cliff_in_words(*row) for row in zip(*(frame[name] for name in CLIFF), strict=True)]
     words = {"no_loss_up_to": frame["reading"].where(~is_read, frame["no_loss_up_to"].map(whole_percent))}
     words[first] = frame[first].map(whole_percent).mask(is_read & frame[first].isna(), "none")
     words["cliff_from"] = pd.Series(cliffs, frame.index, dtype=object).where(is_read, whole_percent(math.nan))
+    words = {name: said.mask(is_early, "…") for name, said in words.items()}
     alike = ["n", "detects_points"] if frame["n"].nunique() == 1 else []  # stated in the caption
     shown = frame.assign(**words).drop(columns=["reading", "looks", *CLIFF[1:], *alike])
     return shown.rename(columns={"cliff_from": "cliff"})
