@@ -256,6 +256,37 @@ def test_a_line_is_named_where_lines_are_apart_and_names_do_not_overlap():
     assert ">task3<" in to_svg(charts.curves(found, "heads", 300), "title").decode()
 
 
+def test_a_name_keeps_near_its_line_between_bars_and_off_the_edge_of_the_band():
+    def near(line, name, letter):
+        at = np.linspace(name.level - letter * len(name.line) / 2, name.level + letter * len(name.line) / 2, 20)
+        return abs(np.interp(at, line["level"], line["acc"]) - name.at).min()
+
+    flat, bent, steep = [0.76] * 11, [0.95] * 8 + [0.88, 0.69, 0.43], [1.0] * 8 + [0.97, 0.06, 0.0]
+    each = {TaskSpec("piqa", 0): bent, TaskSpec("copa", 0): steep, TaskSpec("boolq", 0): flat}
+    own = [
+        replace(row(task, level, 0, acc), low=acc - 0.03, high=acc + 0.05)
+        for task, line in each.items()
+        for level, acc in zip(TENTHS, line, strict=True)
+    ]
+    lines = ((0.87, 0.6, 0.56), (0.86, 0.6, 0.49), (0.65, 0.27, 0.18), (0.3, 0.2, 0.19))
+    drops = [
+        row(task, level, 0, acc, "random", seed=seed)
+        for task in each
+        for level, at in zip(RANDOM_LEVELS, lines, strict=True)
+        for seed, acc in enumerate(at)
+    ]
+    letter = 6 / 755
+    found = tables.curves(own, drops, "heads", "piqa")
+    assert set(found["kind"]) >= {"random", "mean", "front"}
+    names = {name.line: name for name in tables.line_names(found, letter, 0.7).itertuples()}
+    for name in ("piqa", "mean of tasks"):
+        assert near(found[found["line"] == name], names[name], letter) <= tables.NAME_SHARE + 0.01, name
+    band = found[found["kind"] == "random"].sort_values("level")
+    for edge in ("low", "high"):
+        apart = near(band.assign(acc=band[edge]), names["mean of tasks"], letter)
+        assert apart >= tables.NAME_SHARE, f"the edge of the band ({edge}) is a line to the eye"
+
+
 def overlap(one, other, letter):
     reach = letter * (len(one.line) + len(other.line)) / 2
     return abs(one.level - other.level) < reach and abs(one.at - other.at) < tables.NAME_SHARE
@@ -309,7 +340,7 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
 
     assert said_of(own) == (
         "**No clear loss up to 50% of heads** on the task: 90% right instead of 90% (0.0 points, 95% interval −2.7 to "
-        "+2.7). By random orders, 40% of heads already cost 50 points. 100 questions detect losses from 12 points."
+        "+2.7). By random orders, 40% already cost 50 points. 100 questions detect losses from 12 points."
     )
     assert tables.holds(tables.break_table(break_points(own, "heads")), 0) == 0.5
     drawn = charts.curves(tables.curves(own, random, "heads"), "heads", 300, 0.5)

@@ -101,8 +101,10 @@ def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataF
     lines, kinds = dict[str, np.ndarray](), dict[str, str]()
     for line, kind in frame[["line", "kind"]].drop_duplicates().itertuples(index=False):
         rows = frame[frame["line"] == line].sort_values("level")
-        columns = ("acc", "low", "high") if kind == "front" else ("acc",)  # its intervals are drawn
+        columns = ("acc", "low", "high") if kind in ("front", "random") else ("acc",)  # bars or a band are drawn
         lines[line] = np.array([np.interp(levels, rows["level"], rows[of], np.nan, np.nan) for of in columns])
+        if kind == "front":  # whose bars are at measured levels only
+            lines[line][1:, ~np.isclose(levels[:, None], rows["level"].to_numpy()).any(axis=1)] = np.nan
         kinds[line] = kind
     others = [line for line, kind in kinds.items() if kind in TASKS]
     found, taken = [], list[tuple[float, float, float]]()  # of words: level, height, half their width
@@ -114,7 +116,7 @@ def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataF
         words = "chance" if kinds[name] == "chance" else name
         half, places = letter * len(words) / 2, list[tuple[float, float, float]]()
         for middle, level in enumerate(levels):
-            near, own = abs(levels - level) <= half, lines[name]
+            near, own = abs(levels - level) <= half, lines[name][: 1 if kinds[name] == "random" else None]
             around = abs(levels - level) <= half + BESIDE_LETTERS * letter
             if not half <= level <= 1 - half or np.isnan(own[0, middle]) or (limit and abs(level - limit) < half):
                 continue
@@ -308,7 +310,7 @@ def _random_finding(random: pd.Series, means: pd.Series, level: float, what: str
     lost, by_score = (100 * (means[0.0] - each) for each in (random[at], means[level]))
     if at < level and lost <= by_score:
         return ""
-    share = f"{whole_percent(at)} of {what}{' already' if at < level else ''}"
+    share = f"{whole_percent(at)} already" if at < level else f"{whole_percent(at)} of {what}"
     points = "nothing" if lost < 0.5 else "1 point" if lost < 1.5 else f"{number(lost, 0)} points"
     return f" By random orders, {share} cost {points}."
 
