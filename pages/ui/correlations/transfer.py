@@ -14,6 +14,7 @@ from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup
 from pages.ui.page.reads import stored_once
+from pages.ui.page.tables import number, plain, whole_percent
 
 
 def stored_in_words(setup: Setup, target: Target, tasks: Sequence[TaskSpec], shots: int, score: str) -> str:
@@ -37,7 +38,8 @@ def in_words(rows: Sequence[SweepRow], percent: int) -> str:
     if not others:
         return ""
     lost, worst = max(((100 * (own[row.point.task] - row.acc), row) for row in others), key=lambda each: each[0])
+    at = f"At {whole_percent(percent / 100)} of heads pruned"
     if lost < SMALL_LOSS:
-        return f"At {percent}% of heads pruned, no task loses {SMALL_LOSS} points or more by the ranking of another."
+        return f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
     task, of = worst.point.task.title, worst.point.of
-    return f"At {percent}% of heads pruned, {task} loses **{lost:.0f} points** by the ranking of {of} (the worst)."
+    return f"{at}, {plain(task)} loses **{number(lost, 0)} points** by the ranking of {plain(of)} (the worst)."
