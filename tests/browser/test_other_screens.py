@@ -5,7 +5,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import at_rest, await_mark, marked, settled_figure
+from tests.browser.conftest import at_rest, await_mark, keyed, marked, settled_figure
 
 HEADLINE = '[data-testid="stMain"] h2'
 
@@ -98,6 +98,21 @@ def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address
     page.get_by_role("button", name="Prune these", exact=True).click()
     settled_figure(page, heads=5, questions=32)
     assert "prune_mask=L1H0" in page.url
+
+
+def test_a_color_bar_stays_when_a_control_changes_the_address(page, address):
+    page.goto(f"{address}/induction?precision=fp32")
+    bars = page.locator('[data-testid="stVegaLiteChart"] svg.marks [fill^="url("]')
+    bars.first.wait_for(state="attached")
+    at_rest(page)
+    keyed(page, "induction_about").locator("summary").click()
+    expect(page).to_have_url(re.compile("induction_about"))
+    at_rest(page)
+    drawn = bars.evaluate_all("""all => all.map(bar => {
+      const gradient = document.querySelector(bar.getAttribute("fill").slice(4, -1))
+      return gradient?.tagName === "linearGradient" && bar.ownerSVGElement.contains(gradient)
+    })""")
+    assert drawn and all(drawn), "referred to within the page, whatever its address"
 
 
 def test_what_is_compared_goes_along_and_is_let_go_of_by_one_click(page, address):

@@ -12,8 +12,9 @@ const MAIN = `[data-testid="stMain"]`, APP = `[data-testid="stApp"]`, NAVIGATION
 function mendPage() {
   // Popups over the page are outside of the app's element, and would keep the light theme's colors.
   document.documentElement.style.colorScheme = getComputedStyle(document.querySelector(APP)).colorScheme
+  keepColorBars()
   if (window.headroomMends) return
-  const mend = () => { skipHelp(); nameSections() }
+  const mend = () => { skipHelp(); nameSections(); keepColorBars() }
   window.headroomMends = new MutationObserver(mend)
   window.headroomMends.observe(document.body, { childList: true, subtree: true })
   window.addEventListener("keydown", showHelp, true)
@@ -50,6 +51,12 @@ function nameSections() {
     section.role = "group"
     section.ariaLabel = section.querySelector(`${SECTION} p`)?.textContent ?? ""
   }
+}
+
+// Vega refers to the gradient of a color bar by the address of the page, which every control changes.
+function keepColorBars() {
+  for (const bar of document.querySelectorAll(`${CHART} [fill^="url("]:not([fill^="url(#"])`))
+    bar.setAttribute("fill", bar.getAttribute("fill").replace(/^url\(.*#/, "url(#"))
 }
 
 // Returns whether the server draws nothing.
