@@ -45,8 +45,8 @@ HOW = "shares"  # of the aggregate in the file
 SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": "removal", "ffns": "removal"}
 BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
 WHAT_HELP = (
-    f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned. With few questions, most tie; "
-    "the chart of two or three tasks then leaves that score out unless you choose it."
+    f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned. With few questions, most tie: "
+    "their order then says little."
 )
 METHOD_HELP = (
     "Spearman: rank correlation of the scores. Top-30% overlap: of the most important 30% of one ranking, the share "

@@ -113,6 +113,27 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
 
 
 @pytest.fixture
+def open_part(tmp_path, monkeypatch):
+    """Draws a part of the page by a function of a test, in a new session, at given query parameters."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    st.cache_resource.clear()
+
+    def open_part(draw, **parameters):
+        at = AppTest.from_function(draw, default_timeout=HANG_S)
+        for name, value in parameters.items():
+            at.query_params[name] = value
+        at.run()
+        assert not at.exception, at.exception
+        return at
+
+    yield open_part
+    runtime.jobs().close(HANG_S)
+    runtime.store().close()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
 def with_shipped(monkeypatch):
     """Has the records that come with the package read: of the embedded model the rest alone is measured."""
     monkeypatch.setenv("HEADROOM_SHIPPED", "1")

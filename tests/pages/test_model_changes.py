@@ -1,11 +1,8 @@
 """What follows the model when another one is chosen in the sidebar: first tasks and pruning, not what the user set."""
 
-import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
+from functools import partial
 
-from pages.ui.page import runtime
-from tests.conftest import HANG_S
+import pytest
 
 OPT, OTHER_OPT = "facebook/opt-125m", "facebook/opt-350m"  # neither needs to be on this computer
 
@@ -40,22 +37,8 @@ def controls():
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
-    """Draws the sidebar and controls of several screens, at given query parameters."""
-    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
-    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
-    st.cache_resource.clear()
-
-    def drawn(**parameters):
-        at = AppTest.from_function(controls, default_timeout=HANG_S)
-        for name, value in parameters.items():
-            at.query_params[name] = value
-        return ran(at)
-
-    yield drawn
-    runtime.jobs().close(HANG_S)
-    runtime.store().close()
-    st.cache_resource.clear()
+def drawn(open_part):
+    return partial(open_part, controls)
 
 
 def ran(at):

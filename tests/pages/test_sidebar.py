@@ -4,6 +4,7 @@ differ from the default."""
 
 import os
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import psutil
@@ -133,23 +134,8 @@ def sidebar_alone():
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
-    """Draws the sidebar alone, at given query parameters."""
-    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
-    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
-    st.cache_resource.clear()
-
-    def drawn(**parameters):
-        at = AppTest.from_function(sidebar_alone, default_timeout=HANG_S)
-        for name, value in parameters.items():
-            at.query_params[name] = value
-        at.run()
-        assert not at.exception, at.exception
-        return at
-
-    yield drawn
-    runtime.store().close()
-    st.cache_resource.clear()
+def drawn(open_part):
+    return partial(open_part, sidebar_alone)
 
 
 def label_of(at):

@@ -43,6 +43,12 @@ def draw_table(
     (st if at is None else at).dataframe(shown, column_config=dict(titles), hide_index=True, alt=words, **look)
 
 
+def change_look(change: float, is_clear: bool) -> dict[str, Any]:
+    """Returns how a metric draws a change: a clear loss is orange and a clear gain blue, as on every screen."""
+    colour, arrow = (("orange", "down") if change < 0 else ("blue", "up")) if is_clear else ("off", "off")
+    return {"delta_color": colour, "delta_arrow": arrow}
+
+
 def grey_ink() -> str:
     """Returns the color of text that does not count, readable in the theme of the browser."""
     return GREY_INK[st.context.theme.type or "light"]

@@ -20,7 +20,7 @@ from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.task_box import task_box
 from pages.ui.controls.texts import choose_text
-from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.drawing import change_look, draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.first_view import AROUND, HEADS, ORDER, SEEN, first_choices
@@ -176,7 +176,11 @@ def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
     st.markdown(f"**{title}**, nats", help=GAIN_HELP)
     is_sure = shown is not None and shown.n == n_texts and tables.is_clear(shown)
     with st.container(key="incontext_gain" if is_sure else "unsure_gain"):
-        look = _delta(full, _change(found, around)) if shown and full and not is_full else {}
+        look = {}
+        if shown and full and not is_full:
+            change = _change(found, around)
+            look = change_look(change.value, tables.is_clear(change))
+            look["delta"] = f"from {number(full.value, sign=True)} (full model)"
         st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed", **look)
     st.markdown(tables.gain_in_words(shown, n_texts) if shown else "Not measured yet.")
     if not around and full and full.high - full.low > NOISY_NATS:
@@ -186,14 +190,6 @@ def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
 def _change(found: LossesSoFar, around: int) -> MeanOverTexts:
     """Returns the change of the gain by pruning, paired, of the texts that both have read."""
     return tables.gain(icl_change(*found.in_both, around))
-
-
-def _delta(full: MeanOverTexts, change: MeanOverTexts) -> dict[str, Any]:
-    """Returns how a metric shows the gain of the full model: orange after a clear loss, blue after a clear rise."""
-    colour, arrow = ("orange", "down") if change.value < 0 else ("blue", "up")
-    if not tables.is_clear(change):
-        colour = arrow = "off"
-    return {"delta": f"from {number(full.value, sign=True)} (full model)", "delta_color": colour, "delta_arrow": arrow}
 
 
 def figures_in_words(found: LossesSoFar, around: int) -> list[str]:

@@ -11,7 +11,7 @@ import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, paired
-from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.drawing import change_look, draw_table
 from pages.ui.page.tables import RANK_TITLE, magnitude, number, p_in_words, percent, percents, plain, whole_percent
 from pages.ui.prune.estimates import EstimateLine, trust
 from pages.ui.prune.experiment import AnswersSoFar
@@ -62,11 +62,7 @@ def accuracy_figure(
     elif full is not None and len(full):
         some = f" of the first {len(full):,}, {total:,} in all" if len(full) < total else ""
         lines.append(f"The full model: {percent(accuracy(full).acc)}{some}")
-    # losses are orange and gains blue, as on every screen
-    colour, arrow = (
-        (("orange", "down") if share < 0 else ("blue", "up")) if clear and not is_provisional else ("off", "off")
-    )
-    _draw_number(title, value, delta, few or is_provisional, delta_color=colour, delta_arrow=arrow)
+    _draw_number(title, value, delta, few or is_provisional, **change_look(share, clear and not is_provisional))
     help = "  \n".join([*details, "", HELP] if details else [HELP])
     st.markdown("  \n".join(line if few else f":small[{line}]" for line in lines), help=help)  # the first is long
 
