@@ -2,15 +2,16 @@
 
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from engine.questions.requests import CHUNK
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of, settings_popover
+from pages.ui.controls.first_views import N_COMPARED, transfer_percent
 from pages.ui.controls.many_tasks import (
     FirstMeasured,
     choose_tasks,
@@ -25,7 +26,8 @@ from pages.ui.controls.many_tasks import (
     survey_line,
 )
 from pages.ui.controls.sidebar import chosen, wait_for_model
-from pages.ui.correlations import sections, tables, transfer
+from pages.ui.correlations import sections, tables
+from pages.ui.correlations.transfer import transfer
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.empty import empty_state, reading_state
@@ -34,7 +36,7 @@ from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import end_run, require_frame
-from pages.ui.page.work import live
+from pages.ui.page.work import Work, live
 
 require_frame("pages/correlations.py")
 TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by gradient (Bansal et al.)",
@@ -43,7 +45,7 @@ METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "of
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
 SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": "removal", "ffns": "removal"}
-BESIDE = 9  # labels: up to this many, a matrix fits next to the two rankings
+BESIDE = 9  # tasks: up to this many, a matrix fits next to the two rankings
 WHAT_HELP = (
     f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned. With few questions, most tie: "
     "their order then says little."
@@ -65,7 +67,7 @@ def compared(digest: str, _found: Survey) -> pd.DataFrame:
 
 
 setup, finding_at = chosen(), reserve_finding("finding")
-tasks = choose_tasks("correlations", st.container(), setup)
+tasks = choose_tasks("correlations", st.container(), setup, N_COMPARED)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
 older = {"Heads by one divisor": EVEN, "Heads as published": PAPERS, "Heads by Bansal et al.": PAPERS}
@@ -81,19 +83,32 @@ ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup)
-drawn = TITLES if len(task_names) <= sections.FEW else [what]  # a few tasks by every score that is stored
-works = {each: importance_work(setting, target, tasks, each, f"correlations {each}", TITLES[each]) for each in drawn}
-known = {each: so_far(of_score) for each, of_score in works.items()}
-surveys = {each: Survey(one.preview(tasks), one.failed) for each, one in known.items()}
-work, measured, found = works[what], known[what], surveys[what]
-watched = [slot for each in works.values() for slot in each.watched()]
-if measured.n_known < len(tasks) and what == EVEN:
-    start_first_view(setup, tasks, [work])
-line = partial(survey_line, work, len(tasks), measured, since_s, FirstMeasured("Measure importance", "primary"))
-if reading := [each for each in works.values() if each.is_first_read]:
+work = importance_work(setting, target, tasks, what, f"correlations {what}", TITLES[what])
+works, known = [work], [measured := so_far(work)]
+is_open = measured.n_known < len(tasks) and what == EVEN and not work.under_way
+if is_open and not start_first_view(setup, tasks, works, n=N_COMPARED):  # all of it takes too long
+    first = replace(setting, n_ranking=CHUNK)
+    works.append(importance_work(first, target, tasks, what, "correlations first", f"{TITLES[what]}, first questions"))
+    known.append(so_far(works[-1]))
+    start_first_view(setup, tasks, works[1:], n=N_COMPARED)
+found = Survey(measured.preview(tasks), measured.failed)
+watched = [slot for each in works for slot in each.watched()]
+
+
+def draw_work() -> None:
+    """Draws the progress of what is measured, or the button that measures what is missing."""
+    if works[-1].under_way:
+        survey_line(works[-1], len(tasks), known[-1], since_s)
+        return
+    label = f"Measure all {RANKING_QUESTIONS} questions" if measured.begun else "Measure importance"
+    first = FirstMeasured(label, "secondary" if measured.begun else "primary")
+    survey_line(work, len(tasks), measured, since_s, first)
+
+
+if work.is_first_read:
     finding_at.markdown("Reading the stored results.")
-    with reading_state(*(("intervals", "ranks") if len(task_names) <= sections.FEW else ("matrix",))):
-        live(watched, reading[0].reading_line, since_s)
+    with reading_state("matrix", "ranks"):
+        live(watched, work.reading_line, since_s)
     end_run()
 request = Correlate(
     **of_model(target), **of_grid(tasks), task_data=setup.data_dir, score=what, aggregate=HOW, out="correlations.csv"
@@ -102,49 +117,48 @@ of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions 
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 if not found.scores or len(found.scores) < 2 and measured.n_known < len(tasks):
     show_failed(found.failed)
-    demo = demo_view("correlations", setup)
-    width: Any = "stretch" if work.under_way else "content"
+    demo = demo_view("correlations", setup, N_COMPARED)
+    width: Any = "stretch" if any(each.under_way for each in works) else "content"
     with empty_state("matrix", SHOWS, True, demo), st.container(width=width):
-        live(watched, line, since_s)
+        live(watched, draw_work, since_s)
     closing(origin, Sheet())
     end_run()
 
-live(watched, line, since_s)
+live(watched, draw_work, since_s)
 show_failed(found.failed)
-every = {each: compared(tables.digest(one), one) for each, one in surveys.items() if one.scores}
-scores, pairs = tables.rankings(found), tables.between_tasks(every[what])
-of_counts = pairs[pairs["kind"].eq("shots")]
-by_score = {
-    each: tables.ScoreAgreement(TITLES[each], SCORES[each], of_tasks, surveys[each].at(shown))
-    for each, rows in every.items()
-    if len(of_tasks := tables.of_tasks(rows, shown))
-}
-of_tasks = by_score[what].pairs if what in by_score else pairs[:0]
-names = tables.names_in_order(of_tasks, ordered)
+every = compared(tables.digest(found), found)
+scores, pairs = tables.rankings(found), tables.between_tasks(every)
+of_counts, noun = pairs[pairs["kind"].eq("shots")], "FFN" if what == "ffns" else "Head"
+agreement = tables.ScoreAgreement(SCORES[what], tables.of_tasks(every, shown), found.at(shown))
+names = tables.names_in_order(agreement.pairs, ordered)
 if method == "as_published":
     st.warning(tables.PUBLISHED, icon=":material/history_edu:")
-noun = "FFN" if what == "ffns" else "Head"
 said = ONE_TASK.format(shots_in_words(shown))
 if names:
-    across = tables.across_in_words(by_score, what) if method == "srcc" else ""
-    said = across or tables.takeaway(of_tasks, method, by_score[what].n, noun, SCORES[what])
+    said = tables.tasks_in_words(agreement, noun) if method == "srcc" else ""
+    said = said or tables.takeaway(agreement.pairs, method, agreement.n, noun, SCORES[what])
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
 said = " ".join([*partly(measured, tasks), said])
-finding_at.markdown(said)
-rows = pd.concat([tables.csv_rows(one).assign(score=each) for each, one in every.items()])
-sheet = Sheet(tables={"Pairs of rankings": rows}, says=[said])
+sheet = Sheet(tables={"Pairs of rankings": tables.csv_rows(every)}, says=[said])
 sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
-tasks_at, pair_at = st.columns(2, gap="large") if 0 < len(names) <= BESIDE else (st.container(), st.container())
+is_half = 0 < len(names) <= BESIDE
+tasks_at, pair_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
 measure = sections.measure_of(method, pairs)
 pair = ("", "")
 if len(found.scores) > 1:
     pair = sections.draw_pair(pair_at, TITLES[what], tables.labels(task_names, counts), pairs, scores, noun, sheet)
 if names:
-    sections.draw_tasks(tasks_at, sections.TaskPairs(by_score, what, names, measure, shown), pair, said, sheet)
-    if what != "ffns":
-        is_gradient = what in (EVEN, PAPERS)
-        sections.draw_link(tasks_at, transfer.stored_in_words(setup, target, tasks, shown, what) if is_gradient else "")
+    sections.draw_tasks(tasks_at, agreement, names, measure, pair, said, sheet)
+    shared_at, costs_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
+    sections.draw_shared(shared_at, agreement, sheet)
+    here = [task for task in tasks if task.shots == shown and task.name in names]
+    if what in (EVEN, PAPERS):
+        costs = transfer(setup, target, here, what)
+        percent, pruned = transfer_percent(target.spec.is_demo), Work("correlations transfer", sections.COSTS, costs, 3)
+        said = f"{said} {sections.draw_costs(costs_at, pruned, here, percent, since_s, sheet)}"
+        origin = replace(origin, measurements={**origin.measurements, sections.COSTS: costs})
+finding_at.markdown(said)
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 closing(origin, sheet)

@@ -46,9 +46,11 @@ KINDS = {*"activity answers attribution idealised importance induction magnitude
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
 # views with records of the last kernels alone
-OF_ONE_KERNEL = ("in_context", "head", "heads", "oracle", "mechanisms", "exclusive")
+OF_ONE_KERNEL = ("in_context", "correlations", "head", "heads", "oracle", "mechanisms", "exclusive")
 # what Head shows on top of some other heads: those that the story and In context name
 HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
+# by scores of other kernels, a few of its orders differ: `--add` measures these on top, after all has been written
+ORDERED = "correlations"
 HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
 N_RUNS = 50
 
@@ -68,10 +70,11 @@ def main() -> None:
     with TemporaryDirectory() as temporary:
         folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
         # the views to add show the results of others, too
-        reads = str(int(options.missing or options.add in (LARGE_VIEW, TOP_OF_HEADS)))
+        reads = str(int(options.missing or options.add in (LARGE_VIEW, TOP_OF_HEADS, ORDERED)))
         for folder, kernels in zip(folders, KERNELS, strict=True):
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": reads}
-            for view in [each for each in views if each not in OF_ONE_KERNEL or kernels == KERNELS[-1]]:
+            of_all = [each for each in views if each not in OF_ONE_KERNEL or each == options.add == ORDERED]
+            for view in views if kernels == KERNELS[-1] else of_all:
                 command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
                 subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
         files = [folder / f"{view}.msgpack" for folder in folders for view in views]
@@ -120,7 +123,7 @@ def measure(view: str) -> None:
             measurement.look(runtime.session())  # only what is read is packed
     for key in runtime.store().keys():
         if key.split("/")[1:2] == ["requests"]:
-            name = bytes.fromhex(key.rpartition("/")[2])
+            name = bytes.fromhex(key.rpartition("/")[2])[: shipped.DIGEST_BYTES]
             found[name] = name, runtime.store().get(key) or b""
     runtime.store().close()
     Path(os.environ["HEADROOM_CACHE"], f"{view}.msgpack").write_bytes(msgspec.msgpack.encode(found))

@@ -50,12 +50,12 @@ def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_k
     for count, is_on in (("0", "true"), ("5", "false")):
         page.get_by_role("button", name=count, exact=True).click()
         page.get_by_role("button", name=count, exact=True).and_(page.locator(f'[aria-pressed="{is_on}"]')).wait_for()
-    await_mark(page, "importance", of=3)
+    await_mark(page, "importance", of=6)
     assert len(held) == 1 and not page.get_by_test_id("stMultiSelect").count()
     held[0].continue_()
     page.get_by_test_id("stMultiSelect").get_by_text("demo_cloze", exact=True).wait_for()
     page.wait_for_function("location.search.includes('correlations_shots=0')")
-    await_mark(page, "importance", of=3)
+    await_mark(page, "importance", of=6)
     assert "precision=fp32" in page.url and "correlations_tasks" not in page.url
 
 

@@ -15,8 +15,9 @@ from engine.importance.importance import Scores, importance
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
-from engine.studies.sweeps import Point, SweepRow
+from engine.studies.sweeps import Point, SweepRow, Swept
 from pages.ui.correlations import charts, tables, transfer
+from pages.ui.figures.transfer import worst_in_words
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
@@ -67,11 +68,12 @@ def stored_scores(tiny_opt):
     return stored_scores
 
 
-def matrix_of(at, place=0):
-    """The cells of one matrix on the screen, by the chosen score, as {(a, b): row}, by either order of a pair."""
+def matrix_of(at, place=0, above=False):
+    """The cells of one matrix on the screen, below its diagonal or `above`, as {(a, b): row}, by either order of a
+    pair."""
     table = [tables["cells"] for tables in frames_of(at) if "cells" in tables][place]
-    table = table[table["chosen"]] if "chosen" in table else table
-    cells = {(row["a"], row["b"]): row for row in table.to_dict("records")}
+    is_above = table.duplicated("pair") if "pair" in table else table["a"].isna()
+    cells = {(row["a"], row["b"]): row for row in table[is_above if above else ~is_above].to_dict("records")}
     assert not any((b, a) in cells for a, b in cells), "every pair once, and none with itself"
     return cells | {(b, a): row for (a, b), row in cells.items()}
 
@@ -97,6 +99,12 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
         rho = spearmanr(scores[a].ravel(), scores[b].ravel()).statistic
         assert cell["value"] == pytest.approx(rho), (a, b)
         assert cell["number"] == number(rho)
+    for (a, b), cell in matrix_of(at, above=True).items():
+        rho = np.mean([spearmanr(*of_layer).statistic for of_layer in zip(scores[a], scores[b], strict=True)])
+        assert cell["value"] == pytest.approx(rho) and cell["number"] == number(rho), "within a layer"
+    shared = next(tables["heads"] for tables in frames_of(at) if "heads" in tables)
+    tops = [scores[name] >= np.sort(scores[name], axis=None)[-2] for name in scores]  # 30% of 8 heads
+    assert shared["n"].tolist() == sum(tops).ravel().tolist()
     at.segmented_control(key="correlations_method").set_value("overlap")
     settled(at)
     for (a, b), cell in matrix_of(at).items():
@@ -300,11 +308,10 @@ def test_ties_share_their_mean_rank():
     assert tables.rank_rows(np.arange(3.0), np.arange(3.0))["name"].tolist() == ["F0", "F1", "F2"]
 
 
-def by_score(**srcc):
-    """Three tasks that all agree by as much, by each score."""
-    found = many(3)
-    return {name: tables.ScoreAgreement(f"Score {name}", name, of_tasks(found).assign(srcc=each), found.at(0))
-            for name, each in srcc.items()}  # fmt: skip
+def agreement_of(srcc, n_tasks=3, scores=None):
+    """Tasks that all agree by as much."""
+    found = many(n_tasks)
+    return tables.ScoreAgreement("gradient", of_tasks(found).assign(srcc=srcc), scores or found.at(0))
 
 
 def all_charts(found, selected=("task_00, 0 shots", "task_01, 0 shots")):
@@ -371,90 +378,78 @@ def test_colours_start_at_zero_unless_two_tasks_disagree():
     assert whole.within(cells["value"] * np.nan).signed is False
 
 
-def test_few_tasks_are_dots_with_their_intervals_next_to_chance():
-    cells = tables.cells_by_score(by_score(a=0.9, b=0.1), "b", "srcc")
-    pair = ("task_00, 0 shots", "task_02, 0 shots")
-    drawn = charts.intervals(cells, pair, charts.MEASURES["srcc"])
+def test_the_matrix_has_the_agreement_within_a_layer_above_its_diagonal():
+    names, found = ["task_00", "task_01", "task_02"], many(3)
+    of = tables.ScoreAgreement("gradient", of_tasks(found), found.at(0))
+    cells = tables.matrix_cells(of, "srcc", names)
+    drawn = charts.matrix(cells, names, ("task_00, 0 shots", "task_02, 0 shots"), charts.MEASURES["srcc"])
     rows = drawn.datasets["cells"]
-    assert [row["value"] for row in rows] == [0.9] * 3 + [0.1] * 3
-    assert [row["group"] for row in drawn.datasets["groups"]] == ["Score a", "Score b"]
-    assert [row["words"] for row in drawn.datasets["groups"]] == ["mean 0.90 / 0.71", "mean 0.10 / 0.71"]
-    assert [row["heading"] for row in drawn.datasets["groups"]] == [charts.HEADING, ""], "once"
-    scores = many(3).at(0)
-    for row in rows:
-        a, b = (scores[row[side].split(",")[0]] for side in ("first", "second"))
+    below, above = ([row for row in rows if (row["a"] > row["b"]) == is_below] for is_below in (True, False))
+    assert len(below) == len(above) == 3 and [row["pair"] for row in below] == [row["pair"] for row in above]
+    for row in above:
+        a, b = (of.scores[row[side].split(",")[0]] for side in ("first", "second"))
         within = np.mean([spearmanr(*of_layer).statistic for of_layer in zip(a, b, strict=True)])
-        assert row["within"] == pytest.approx(within), row["pair"]
-        assert row["numbers"] == f"{row['number']} / {row['within_number']}" == f"{row['number']} / {number(within)}"
-    assert [row["number"] for row in rows] == ["0.90"] * 3 + ["0.10"] * 3
-    assert len({row["y"] for row in rows}) == len(rows), "a row for every two"
-    ringed = [(row["score"], {row["first"], row["second"]}) for row in rows if row["selected"]]
-    assert ringed == [("b", {*pair})], "of the chosen score alone"
-    by_chance = pytest.approx(tables.chance(32))
-    assert [(-row["low"], row["chance"]) for row in drawn.datasets["chance"]] == [(by_chance, by_chance)] * 2
-    ties = charts.intervals(cells.assign(ties=cells["score"].eq("a")), pair, charts.MEASURES["srcc"]).datasets
-    assert {row["score"] for row in ties["cells"]} == {"b"} and len(ties["groups"]) == len(ties["chance"]) == 1
-    whole = charts.intervals(cells.assign(low=-0.44), (), replace(charts.MEASURES["srcc"], signed=False))
-    assert '"domain": [-0.5, 1' in json.dumps(whole.spec), "holds the intervals"
-    apart = charts.intervals(cells.assign(within=-0.61), (), replace(charts.MEASURES["srcc"], signed=False))
-    assert '"domain": [-0.7, 1' in json.dumps(apart.spec), "holds the hollow dots"
-    by_overlap = tables.cells_by_score(by_score(a=0.9, b=0.1), "b", "overlap")
-    overlap = charts.intervals(by_overlap, (), charts.MEASURES["overlap"])
-    assert {row["numbers"] for row in overlap.datasets["cells"]} == {*by_overlap["number"]}, "one number"
-    assert {row["heading"] for row in overlap.datasets["groups"]} == {""}
-    rules = [layer["mark"]["type"] for layer in overlap.spec["layer"]].count("rule")
-    assert overlap.datasets["chance"] == [] and rules == 0, "no intervals"
-
-
-def test_the_finding_sets_the_scores_against_one_another():
-    said = tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "a")
-    assert said == (
-        "Tasks rank heads **largely alike** by a (mean rank correlation **0.90**), but **not detectably alike** by c "
-        "(**0.10**). By a, two tasks share 5 of their top 9 heads (chance 2.5). Pruning by another task's order "
-        "removes heads in a similar order."
+        assert row["value"] == pytest.approx(within) and row["number"] == row["within_number"] == number(within)
+    assert sum(row["selected"] for row in rows) == 2, "both cells of a pair"
+    assert len(tables.matrix_cells(of, "overlap", names)) == 3, "of the rank correlation alone"
+    flat = replace(of, scores={name: each[:1] for name, each in of.scores.items()})
+    assert (
+        len(tables.matrix_cells(replace(flat, scores={**flat.scores, "task_02": np.ones((1, 8))}), "srcc", names)) == 3
     )
-    assert "by b (**0.80**), but" in tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1), "b"), (
-        "the chosen of those alike"
+    axis = drawn.spec["layer"][0]["encoding"]["x"]["axis"]
+    assert axis["labelExpr"] == "slice(datum.label, 5)", "without what all names begin with"
+
+
+def test_heads_are_counted_by_the_tasks_that_need_them():
+    scores = {"a": two_by_four(range(8)), "b": two_by_four([9, 0, 1, 2, 3, 4, 5, 7]), "c": two_by_four(range(8))}
+    rows = tables.shared_rows(scores).set_index("name")
+    assert rows["n"].to_dict() == {
+        "L0H0": 1,
+        "L0H1": 0,
+        "L0H2": 0,
+        "L0H3": 0,
+        "L1H0": 0,
+        "L1H1": 0,
+        "L1H2": 2,
+        "L1H3": 3,
+    }
+    assert rows.loc["L1H2", "tasks"] == "a, c" and rows.loc["L0H1", "tasks"] == "none"
+    drawn = charts.shared_map(rows.reset_index(), 3, "L1H2").datasets["heads"]
+    assert [row["name"] for row in drawn if row["selected"]] == ["L1H2"]
+    tied = two_by_four([3, 2, 2, 1, 0, 0, 0, 0])
+    for left_out in ({"a": scores["a"]}, {"a": scores["a"], "b": tied}, {"a": np.arange(8.0), "b": np.arange(8.0)}):
+        assert tables.shared_rows(left_out).empty
+
+
+def test_a_scatter_names_the_heads_farthest_from_the_diagonal_and_the_clicked_one():
+    a, b = np.arange(40.0).reshape(4, 10), np.arange(40.0).reshape(4, 10)
+    b[0, 0], b[3, 9], b[1, 5] = 30.5, 0.5, 17.5
+    drawn = charts.rank_scatter(tables.rank_rows(a, b), "a", "b", "Head", "L2H0").datasets["ranks"]
+    assert {row["name"] for row in drawn if row["label"]} == {"L0H0", "L3H9", "L2H0"}, "L1H5 is near it"
+    assert [row["name"] for row in drawn if row["selected"]] == ["L2H0"]
+
+
+def test_the_finding_says_how_far_tasks_agree_within_layers_and_on_all_heads():
+    tops = [{*np.argsort(-each, axis=None)[:9].tolist()} for each in many(3).at(0).values()]
+    shared = f"{len(set.intersection(*tops))} heads are in the top 9 of all 3 tasks (by chance 0.7)."
+    said = tables.tasks_in_words(agreement_of(0.9), "Head")
+    alike = "Tasks rank heads **largely alike** (mean rank correlation **0.90**)"
+    assert said == f"{alike}, within a layer less so (**0.71**): {shared}"
+    assert "**partly alike**" in tables.tasks_in_words(agreement_of(0.5), "Head")
+    assert "within a layer as much (**0.71**)" in tables.tasks_in_words(agreement_of(0.5), "Head")
+    said = tables.tasks_in_words(agreement_of(0.1), "Head")
+    assert said.startswith(
+        "Tasks show **no detectable agreement** on heads (mean rank correlation **0.10**, by chance within ±0.35)"
     )
-    of_c = tables.across_in_words(by_score(a=0.9, b=0.8, c=0.1, ffns=0.5), "c")
-    assert of_c == said.replace("By a, ", "By c, ").replace("a similar", "a possibly unrelated"), "whichever is chosen"
-    assert tables.across_in_words(by_score(a=0.9, ffns=0.5), "ffns").startswith("Tasks rank FFNs **partly alike** by")
-    assert not tables.across_in_words(by_score(a=np.nan, b=0.9), "a"), "the chosen one is undefined"
-    tied = {"b": replace(by_score(b=0.5)["b"], scores={"x": np.ones(8), "y": np.arange(8.0)})}
-    said = tables.across_in_words(tied, "b")
-    assert said.endswith("**0.50**; by chance within ±0.74). By b, 8 of 8 heads tie: their order says nothing.")
-    few_apart = {"b": replace(tied["b"], scores={"x": np.array([0.0] * 7 + [1.0])})}
-    said = tables.across_in_words(by_score(a=0.9) | few_apart, "a")
-    assert said.startswith("Tasks rank heads **largely alike** by a (mean rank correlation **0.90**). Two tasks")
-    reversed_within = {"x": np.arange(8.0).reshape(4, 2), "y": np.arange(8.0).reshape(4, 2)[:, ::-1]}
-    by_depth = {"a": replace(by_score(a=0.9)["a"], scores=reversed_within)}
-    said = tables.across_in_words(by_depth, "a")
-    which = "one task's order tells another in which layers to prune first, less so which heads."
-    assert said.endswith(f"Within a layer, the correlation is **−1.00**: {which}")
+    assert tables.tasks_in_words(agreement_of(np.nan), "Head") == ""
+    tied = agreement_of(0.5, scores={"x": np.ones(8), "y": np.arange(8.0)})
+    assert tables.tasks_in_words(tied, "FFN") == "By gradient, 8 of 8 FFNs tie on a task: their order says nothing."
+    two = {"x": np.arange(8.0), "y": np.arange(8.0) * 2}
+    said = tables.tasks_in_words(replace(agreement_of(0.9, 2), scores=two), "FFN")
+    assert said == "Tasks rank FFNs **largely alike** (rank correlation **0.90**)."
 
 
-@pytest.mark.parametrize("srcc, order", [
-    (0.9, "a similar"), (0.71, "a similar"), (0.69, "a partly similar"), (0.36, "a partly similar"),
-    (0.34, "a possibly unrelated"), (-0.3, "a possibly unrelated"), (-0.4, "a different"),
-])  # fmt: skip
-def test_the_finding_says_what_an_order_of_another_task_is_for_pruning(srcc, order):
-    for score, noun in (("a", "heads"), ("ffns", "FFNs")):
-        said = tables.across_in_words(by_score(**{score: srcc}), score)
-        assert said.endswith(f"Pruning by another task's order removes {noun} in {order} order."), "chance is 0.35"
-
-
-def test_a_row_of_ties_says_so_and_its_pair_names_those_that_do_not_tie():
-    tied = replace(by_score(b=0.5)["b"], scores={"x": np.array([0.0] * 7 + [1.0])})
-    cells = tables.cells_by_score({**by_score(a=0.9, ffns=0.4), "b": tied}, "a", "srcc")
-    notes = dict(zip(cells["score"], cells["note"], strict=True))
-    assert notes == {"a": "", "ffns": "", "b": "7 of 8 heads tie: no order"}
-    within = cells.groupby("score")["within"].mean().map(number).to_dict()
-    assert within == {"a": "0.71", "ffns": "0.71", "b": "–"}, "none of ties"
-    assert dict(zip(cells["score"], cells["ties"], strict=True)) == {"a": False, "ffns": False, "b": True}
-    of_all = {**by_score(a=0.9), "b": tied}
-    assert tables.others_in_words(of_all, "a", "srcc") == "Most tie: Score b (7 of 8)."
-    assert tables.others_in_words(of_all, "b", "srcc") == "Score a: mean 0.90.", "the chosen score has rows"
-    assert set(cells["tasks"]) == {"00 – 01", "00 – 02", "01 – 02"}, "without what all begin with"
+def test_a_pair_of_ties_names_those_that_do_not_tie():
     rows = tables.apart_rows(two_by_four([0, 0, 0, 0.5, 0, 0, 0, 0]), two_by_four([0, 0, 0, 0.2, 0.3, 0, 0, 0]))
     assert rows[["name", "a", "b"]].to_numpy().tolist() == [["L0H3", "50.0", "20.0"], ["L1H0", "0.0 (ties)", "30.0"]]
 
@@ -484,7 +479,8 @@ def test_colours_are_full_and_legends_say_the_layers():
     assert legend["legend"]["format"] == ".1~f" and not {"opacity", "fillOpacity"} & rect["mark"].keys()
     for n_layers in (8, 64):
         scores = np.arange(2.0 * n_layers).reshape(n_layers, 2)
-        points = charts.rank_scatter(tables.rank_rows(scores, scores), "a", "b", "Head").spec["layer"][-1]
+        layers = charts.rank_scatter(tables.rank_rows(scores, scores), "a", "b", "Head").spec["layer"]
+        points = next(each for each in layers if "legend" in each["encoding"].get("color", {}))
         shown = points["encoding"]["color"]["legend"]
         assert points["mark"]["opacity"] == 1
         assert shown["values"] == ([*range(n_layers)] if n_layers == 8 else [0, 13, 25, 38, 50, 63])
@@ -529,12 +525,29 @@ def swept(task, by, of, acc):
     return SweepRow(Point(TaskSpec(task, 5), 700, 0, by, of), 100, acc, acc, acc, 0.25, 1, 0, 0, 0, 1.0)
 
 
-@pytest.mark.parametrize("lost, words", [
-    (0.049, "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."),
-    (0.2, "At 70% of heads pruned, b loses **20 points** by the ranking of a (the worst)."),
-])  # fmt: skip
-def test_what_another_tasks_order_costs_is_told_against_the_own_order(lost, words):
-    rows = [swept("a", "own", "", 0.9), swept("b", "own", "", 0.8), swept("a", "task", "b", 0.95)]
-    rows += [swept("b", "task", "a", 0.8 - lost), swept("a", "task", "a", 0.1)]
-    assert transfer.in_words(rows, 70) == words
-    assert transfer.in_words(rows[:2], 70) == ""
+def test_what_another_tasks_order_costs_is_against_the_own_order():
+    rows = [swept("demo_a", "own", "", 0.9), swept("demo_b", "own", "", 0.8), swept("demo_a", "task", "demo_b", 0.95)]
+    rows += [swept("demo_b", "task", "demo_a", 0.6), swept("demo_a", "task", "demo_a", 0.9)]
+    found = transfer.rows_of(Swept(tuple(rows)))
+    assert found[["task", "source", "own"]].to_numpy().tolist() == [
+        ["a", "b", False],
+        ["b", "a", False],
+        ["a", "a", True],
+    ]
+    assert found["lost"].tolist() == pytest.approx([-5, 20, 0])
+    worst = "At 70% of heads pruned, **20 points** of accuracy are lost on b by the ranking of a (the worst)."
+    assert worst_in_words(found, 0.7) == worst
+    none = "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."
+    assert worst_in_words(found.assign(lost=4.9), 0.7) == worst_in_words(found[:0], 0.7) == none
+
+
+def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(measured):
+    at = measured()
+    assert "points" not in said(at)
+    press(at, "Prune 50% by each task's order")
+    settled(at)
+    [frame] = [tables["transfer"] for tables in frames_of(at) if "transfer" in tables]
+    assert {*zip(frame["task"], frame["source"], strict=True)} == {
+        (a, b) for a in ("copy", "lookup") for b in ("copy", "lookup")
+    }
+    assert "At 50% of heads pruned" in said(at)

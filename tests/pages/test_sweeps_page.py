@@ -29,6 +29,7 @@ from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.controls import many_tasks
 from pages.ui.figures.charts import to_svg
+from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
 from pages.ui.importance.divisors import EVEN
 from pages.ui.page import runtime, work
 from pages.ui.page.tables import greyed, percent
@@ -318,16 +319,16 @@ def test_transfer_is_against_the_tasks_own_ranking():
     own = [row(TASKS[0], 500, 0, 0.8), row(TASKS[2], 500, 0, 0.6)]
     others = [row(TASKS[0], 500, 0, 0.7, "task", "copa"), row(TASKS[0], 500, 0, 0.8, "task", "piqa"),
               row(TASKS[0], 500, 0, 0.75, "aggregate")]  # fmt: skip
-    found = tables.transfer(others, own).set_index("source")
+    found = transfer_rows(others, own).set_index("source")
     assert found["lost"].round(6).to_dict() == {"copa": 10, "piqa": 0, "all tasks": 5}
     assert found["own"].to_dict() == {"copa": False, "piqa": True, "all tasks": False}
-    words = tables.transfer_in_words(found.reset_index(), 0.5)
+    words = transfer_in_words(found.reset_index(), 0.5)
     assert "**10 points** of accuracy are lost on piqa by the ranking of copa (the worst)" in words
     assert "all tasks together: −5 points" in words and "better" not in words
     apart = found.reset_index().assign(lost=[10.0, -34.0, 0.2], clear=[False, True, False])
-    assert [each["change"] for each in charts.transfer_map(apart).datasets["transfer"]] == ["−10", "+34*", "0"]
-    assert not found["clear"].any() and tables.transfer([replace(others[0], high=0.65)], own)["clear"].all()
-    better = tables.transfer_in_words(found.reset_index().assign(lost=[-34.0, 0.0, 0.0]), 0.5)
+    assert [each["change"] for each in transfer_map(apart).datasets["transfer"]] == ["−10", "+34*", "0"]
+    assert not found["clear"].any() and transfer_rows([replace(others[0], high=0.65)], own)["clear"].all()
+    better = transfer_in_words(found.reset_index().assign(lost=[-34.0, 0.0, 0.0]), 0.5)
     assert "no task loses 5 points or more" in better and "34 points are gained on piqa by that of copa" in better
 
 
@@ -455,7 +456,7 @@ def test_charts_keep_their_scales():
     cells = tables.grid(own)
     grid = charts.grid_map(tables.spread(cells), tables.border(cells, 5), 5).spec
     assert grid["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 50]
-    transfer = charts.transfer_map(tables.transfer([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
+    transfer = transfer_map(transfer_rows([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
     scale = transfer.spec["layer"][0]["encoding"]["color"]["scale"]
     assert scale["domain"] == [-30, 30] and scale["reverse"], "worse at the left, and orange"
     assert transfer.datasets["transfer"][0]["gained"] == pytest.approx(-20)
@@ -516,7 +517,7 @@ def test_rows_of_transfer_are_high_enough_and_every_task_is_named():
         [{"task": a, "source": b, "lost": 3.0, "acc": 0.5, "own": a == b, "clear": False} for a, b in pairs]
     )
     fitted = {"width": 880, "autosize": {"type": "fit", "contains": "padding"}}  # as Streamlit draws it
-    drawn = vl_convert.vegalite_to_svg({**charts.transfer_map(frame).spec, **fitted})
+    drawn = vl_convert.vegalite_to_svg({**transfer_map(frame).spec, **fitted})
     cells = re.findall(r'aria-roledescription="rect mark"[^>]*? d="M[^h"]+h[^v"]+v([0-9.]+)', drawn)
     assert len(cells) >= len(pairs) and min(map(float, cells)) >= 28
     assert all(drawn.count(f">{name}<") == 2 for name in names), "across and down, none cut"

@@ -11,7 +11,15 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import embedded_tasks, pair_tasks, similar_names, task_info
 from engine.studies.study import OUT_OF_DISTRIBUTION
 from engine.studies.surveys import grid
-from pages.ui.controls.first_views import FIRST_OF_DEMO, FIRST_OF_PAIRS, first_tasks, first_view, suited
+from pages.ui.controls.first_views import (
+    FIRST_OF_DEMO,
+    FIRST_OF_PAIRS,
+    N_COMPARED,
+    OTHERS_OF_PAIRS,
+    first_tasks,
+    first_view,
+    suited,
+)
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD
 from pages.ui.downloads.origin import tasks_in_words
@@ -119,7 +127,8 @@ def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, o
     box = at.multiselect(key=f"{screen}_tasks")
     assert len(box.options) == 18 and box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     pills = next(each for each in at.main.button_group if each.key == f"{screen}_shots")
-    assert box.value == ["demo_outfit", "demo_translation", "demo_cloze"] and pills.value == ["5"]
+    others = {"demo_surname", "demo_blank", "demo_entailment"} if screen == "correlations" else set()
+    assert {*box.value} == {"demo_outfit", "demo_translation", "demo_cloze", *others} and pills.value == ["5"]
     box.set_value([]).run()
     assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
     at.multiselect(key=f"{screen}_tasks").set_value(["demo_copy"]).run()
@@ -148,6 +157,11 @@ def test_tasks_made_for_the_model_come_first():
     every = [*embedded_tasks(), "arc_easy", "copa", "lambada_openai", "piqa", "wic"]
     assert first_view(every, is_demo=False) == grid(["arc_easy", "copa", "piqa"], [0])
     assert first_view(every, is_demo=True) == grid(["demo_outfit", "demo_translation", "demo_cloze"], [5])
+    compared = [name for name in pair_tasks() if name in (*FIRST_OF_PAIRS, *OTHERS_OF_PAIRS)]
+    assert first_view([*embedded_tasks(), *pair_tasks()], False, N_COMPARED) == grid(compared, [5])
+    assert first_view(every, False, N_COMPARED) == first_view(every, False), "their prompts are long"
+    needs = [task_info(name).needs for name in first_tasks(every, True, N_COMPARED)]
+    assert len(needs) == 2 * needs.count("examples") == N_COMPARED
     assert {*FIRST_OF_DEMO} & {*OUT_OF_DISTRIBUTION}, "so that “Unseen tasks” has one"
     assert first_tasks(["wic", "rte"], is_demo=False) == ["wic", "rte"]
     assert first_tasks(["wic", "rte", "cb", "boolq", "copa"], False) == ["wic", "rte", "copa"]

@@ -12,11 +12,13 @@ from engine.studies.surveys import grid
 from pages.ui.page.defaults import SHOTS
 
 JUDGES = 100  # questions per task: the default of Prune, so that both agree
-N_FIRST = 3
+N_FIRST, N_COMPARED = 3, 6  # tasks: of most screens, and of Correlations
 # Short tasks of different kinds. One of each list is kept out of aggregates (engine.studies.study.OUT_OF_DISTRIBUTION).
 FIRST_OF_DEMO = ("demo_outfit", "demo_translation", "demo_cloze")
+OTHERS_OF_DEMO = ("demo_surname", "demo_blank", "demo_entailment")  # so that half of the tasks need examples
 FIRST_OF_HARNESS = ("copa", "piqa", "arc_easy")
 FIRST_OF_PAIRS = ("pairs_plural", "pairs_past", "pairs_ing_form")  # which small models can do
+OTHERS_OF_PAIRS = ("pairs_capital", "pairs_french", "pairs_spanish")  # of another kind
 
 
 def suited(names: Sequence[str], is_demo: bool) -> list[str]:
@@ -28,12 +30,15 @@ def suited(names: Sequence[str], is_demo: bool) -> list[str]:
     return [*dict.fromkeys([*first, *(name for name in names if name not in embedded_tasks()), *names])]
 
 
-def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
-    """Returns the tasks of the first view: short ones of different kinds, those made for the model first."""
+def first_tasks(every: Sequence[str], is_demo: bool, n: int = N_FIRST) -> list[str]:
+    """Returns the up to `n` tasks of the first view: short ones of different kinds, those made for the model first. Of
+    tasks whose prompts are long, as those of the harness, it has no more than `N_FIRST`."""
     others = (*FIRST_OF_HARNESS, *FIRST_OF_PAIRS)
-    preferred = (*FIRST_OF_DEMO, *others) if is_demo else (*others, *FIRST_OF_DEMO)
+    of_demo = (*FIRST_OF_DEMO, *OTHERS_OF_DEMO)
+    preferred = (*of_demo, *others) if is_demo else (*others, *OTHERS_OF_PAIRS, *of_demo)
     ordered = dict.fromkeys([*(name for name in preferred if name in every), *every])
-    chosen = list(ordered)[:N_FIRST]
+    is_short = is_demo or not {*FIRST_OF_HARNESS} & {*every}
+    chosen = list(ordered)[: n if is_short else min(n, N_FIRST)]
     return [name for name in every if name in chosen]
 
 
@@ -55,7 +60,7 @@ def transfer_percent(is_demo: bool) -> int:
     return 70 if is_demo else 50
 
 
-def first_view(every: Sequence[str], is_demo: bool) -> list[TaskSpec]:
-    """Returns the tasks of the first view at its shot counts."""
-    tasks = first_tasks(every, is_demo)
+def first_view(every: Sequence[str], is_demo: bool, n: int = N_FIRST) -> list[TaskSpec]:
+    """Returns the up to `n` tasks of the first view at its shot counts."""
+    tasks = first_tasks(every, is_demo, n)
     return grid(tasks, first_counts(tasks, is_demo))

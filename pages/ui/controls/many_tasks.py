@@ -13,7 +13,7 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
-from pages.ui.controls.first_views import JUDGES, first_counts, first_tasks, first_view, suited
+from pages.ui.controls.first_views import JUDGES, N_FIRST, first_counts, first_tasks, first_view, suited
 from pages.ui.controls.sidebar import Setup, chosen
 from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
@@ -51,16 +51,16 @@ def reserve_finding(key: str = "finding-long") -> DeltaGenerator:
     return where
 
 
-def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskSpec]:
+def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup, n: int = N_FIRST) -> list[TaskSpec]:
     """Draws the choice of tasks and shot counts, kept in the address; returns every chosen task at every chosen count.
-    The defaults are those of `first_views`.
+    The defaults are those of `first_views`, with up to `n` tasks.
 
     If none is chosen, the page ends here.
     """
     tasks_at, shots_at = where.columns([8, 3])
     every, is_demo = local_tasks(setup.data_dir), setup.spec.is_demo
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
-    first = first_tasks(every, is_demo)
+    first = first_tasks(every, is_demo, n)
     names = several(f"{prefix}_tasks", every, box, first)
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
     pills = partial(shots_at.pills, "Examples in the prompt", shown, selection_mode="multi", width="stretch", help=help)
@@ -76,31 +76,34 @@ def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup) -> list[TaskS
 
 
 def start_first_view(
-    setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[Work[Any]], is_quick: bool = True
-) -> None:
+    setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[Work[Any]], is_quick: bool = True, n: int = N_FIRST
+) -> bool:
     """Starts the `missing` work of a screen, in order, as far as a screen may measure by itself, if `tasks` are those
-    that it opens with.
+    that it opens with, up to `n`; returns False if it takes too long.
 
     Without a forecast the demo model is measured, if that `is_quick`; other models are judged by their size.
     """
     is_demo = setup.spec.is_demo
     if not missing or not all(work.is_read for work in missing):
-        return  # the page runs again once the stored results are read
-    if list(tasks) != first_view(local_tasks(setup.data_dir), is_demo):
-        return
-    left_s = first_figure_s()
+        return True  # the page runs again once the stored results are read
+    if list(tasks) != first_view(local_tasks(setup.data_dir), is_demo, n):
+        return True
+    left_s, starts = first_figure_s(), True
     for work in missing:
         takes_s = work.takes_s(by_size=not is_demo)
         if left_s and (is_demo and is_quick if takes_s is None else takes_s <= left_s):
             replace(work, while_seen=True).start()
             left_s -= takes_s or 0.0
+        else:
+            starts = False
+    return starts
 
 
-def demo_view(prefix: str, setup: Setup) -> dict[str, Any]:
+def demo_view(prefix: str, setup: Setup, n: int = N_FIRST) -> dict[str, Any]:
     """Returns the controls of what a screen opens with on the demo model; {} if that is the model already."""
     if setup.spec.is_demo:
         return {}
-    tasks = first_tasks(local_tasks(setup.data_dir), True)
+    tasks = first_tasks(local_tasks(setup.data_dir), True, n)
     counts = [str(count) for count in first_counts(tasks, True)]
     return {"model": "demo", "precision": "int8", f"{prefix}_tasks": tasks, f"{prefix}_shots": counts}
 

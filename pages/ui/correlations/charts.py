@@ -10,13 +10,12 @@ from functools import partial
 from typing import Any
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from engine.importance.rankings import n_top
 from pages.ui.figures import charts
-from pages.ui.figures.colours import DARK, GREY, MARK, UNDEFINED, palette
-from pages.ui.page.tables import RANK_TITLE, number
+from pages.ui.figures.colours import DARK, GREY, MARK, UNDEFINED
+from pages.ui.page.tables import RANK_TITLE, shared_prefix
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (
@@ -26,13 +25,12 @@ ROWS_PX, NAMES_PX = (
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-PAIR_PX, TITLE_OF_PX, BELOW_PX = 36, 26, 10  # of two rankings, of the title of their score, and under them
-NAMES_OF_PAIRS_PX, AXIS_OF_PX = 185, 50  # left of the dots at most, and of the axis
-NUMBERS_PX, HEADING_PX = (45, 85), 22  # right of the dots: one number, or two; their heading
-HEADING = "● all heads / ○ within a layer"
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
+NUMBERED_HEADS, NUMBERED_ROW_PX = 16, 14  # of the map of shared heads: with more heads or lower rows, no numbers
+N_NAMED, FAR = 3, 0.1  # heads named in the scatter, and how far from the diagonal at least, of all ranks
+NEAR_EDGE = 0.15  # of all ranks: a name stands on the other side of a dot that is nearer to an edge
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
 COUNTED = "n:Q|Tasks; lowest:N|Lowest; highest:N|Highest"
 TOOLTIP = "srcc:N|Rank correlation; interval:N|95% interval; p:N|p (random relabelling); shared:N|Top 30% shared"
@@ -59,108 +57,54 @@ MEASURES = {
 
 
 def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Returns rankings x rankings, every two once; `selected`: labels of the pair that has a ring."""
+    """Returns rankings x rankings of `tables.matrix_cells`, every two below the diagonal, and above it where cells have
+    both; `selected`: labels of the pair that has a ring."""
+    n_above = len(cells) - len(cells.drop_duplicates(["first", "second"]))
     wide = len(names) > ROOM_FOR_ZEROS
     shown = _ringed(cells, selected)
     if wide:
         shown = shown.assign(number=shown["number"].str.replace("0.", ".", regex=False))
-    return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11), cells=shown)
-
-
-def intervals(cells: pd.DataFrame, selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Returns a forest plot of `tables.cells_by_score`: under each score's title a row for every two rankings, with the
-    interval if there is one, and a hollow dot for heads of a layer: for so few that a matrix is nearly empty. Dashed:
-    the end of unrelated rankings. A score by which most tie is left out unless it is chosen."""
-    shown = _ringed(cells[cells["chosen"] | ~cells["ties"]], selected)
-    shown = shown.assign(selected=shown["selected"] & shown["chosen"])
-    of_group = {name: (name, "first") for name in ("chance", "note")}
-    of_group |= {"mean": ("value", "mean"), "within": ("within", "mean"), "n": ("value", "size")}
-    groups = shown.groupby("group", sort=False).agg(**of_group).reset_index()
-    has_within = bool(shown["within"].notna().any())
-    heights, heading = TITLE_OF_PX + PAIR_PX * groups["n"] + BELOW_PX, HEADING_PX * has_within
-    groups["y"] = heading + heights.cumsum() - heights
-    groups["heading"] = [HEADING if has_within and at == groups.index[0] else "" for at in groups.index]
-    means = groups[["mean", "within", "n"]].itertuples(index=False)
-    means = [f"mean {_both(mean, within)}" if n > 1 else "" for mean, within, n in means]
-    groups["words"] = [", ".join(filter(None, each)) for each in zip(means, groups["note"], strict=True)]
-    first = dict(zip(groups["group"], groups["y"] + TITLE_OF_PX, strict=True))
-    shown = shown.assign(y=shown["group"].map(first) + PAIR_PX * (shown.groupby("group").cumcount() + 0.5))
-    shown["numbers"] = [_both(*both) for both in zip(shown["value"], shown["within"], strict=True)]
-    shown["within_number"] = shown["within"].map(number)
-    is_srcc, lowest = measure.column == "srcc", -1.0 if measure.signed else 0.0
-    if is_srcc and not measure.signed:
-        lowest = max(-1.0, float(np.floor(10 * min([0, *shown[["low", "within"]].min().dropna()])) / 10))
-    bands = groups[[is_srcc] * len(groups)]
-    bands = bands.assign(low=bands["chance"].mul(-1).clip(lowest), y=bands["y"] + TITLE_OF_PX)
-    bands = bands.assign(y2=bands["y"] + PAIR_PX * bands["n"])
-    bands = bands.assign(word=["chance (95%)" if at == bands.index[-1] else "" for at in bands.index])
-    names_px = min(NAMES_OF_PAIRS_PX, 20 + 6 * int(shown["tasks"].str.len().max()))
-    drawn = _intervals(measure, heading + int(heights.sum()), lowest, names_px, has_within)
-    return charts.picture(drawn, cells=shown, groups=groups, chance=bands)
-
-
-def _both(of_all: float, within: float) -> str:
-    return number(of_all) if np.isnan(within) else f"{number(of_all)} / {number(within)}"
+    return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11, bool(n_above)), cells=shown)
 
 
 @charts.kept
-def _intervals(measure: Measure, height: int, lowest: float, names_px: int, has_within: bool) -> charts.Template:
-    ends = [alt.ExprRef(f"min({names_px}, 0.45 * width)"), alt.ExprRef(f"width - {NUMBERS_PX[has_within]}")]
-    scale = alt.Scale(domain=[lowest, 1], range=ends)
-    down = alt.Scale(domain=[height, 0], nice=False, zero=False)
-    of_rows = partial(alt.Y, scale=down, axis=None)
-    axis = alt.Axis(tickCount=5, grid=False, titleAnchor="end", labelFlush=False)
-    x = alt.X("value:Q", title=measure.title, scale=scale, axis=axis)
-    tooltip = [*_tooltip(measure), *(charts.tips("within_number:N|Within a layer") if has_within else [])]
-    base = charts.named_chart("cells").encode(x=x, y=of_rows("y:Q"), tooltip=tooltip)
-    of_bands = charts.named_chart("chance").encode(y=of_rows("y:Q"), y2="y2:Q")
-    edge = of_bands.mark_rule(color=GREY, strokeDash=[3, 3], aria=False)
-    below_zero = edge.transform_filter(f"datum.low > {lowest}").encode(x=alt.X("low:Q", scale=scale))
-    edges = [edge.encode(x=alt.X("chance:Q", scale=scale)), below_zero]
-    word = charts.written(charts.named_chart("chance"), 11, baseline="top", dy=2)
-    word = word.encode(x=alt.X("chance:Q", scale=scale), y=of_rows("y2:Q"), text="word:N")
-    names = charts.written(base, 12, align="left", limit=names_px - 8)
-    names = names.encode(x=alt.value(0), text="tasks:N")
-    numbers = charts.written(base, 12, align="right").encode(x=alt.value("width"), text="numbers:N")
-    of_groups, look = charts.named_chart("groups").encode(y=of_rows("y:Q")), {"baseline": "top", "dy": 3}
-    titles = charts.written(of_groups, 13, align="left", fontWeight=600, **look)
-    notes = charts.written(of_groups, 12, align="right", **look).encode(x=alt.value("width"), text="words:N")
-    heading = charts.written(of_groups, 12, align="right", baseline="top", dy=3 - HEADING_PX)
-    heading = heading.encode(x=alt.value("width"), text="heading:N")
-    drawn = [word, titles.encode(x=alt.value(0), text="group:N"), notes, heading]
-    if measure.column == "srcc":
-        width = alt.condition("datum.ties", alt.value(1), alt.value(3))
-        rule = base.mark_rule(color=GREY).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", strokeWidth=width)
-        drawn += [*edges, rule]
-    ring = base.transform_filter("datum.selected")
-    ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
-    look_of = {"scale": alt.Scale(domain=palette(pruned="clear", random="ties")), "legend": None}
-    looks = base.transform_calculate(look="datum.ties ? 'ties' : 'clear'")
-    size = alt.condition("datum.ties", alt.value(40), alt.value(70))
-    dots = looks.mark_point(filled=True).encode(color=alt.Color("look:N", **look_of), opacity=alt.value(1), size=size)
-    if has_within:
-        known, inside = looks.transform_filter("isValid(datum.within)"), alt.X("within:Q", scale=scale)
-        hollow = known.mark_point(size=60, strokeWidth=1.8, opacity=1).encode(stroke=alt.Stroke("look:N", **look_of))
-        drawn.append(known.mark_rule(color=GREY).encode(x=inside, x2="value:Q"))
-        drawn.append(hollow.encode(x=inside, fill=alt.value(alt.ExprRef("background"))))
-    rows = base.transform_calculate(top=f"datum.y - {PAIR_PX / 2}", bottom=f"datum.y + {PAIR_PX / 2}")
-    rows = rows.mark_rect(opacity=0, cursor="pointer").encode(  # on top: a click anywhere in a row chooses it
-        x=alt.value(0), x2=alt.value("width"), y=of_rows("top:Q"), y2="bottom:Q"
-    )
-    clicked = alt.selection_point(name="pair", fields=["first", "second", "score"])
-    return charts.template(height + AXIS_OF_PX, *drawn, names, numbers, dots, ring, rows.add_params(clicked))
-
-
-@charts.kept
-def _matrix(names: tuple[str, ...], measure: Measure, font_px: int) -> charts.Template:
-    axis = partial(PLAIN, title=None, labelLimit=160, labelOverlap=False)
-    rows, columns = list(names[1:]), list(names[:-1])
+def _matrix(names: tuple[str, ...], measure: Measure, font_px: int, is_square: bool) -> charts.Template:
+    short = f"slice(datum.label, {shared_prefix(names)})"
+    axis = partial(PLAIN, title=None, labelLimit=160, labelOverlap=False, labelExpr=short)
+    rows, columns = (list(names),) * 2 if is_square else (list(names[1:]), list(names[:-1]))
     x = alt.X("b:N", sort=columns, title="and", axis=axis(labelAngle=-45 if len(columns) > 3 else 0))
     y = alt.Y("a:N", sort=rows, title="Ranking", axis=axis())
-    base = charts.named_chart("cells").encode(x=x, y=y, tooltip=_tooltip(measure))
+    if is_square:
+        x, y = x.scale(domain=columns), y.scale(domain=rows)
+    tooltip = [*_tooltip(measure), *(charts.tips("within_number:N|Within a layer") if is_square else [])]
+    base = charts.named_chart("cells").encode(x=x, y=y, tooltip=tooltip)
     low, high, few = ROWS_PX
     row_px = max(low, min(high, few // len(rows)))
     return charts.template(row_px * len(rows) + NAMES_PX + LEGEND_PX, *_cells(base, measure, font_px, click=True))
+
+
+def shared_map(rows: pd.DataFrame, n_tasks: int, selected: str) -> charts.Picture:
+    """Returns layers x heads of `tables.shared_rows`, colored by the number of tasks; the head `selected` has a ring,
+    and a clicked one is the selection `head`."""
+    n_layers, n_heads = int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
+    shown = rows.assign(selected=rows["name"].eq(selected))
+    return charts.picture(_shared_map(n_layers, n_heads, n_tasks), heads=shown)
+
+
+@charts.kept
+def _shared_map(n_layers: int, n_heads: int, n_tasks: int) -> charts.Template:
+    row_px = charts.row_height(n_layers)
+    ends = alt.Scale(domain=[0, n_tasks])
+    legend = alt.Legend(orient="top", direction="horizontal", format="d", gradientLength=200, tickCount=min(n_tasks, 4))
+    base = charts.head_grid("n:Q|In the top 30% of; tasks:N|Tasks")
+    rect = base.mark_rect(**charts.CELL, cursor="pointer")
+    rect = rect.encode(color=alt.Color("n:Q", title="Tasks", scale=ends, legend=legend))
+    clicked = alt.selection_point(name="head", fields=["layer", "head"], empty=False)
+    has_room = n_heads <= NUMBERED_HEADS and row_px >= NUMBERED_ROW_PX
+    numbers = charts.on_cells(base, 11, "n", "n:Q", cursor="pointer") if has_room else []
+    ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=2.5)
+    height = row_px * n_layers + LEGEND_PX + charts.AXIS_PX
+    return charts.template(height, rect.add_params(clicked), *numbers, ring)
 
 
 def mean_matrix(cells: pd.DataFrame, counts: Sequence[str], measure: Measure) -> charts.Picture:
@@ -215,9 +159,10 @@ def small_matrices(
     return charts.picture(drawn, cells=shown, words=pd.DataFrame(words))
 
 
-def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Picture:
+def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str, selected: str = "") -> charts.Picture:
     """Returns rank in `a` against rank in `b`, one dot per component, with the diagonal, and both top 30% if no ties
-    reach across their ends. Several components with both ranks are one gray dot with their number."""
+    reach across their ends. Several components with both ranks are one gray dot with their number. Named are those
+    farthest from the diagonal, and the one `selected`, which has a ring."""
     n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     step = next(each for each in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if n <= 6 * each)
@@ -232,6 +177,7 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     ranks = ranks.assign(size=(70 if n <= 500 else 12) * (ranks["n"] + (ranks["n"] > 1)))
     look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "symbolStrokeWidth": 0}
     colour = charts.by_layer(n_layers, ranks.loc[ranks["n"] == 1, "layer"], **look)
+    ranks = ranks.assign(label=_labels(ranks, n, selected), selected=ranks["name"].eq(selected))
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     base = charts.named_chart("ranks").encode(x=x, y=y, tooltip=tooltip)
     dots = base.mark_point(filled=True, opacity=1, stroke=GREY, strokeWidth=0.7)
@@ -253,7 +199,27 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     rules = rules.encode(x=alt.X("x:Q", scale=scale), y=alt.Y("y:Q", scale=scale))
     top = charts.written(charts.named_chart("lines"), 11, align="left", baseline="top", dx=4)
     top = top.transform_filter("datum.line == 'top 30%' && datum.y == 0").encode(x="x:Q", y="y2:Q", text="line:N")
-    return charts.picture(charts.template(SCATTER_PX, rules, top, several, numbers, points), lines=lines, ranks=ranks)
+    ring = base.transform_filter("datum.selected")
+    ring = ring.mark_point(size=220, filled=False, stroke=MARK, strokeWidth=2.5, opacity=1)
+    layers = (rules, top, several, numbers, points, ring, *_names(base, n))
+    return charts.picture(charts.template(SCATTER_PX, *layers), lines=lines, ranks=ranks)
+
+
+def _labels(ranks: pd.DataFrame, n: int, selected: str) -> list[str]:
+    """Returns the name of each dot that has one in the scatter, and "" for the others."""
+    apart = (ranks["rank_a"] - ranks["rank_b"]).abs().where(ranks["n"].eq(1) & ~ranks["name"].eq(selected))
+    named = apart[apart > FAR * n].nlargest(N_NAMED).index
+    return [name if at in named or name == selected else "" for at, name in ranks["name"].items()]
+
+
+def _names(base: alt.Chart, n: int) -> list[alt.Chart]:
+    """Returns the labels, each on the side of its dot away from the diagonal, unless an edge is near."""
+    named = base.transform_filter("datum.label").transform_calculate(
+        is_left=f"datum.rank_a > {(1 - NEAR_EDGE) * n} || datum.rank_b > datum.rank_a && datum.rank_a > {NEAR_EDGE * n}"
+    )
+    sides = (("datum.is_left", "right", -8), ("!datum.is_left", "left", 8))
+    texts = [charts.written(named.transform_filter(side), 11, align=align, dx=dx) for side, align, dx in sides]
+    return [each for text in texts for each in charts.haloed(text.encode(text="label:N"))]
 
 
 def _listed(names: pd.Series) -> str:

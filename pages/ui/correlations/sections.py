@@ -1,7 +1,6 @@
 """The sections of the Correlations screen: matrices that can be clicked, two rankings in detail, shot counts; drawn."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -9,27 +8,43 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.questions.requests import TaskSpec
+from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import shots_in_words
-from pages.ui.correlations import charts, tables
+from engine.studies.sweeps import Swept
+from pages.ui.controls.heads import open_heads
+from pages.ui.correlations import charts, tables, transfer
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.sheet import Sheet
+from pages.ui.figures.transfer import transfer_in_words, transfer_map, worst_in_words
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import plain, whole_percent
+from pages.ui.page.work import Work, live
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
-FEW = 3  # tasks: a matrix of no more has three cells
 TASKS_HELP = (
-    "Every two tasks once. Up to three tasks: a dot for every two, with its 95% interval. Hollow dot: the mean over "
-    "layers of the rank correlation of one layer's heads. Of unrelated rankings, 95% are within ± the dashed line."
+    "Every two tasks. Below the diagonal: the rank correlation of all heads, which depth alone can make high. Above: "
+    "that of one layer's heads, its mean over layers. Hover for the 95% interval; click to see both rankings."
+)
+SHARED_HELP = (
+    "How many of these tasks have a head among the top 30%. A clicked head is named in the two rankings, and "
+    "its page opens from here."
 )
 PAIR_HELP = (
-    "One dot per {0}. Click two tasks on the left, or choose two here. On the diagonal, both rank a {0} alike. Left of "
-    "one dashed line are the top 30% of the first ranking, under the other line those of the second."
+    "One dot per {0}. Click a cell on the left, or choose two rankings here. On the diagonal, both rank a {0} alike. "
+    "Left of one dashed line are the top 30% of the first ranking, under the other line those of the second. Named are "
+    "the three farthest from the diagonal."
+)
+COSTS = "Pruned by another task's order"
+COSTS_HELP = (
+    "Accuracy of each task when heads are pruned by the ranking of another, against its own ranking: whether the "
+    "agreement above is enough. In the background; stored results are kept."
 )
 APART_HELP = "Accuracy lost when just that one is pruned. Ties: another loses as much on this task."
 TRANSFER = {"sweeps_what": "Transfer"}
-WHAT = "correlations_what"
+WHAT, HEAD = "correlations_what", "correlations_head"
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
 
 
@@ -63,7 +78,7 @@ def draw_pair(
     """Draws the choice of two rankings by the score of this title, and their scatter; returns their labels."""
     at.subheader(f"{title}: two rankings", help=PAIR_HELP.format(tables.NOUNS[noun]))
     first_at, second_at = at.columns(2)
-    more: dict[str, Any] = {"on_change": chosen_outside, "help": "Task and shots."}
+    more: dict[str, Any] = {"on_change": chosen_outside, "label_visibility": "collapsed"}
     first = choice(SIDES[0], labels, partial(first_at.selectbox, "Ranking"), **more)
     others = [label for label in [*labels[1:], labels[0]] if label != first]
     second = choice(SIDES[1], others, partial(second_at.selectbox, "and ranking"), **more)
@@ -75,7 +90,8 @@ def draw_pair(
     if tables.mostly_tied(scores[first], scores[second]):
         _draw_apart(at, tables.apart_rows(scores[first], scores[second]), (first, second), noun)
         return first, second
-    scatter = charts.rank_scatter(tables.rank_rows(scores[first], scores[second]), first, second, noun)
+    ranks = tables.rank_rows(scores[first], scores[second])
+    scatter = charts.rank_scatter(ranks, first, second, noun, st.session_state.get(HEAD, ""))
     sheet.draw("Two rankings", scatter, "correlations_pair", f"{first}; {second}. {said}", at)
     return first, second
 
@@ -91,39 +107,78 @@ def _draw_apart(at: DeltaGenerator, rows: pd.DataFrame, pair: tuple[str, str], n
     draw_table(rows, titles, f"{noun}s told apart by one of the tasks", at, height="content")
 
 
-@dataclass(frozen=True)
-class TaskPairs:
-    """Every two tasks at one shot count, and how they are compared."""
-
-    by_score: Mapping[str, tables.ScoreAgreement]
-    what: str  # the chosen score
-    names: Sequence[str]  # of the tasks, in order
-    measure: charts.Measure  # of their agreement
-    shots: int  # the shot count
-
-
-def draw_tasks(at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str], words: str, sheet: Sheet) -> None:
-    """Draws the matrix of tasks, or for few of them each pair with its interval, and the other scores in words."""
-    column = of.measure.column
-    at.subheader(tables.label(of.measure.title, of.shots), help=TASKS_HELP)
-    if len(of.names) <= FEW:
-        cells = tables.cells_by_score({of.what: of.by_score[of.what]}, of.what, column)
-        drawn = charts.intervals(cells, pair, charts.MEASURES[column].within(cells["value"]))
-    else:
-        drawn = charts.matrix(tables.cells(of.by_score[of.what].pairs, column, of.names), of.names, pair, of.measure)
+def draw_tasks(
+    at: DeltaGenerator,
+    of: tables.ScoreAgreement,
+    names: Sequence[str],
+    measure: charts.Measure,
+    pair: tuple[str, str],
+    words: str,
+    sheet: Sheet,
+) -> None:
+    """Draws the matrix of tasks, in the order of `names`."""
+    cells = tables.matrix_cells(of, measure.column, names)
+    at.subheader(measure.title, help=TASKS_HELP)
+    if len(cells) > len(of.pairs):
+        at.caption(f"Below the diagonal: all heads (chance ±{tables.chance(of.n):.2f}). Above: within a layer.")
+    drawn = charts.matrix(cells, names, pair, measure)
     _clickable("tasks", at, drawn, words)
-    if len(of.names) <= FEW and (others := tables.others_in_words(of.by_score, of.what, column)):
-        at.caption(others)
     sheet.pictures["Tasks"] = drawn
 
 
-def draw_link(at: DeltaGenerator, costs: str) -> None:
-    """Draws what it `costs` to prune a task by the order of another, if known, and where to see that."""
-    if costs:
-        at.markdown(f"**Does it matter?** {costs}")
-    label, icon = "Prune by another task's order", ":material/timeline:"
-    help = "Sweeps: each task pruned by the order of another."
-    at.page_link("pages/sweeps.py", label=label, icon=icon, help=help, query_params=TRANSFER)
+def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, sheet: Sheet) -> None:
+    """Draws the number of tasks that need each head, if it is defined, and what can be done with the clicked one."""
+    rows, n_tasks = tables.shared_rows(of.scores), len(of.scores)
+    if rows.empty:
+        return
+    at.subheader("Tasks that need each head", help=SHARED_HELP)
+    at.caption(f"In the top 30% of how many of {n_tasks} tasks. Click a head for its tasks.")
+    chosen = st.session_state.get(HEAD, "")
+    drawn = charts.shared_map(rows, n_tasks, chosen)
+
+    def clicked() -> None:
+        if points := st.session_state[own]["selection"].get("head"):
+            st.session_state[HEAD] = f"L{points[0]['layer']}H{points[0]['head']}"
+
+    own = "correlations shared"
+    words = f"{(rows['n'] == n_tasks).sum()} heads are in the top 30% of every task."
+    draw_chart(drawn, own, words, at, on_select=clicked, selection_mode="head")
+    sheet.pictures["Shared heads"] = drawn
+    sheet.add("Shared heads", rows)
+    if (row := rows[rows["name"].eq(chosen)]).empty:
+        return
+    at.markdown(f"**{chosen}** is in the top 30% of: {plain(row['tasks'].iloc[0])}")
+    open_heads([chosen], at)
+
+
+def draw_costs(
+    at: DeltaGenerator, work: Work[Swept], tasks: Sequence[TaskSpec], percent: int, since_s: float, sheet: Sheet
+) -> str:
+    """Draws what it costs to prune each task by the order of another, or the button that measures it, and a link to
+    other levels. Returns the largest cost in words; "" if it is not known."""
+    at.subheader(COSTS, help=COSTS_HELP)
+    known, worst = max((each.rows for each in work.stored()), key=len, default=()), ""
+    is_known = len(known) == len(tasks) * (len(tasks) + 1)
+
+    def draw() -> None:
+        if not is_known and not work.line() and work.is_read and not work.is_first_read:
+            label = f"Prune {whole_percent(percent / 100)} by each task's order"
+            work.offer(label, "timeline", COSTS_HELP, 0.0, by_size=True)
+
+    if is_known:
+        frame = transfer.rows_of(Swept(known))
+        at.caption(
+            f"At {whole_percent(percent / 100)} of heads pruned. Gray: under {SMALL_LOSS} points. Outlined: own order."
+        )
+        worst, words = worst_in_words(frame, percent / 100), transfer_in_words(frame, percent / 100)
+        sheet.draw(COSTS, transfer_map(frame, is_half=True), "correlations transfer map", words, at)
+        sheet.tables[COSTS] = frame
+    else:
+        with at:
+            live(work.watched(), draw, since_s)
+    label, of_all = "Other levels on Sweeps", {**TRANSFER, "sweeps_tasks": [task.name for task in tasks]}
+    at.page_link("pages/sweeps.py", label=label, icon=":material/timeline:", query_params=of_all)
+    return worst
 
 
 def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:
@@ -159,8 +214,6 @@ def _clickable(view: str, at: DeltaGenerator, matrix: Picture, words: str) -> No
         if points := st.session_state[own]["selection"].get("pair"):
             # the first is later in the order of tasks: on the axes, as in a matrix, upwards
             st.session_state[SIDES[1]], st.session_state[SIDES[0]] = points[0]["first"], points[0]["second"]
-            if "score" in points[0]:
-                st.session_state[WHAT] = points[0]["score"]
             chosen_outside(view)
 
     draw_chart(matrix, own, words, at, on_select=clicked, selection_mode="pair")

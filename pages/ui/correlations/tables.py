@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +33,6 @@ UNDEFINED = "undefined: all scores of one are equal"
 class ScoreAgreement:
     """How far tasks agree by one score, at one shot count."""
 
-    title: str  # of the score
     by: str  # the score in a sentence
     pairs: pd.DataFrame  # one row for every two tasks
     scores: Mapping[str, np.ndarray]  # by task
@@ -131,30 +129,32 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
     return both.join(pd.DataFrame(words, index=both.index))
 
 
-def cells_by_score(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> pd.DataFrame:
-    """Returns `cells` of every score, with the names of both tasks as `tasks` without a beginning that all share,
-    `score`, its title as `group`, the SRCC of unrelated rankings as `chance`, whether most components tie as `ties`,
-    how many do as `note`, whether it is `what`, the chosen one, and the SRCC `within` a layer, for SRCC alone."""
-    found = []
-    for score, of in by_score.items():
-        each = cells(of.pairs, column, names_in_order(of.pairs, "chosen"))
-        note = f"{of.ties} of {of.n} {'FFN' if score == 'ffns' else 'head'}s tie: no order" if of.mostly_ties else ""
-        within = of.within if column == "srcc" else {}
-        each["within"] = [within.get(pair, math.nan) for pair in zip(each["a"], each["b"], strict=True)]
-        more = {"score": score, "group": of.title, "chance": chance(of.n), "ties": of.mostly_ties, "note": note}
-        found.append(each.assign(**more, chosen=score == what))
-    every = pd.concat(found, ignore_index=True)
-    n = len(os.path.commonprefix([*every["a"], *every["b"]]).rpartition("_")[0])
-    shared = n + 1 if n else 0
-    return every.assign(tasks=every["b"].str[shared:] + " – " + every["a"].str[shared:])
+def matrix_cells(of: ScoreAgreement, column: str, order: Sequence[str]) -> pd.DataFrame:
+    """Returns `cells` below the diagonal, and for SRCC those within a layer above it, where known, with the SRCC
+    `within_number` of every two in words."""
+    below = cells(of.pairs, column, order)
+    within = pd.Series(
+        [of.within.get(pair, math.nan) for pair in zip(below["a"], below["b"], strict=True)], dtype=float
+    )
+    below = below.assign(within_number=within.map(number))
+    if column != "srcc":
+        return below
+    above = below.rename(columns={"a": "b", "b": "a"}).assign(value=within, number=below["within_number"])
+    return pd.concat([below, above[within.notna()]], ignore_index=True)
 
 
-def others_in_words(by_score: Mapping[str, ScoreAgreement], what: str, column: str) -> str:
-    """Returns the mean coefficient by each score other than `what`, the chosen one, or that most components tie."""
-    others = [of for score, of in by_score.items() if score != what]
-    said = [f"{of.title}: mean {number(of.pairs[column].mean())}." for of in others if not of.mostly_ties]
-    tied = [f"{of.title} ({of.ties} of {of.n})" for of in others if of.mostly_ties]
-    return " ".join([*said, *([f"Most tie: {', '.join(tied)}."] if tied else [])])
+def shared_rows(scores: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Returns one row per head: layer, head, name, and the `n` tasks in whose top 30% it is, with their names as
+    `tasks`; no rows for FFNs, for fewer than two tasks, or where ties leave open which heads those are."""
+    if len(scores) < 2 or any(each.ndim != 2 or ties_at_cut(each) for each in scores.values()):
+        return pd.DataFrame(columns=["layer", "head", "name", "n", "tasks"])
+    first = next(iter(scores.values()))
+    in_top = pd.DataFrame({name: each.ravel() for name, each in scores.items()}).rank(ascending=False) <= n_top(
+        first.size
+    )
+    tasks = [", ".join(in_top.columns[list(row)]) or "none" for row in in_top.itertuples(index=False)]
+    found = rank_rows(first, first)[["layer", "name"]]
+    return found.assign(head=np.arange(first.size) % first.shape[1], n=in_top.sum(axis=1), tasks=tasks)
 
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -231,50 +231,28 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
     return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{by_chance}"
 
 
-def across_in_words(by_score: Mapping[str, ScoreAgreement], what: str) -> str:
-    """Returns how far tasks rank heads alike by the chosen score and by each that says otherwise, or FFNs if they are
-    chosen: the mean SRCC, the top 30% they share, and whether depth is behind it. "" if that of the chosen score is
-    undefined."""
-    said, noun = dict[str, str](), "FFN" if what == "ffns" else "head"
-    known = {score: of for score, of in by_score.items() if (score == "ffns") == (what == "ffns")}
-    told = [of for of in known.values() if not of.mostly_ties] or list(known.values())
-    for of in told:
-        srcc, n_pairs = of.pairs["srcc"].mean(), of.pairs["srcc"].count()
-        if math.isnan(srcc):
-            continue
-        name = "" if said else "mean rank correlation " if n_pairs > 1 else "rank correlation "
-        by_chance = f"; by chance within ±{chance(of.n):.2f}" if len(known) == 1 else ""
-        alike = "not detectably alike" if abs(srcc) < chance(of.n) else _likeness(srcc)
-        if of is by_score[what] or alike not in said:
-            said[alike] = f"**{alike}** by {of.by} ({name}**{number(srcc)}**{by_chance})"
-    parts = [*said.values()]
-    if not parts or by_score[what].pairs["srcc"].isna().all():
+def tasks_in_words(of: ScoreAgreement, noun: str) -> str:
+    """Returns how far tasks rank components alike: the mean SRCC, that within a layer, and how many are important to
+    all tasks. "" if the SRCC is undefined."""
+    srcc, plural = of.pairs["srcc"].mean(), f"{NOUNS[noun]}s"
+    if math.isnan(srcc):
         return ""
-    words = f"Tasks rank {noun}s {', but '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
-    of = by_score[what]
     if of.mostly_ties:
-        return f"{words}. By {of.by}, {of.ties} of {of.n} {noun}s tie: their order says nothing."
-    rest = " ".join(filter(None, [_shared_in_words(of, noun), _use_in_words(of, noun)]))
-    return f"{words}. {f'By {of.by}, {rest[0].lower()}{rest[1:]}' if len(parts) > 1 else rest}"
-
-
-def _use_in_words(of: ScoreAgreement, noun: str) -> str:
-    """Returns what the agreement of two rankings means for pruning a task by the order of another."""
-    srcc, within = of.pairs["srcc"].mean(), pd.Series(of.within, dtype=float).mean()
-    if srcc >= max(ALIKE, chance(of.n)) and within < ALIKE:
-        words = f"Within a layer, the correlation is **{number(within)}**: one task's order tells another"
-        return f"{words} in which layers to prune first, less so which heads."
-    order = {"largely alike": "a similar", "partly alike": "a partly similar"}.get(_likeness(srcc), "a different")
-    order = "a possibly unrelated" if abs(srcc) < chance(of.n) else order
-    return f"Pruning by another task's order removes {noun}s in {order} order."
-
-
-def _shared_in_words(of: ScoreAgreement, noun: str) -> str:
-    """Returns how many of the most important components two tasks share; "" if ties reach across the top 30%."""
-    if any(map(ties_at_cut, of.scores.values())) or of.pairs["overlap"].isna().any():
-        return ""
-    count, shares = n_top(of.n), f"{of.pairs['overlap'].mean() * n_top(of.n):.0f}"
-    return f"Two tasks share {shares} of their top {count} {noun}s (chance {_by_chance(of.n)})."
+        return f"By {of.by}, {of.ties} of {of.n} {plural} tie on a task: their order says nothing."
+    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation **{number(srcc)}**"
+    if abs(srcc) < chance(of.n):
+        words = f"Tasks show **no detectable agreement** on {plural} ({mean}, by chance within ±{chance(of.n):.2f})"
+    else:
+        words = f"Tasks rank {plural} **{_likeness(srcc)}** ({mean})"
+    if of.within:
+        within = pd.Series(of.within).mean()
+        words += f", within a layer {'less so' if within < srcc else 'as much'} (**{number(within)}**)"
+    if (rows := shared_rows(of.scores)).empty:
+        return f"{words}."
+    n, count = len(of.scores), n_top(of.n)
+    tasks = "both tasks" if n == 2 else f"all {n} tasks"
+    by_chance = number(of.n * (count / of.n) ** n, 1)
+    return f"{words}: {(rows['n'] == n).sum()} {plural} are in the top {count} of {tasks} (by chance {by_chance})."
 
 
 def _by_chance(n: int) -> str:

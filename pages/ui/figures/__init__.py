@@ -9,6 +9,7 @@
 `text_picture`: a text with its tints as a picture, for files
 `head_sets`: sets of heads ablated together, as a chart and a sentence
 `break_points`: how far pruning can go, as text
+`transfer`: what pruning by another task's order costs, as rows, a map, and a sentence
 `published`: published accuracies of the full model, next to those measured here
 `induction_scores`: names and meanings of the six induction scores
 """

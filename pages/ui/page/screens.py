@@ -118,8 +118,8 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "correlations",
             "Correlations",
             "grid_on",
-            "Whether tasks rank heads alike: rank correlations of importance (1 same order, 0 unrelated).",
-            "click a row or cell on the left to compare its two rankings head by head.",
+            "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
+            "click a cell: its two rankings, head by head. Then click a head that not all tasks need.",
         ),
         Screen(
             "sweeps",

@@ -1,7 +1,9 @@
 """Formats of numbers, and tables as files, the same on every screen."""
 
 import math
+import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -127,3 +129,9 @@ def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
     n = len(mask.layers_dropped)
     dropped = f" ({n} layer{'s' * (n > 1)} dropped)" if n else ""
     return f"{heads}, {mask.n_ffns_pruned} of {shape.n_layers} FFNs pruned{dropped}"
+
+
+def shared_prefix(names: Sequence[str]) -> int:
+    """Returns the length of the beginning that all names share, up to an underscore."""
+    n = len(os.path.commonprefix([*names]).rpartition("_")[0])
+    return n + 1 if n else 0

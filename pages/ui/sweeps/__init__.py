@@ -3,6 +3,6 @@
 `plans`: the measurements of each section, and their orders
 `sections`: drawings of the results so far
 `criteria`: the section that compares criteria of one task
-`tables`: curves with their mean, the grid with its border, transfer
-`charts`: curves, grid and transfer, one shot count each
+`tables`: curves with their mean, the grid with its border
+`charts`: curves and grid, one shot count each
 """

@@ -6,11 +6,10 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from engine.studies.statements import SMALL_LOSS
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, UNKNOWN, palette
+from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
-from pages.ui.page.tables import number, whole_percent
+from pages.ui.page.tables import whole_percent
 from pages.ui.sweeps.tables import NAMES, TASKS, TOP, has_mean, line_names
 
 _PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
@@ -23,13 +22,8 @@ INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
 LEFT_UNDER = 0.4  # level under which words are at the right of its line
 AT_RIGHT, AT_LEFT = {"align": "left", "dx": 5}, {"align": "right", "dx": -5}
-LETTER_PX, AROUND_PX = 6, 25  # of a name, about; the space around it
+LETTER_PX = 6  # of a name, about
 AXIS_PX = 65  # at the left of the curves
-ROW_PX, ROWS_PX, NAME_PX = 30, 200, 240  # of Transfer: the lowest row, few rows together, and the longest name
-LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
-UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
-CHANGE = "Points against the task's own ranking"
-CLEAR = f"gray: under {SMALL_LOSS}; *: the 95% intervals are apart"
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
@@ -130,51 +124,6 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
     edge = charts.named_chart("edges").mark_rule(strokeWidth=3, color=MARK)
     edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {points:g} points lost"))
     return charts.template(HEIGHT_PX, cell, *numbers, edge)
-
-
-def transfer_map(frame: pd.DataFrame) -> charts.Picture:
-    """Returns tasks judged x task of the order; a cell has the points gained (+) or lost (−)
-    against the judged task's own order."""
-    names = tuple(dict.fromkeys(frame["task"]))
-    others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
-    change = [
-        ("0" if abs(lost) < 0.5 else number(-lost, 0, sign=True)) + "*" * bool(is_clear)
-        for lost, is_clear in zip(frame["lost"], frame["clear"], strict=True)
-    ]
-    return charts.picture(
-        _transfer_map(names, (*names, *others)), transfer=frame.assign(change=change, gained=-frame["lost"])
-    )
-
-
-@charts.kept
-def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Template:
-    every: dict[str, Any] = {"labelOverlap": False, "labelFlush": False, "labelLimit": NAME_PX}
-    longest = max(map(len, sources))
-    is_level = len(sources) * (AROUND_PX + LETTER_PX * longest) < LEVEL_PX
-    angle, under_px = (0, UNDER_LEVEL_PX) if is_level else (-45, UNDER_PX + SLANTED_PX * longest)
-    more = "datum.value ? (datum.value < 0 ? '−30 or worse' : '+30 or better') : '0'"
-    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 600}
-    legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
-    base = charts.named_chart("transfer").encode(
-        x=alt.X(
-            "source:N", title="Pruned by the ranking of", sort=list(sources), axis=alt.Axis(labelAngle=angle, **every)
-        ),
-        y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
-    )
-    tooltip = charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}")
-    rect, is_small = {"stroke": GREY, "strokeOpacity": 0.4}, f"abs(datum.gained) < {SMALL_LOSS}"
-    scale = charts.around_zero(30, clamp=True, reverse=True)  # worse is orange, as on other screens
-    colour = alt.Color("gained:Q", title=f"{CHANGE} ({CLEAR})", scale=scale, legend=legend)
-    cells = [
-        base.transform_filter(f"!({is_small})").mark_rect(**rect).encode(color=colour, tooltip=tooltip),
-        base.transform_filter(is_small).mark_rect(fill=UNKNOWN, **rect).encode(tooltip=tooltip),
-    ]
-    numbers = [
-        *charts.on_cells(base.transform_filter(f"!({is_small})"), 11, "gained", "change:N"),
-        charts.written(base.transform_filter(is_small), 11).encode(text="change:N"),
-    ]
-    own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
-    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, *cells, own, *numbers)
 
 
 def _share(field: str, title: str, top: float = 1.0) -> dict[str, Any]:

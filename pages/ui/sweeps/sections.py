@@ -14,6 +14,7 @@ from engine.studies.sweeps import SweepRow
 from pages.ui.figures.break_points import POWER_HELP
 from pages.ui.figures.drawing import grey_ink
 from pages.ui.figures.sheet import Sheet
+from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import greyed, number, percent
@@ -44,7 +45,7 @@ def finding(section: str, rows: Sequence[SweepRow], permille: int) -> str:
     if section == "both":
         return tables.grid_in_words(tables.grid(rows), SMALL_LOSS)
     if section == "transfer":
-        return tables.transfer_in_words(_transfer_frame(rows), permille / 1000)
+        return transfer_in_words(_transfer_frame(rows), permille / 1000)
     return tables.lines_in_words(tables.lines(rows))
 
 
@@ -114,13 +115,13 @@ def _transfer(rows: Sequence[SweepRow], permille: int, sheet: Sheet) -> None:
     if frame.empty:
         st.caption(NOTHING)
         return
-    words = tables.transfer_in_words(frame, permille / 1000)
-    sheet.draw("Transfer", charts.transfer_map(frame), "sweep transfer", words)
+    words = transfer_in_words(frame, permille / 1000)
+    sheet.draw("Transfer", transfer_map(frame), "sweep transfer", words)
     sheet.tables["Transfer"] = frame
 
 
 def _transfer_frame(rows: Sequence[SweepRow]) -> pd.DataFrame:
-    return tables.transfer([row for row in rows if row.point.by != "own"], _of_order(rows, "own"))
+    return transfer_rows([row for row in rows if row.point.by != "own"], _of_order(rows, "own"))
 
 
 def _by_score(rows: Sequence[SweepRow]) -> list[SweepRow]:

@@ -1,4 +1,4 @@
-"""Swept rows as tables for charts and as sentences: curves with their mean, the grid with its border, transfer."""
+"""Swept rows as tables for charts and as sentences: curves with their mean, the grid with its border."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired, detectable, mcnemar
-from engine.studies.statements import SMALL_LOSS, BreakPoint, break_points
+from engine.studies.statements import BreakPoint, break_points
 from engine.studies.study import TENTHS
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
@@ -181,20 +181,6 @@ def spread(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.assign(x=x - dx / 2, x2=x + dx / 2, y=y - dy / 2, y2=y + dy / 2)
 
 
-def transfer(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
-    """Returns one row per judged task and task whose order pruned it: task, source, acc, lost (points against its own
-    order's accuracy at the same level), and whether the two 95% intervals are apart: clear."""
-    by_own = {(row.point.task, row.point.heads_permille): row for row in own}
-    found = []
-    for row in rows:
-        source = row.point.of or {"aggregate": "all tasks", "others": "all others"}.get(row.point.by, row.point.by)
-        task, mine = row.point.task, by_own.get((row.point.task, row.point.heads_permille))
-        lost = math.nan if mine is None else 100 * (mine.acc - row.acc)
-        is_clear = mine is not None and (row.high < mine.low or mine.high < row.low)
-        found.append((task.name, task.shots, source, row.acc, lost, source == task.name, is_clear))
-    return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own", "clear"])
-
-
 def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float] | None = None) -> pd.DataFrame:
     """Returns one row per task and shot count; `detects_points` is the smallest loss at one level that its n questions
     detect in 80% of cases, `reading` is the reason if nothing is read from a curve. `published`: accuracies of full
@@ -355,27 +341,6 @@ def grid_in_words(cells: pd.DataFrame, points: float) -> str:
             heads, ffns = (whole_percent(best[axis]) for axis in ("heads", "ffns"))
             parts.append(f"{shots_in_words(int(str(shots)))}: {heads} of heads with {ffns} of FFNs")
     return f"Furthest that loses less than {points:g} points, {'; '.join(parts)}." if parts else "Not measured yet."
-
-
-def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
-    """Describes the cost of pruning by another task's order."""
-    others = frame[~frame["own"] & frame["lost"].notna()]
-    if others.empty:
-        return "Not measured yet."
-    is_together = others["source"] == "all tasks"
-    together, others = others[is_together]["lost"], others[~is_together].sort_values("lost")
-    at = f"At {whole_percent(level)} of heads pruned"
-    words = f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
-    if len(others) and (worst := others.iloc[-1])["lost"] >= SMALL_LOSS:
-        lost = f"**{number(worst['lost'], 0)} points** of accuracy are lost on {worst['task']}"
-        words = f"{at}, {lost} by the ranking of {worst['source']} (the worst)."
-    if len(others) and (best := others.iloc[0])["lost"] <= -SMALL_LOSS:
-        gained = f"{number(-best['lost'], 0)} points are gained on {best['task']} by that of {best['source']}"
-        words += f" Another ranking can also be better than the task's own: {gained}."
-    if len(together):
-        ends = dict.fromkeys(number(-lost, 0, sign=True) for lost in (together.max(), together.min()))
-        words += f" By the ranking of all tasks together: {' to '.join(ends)} points."
-    return words
 
 
 def lines_in_words(frame: pd.DataFrame) -> str:

@@ -1,0 +1,108 @@
+"""What pruning a task by the order of another costs: rows, a map, and a sentence; on Sweeps and Correlations."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from engine.studies.statements import SMALL_LOSS
+from engine.studies.sweeps import SweepRow
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, UNKNOWN
+from pages.ui.page.tables import number, whole_percent
+
+LETTER_PX, AROUND_PX = 6, 25  # of a name, about; the space around it
+ROW_PX, ROWS_PX, NAME_PX = 30, 200, 240  # the lowest row, few rows together, and the longest name
+LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
+UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
+CHANGE = "Points against the task's own ranking"
+CLEAR = f"gray: under {SMALL_LOSS}; *: the 95% intervals are apart"
+
+
+def transfer_rows(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
+    """Returns one row per judged task and task whose order pruned it: task, source, acc, lost (points against its own
+    order's accuracy at the same level), and whether the two 95% intervals are apart: clear."""
+    by_own = {(row.point.task, row.point.heads_permille): row for row in own}
+    found = []
+    for row in rows:
+        source = row.point.of or {"aggregate": "all tasks", "others": "all others"}.get(row.point.by, row.point.by)
+        task, mine = row.point.task, by_own.get((row.point.task, row.point.heads_permille))
+        lost = math.nan if mine is None else 100 * (mine.acc - row.acc)
+        is_clear = mine is not None and (row.high < mine.low or mine.high < row.low)
+        found.append((task.name, task.shots, source, row.acc, lost, source == task.name, is_clear))
+    return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own", "clear"])
+
+
+def transfer_map(frame: pd.DataFrame, is_half: bool = False) -> charts.Picture:
+    """Returns tasks judged x task of the order; a cell has the points gained (+) or lost (−) against the judged task's
+    own order. `is_half`: on half of the page's width."""
+    names = tuple(dict.fromkeys(frame["task"]))
+    others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
+    change = [
+        ("0" if abs(lost) < 0.5 else number(-lost, 0, sign=True)) + "*" * bool(is_clear)
+        for lost, is_clear in zip(frame["lost"], frame["clear"], strict=True)
+    ]
+    return charts.picture(
+        _transfer_map(names, (*names, *others), is_half), transfer=frame.assign(change=change, gained=-frame["lost"])
+    )
+
+
+@charts.kept
+def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...], is_half: bool) -> charts.Template:
+    every: dict[str, Any] = {"labelOverlap": False, "labelFlush": False, "labelLimit": NAME_PX}
+    longest = max(map(len, sources))
+    is_level = len(sources) * (AROUND_PX + LETTER_PX * longest) < (LEVEL_PX / 2 if is_half else LEVEL_PX)
+    angle, under_px = (0, UNDER_LEVEL_PX) if is_level else (-45, UNDER_PX + SLANTED_PX * longest)
+    more = "datum.value ? (datum.value < 0 ? '−30 or worse' : '+30 or better') : '0'"
+    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 600}
+    look |= {"titleOrient": "top"} if is_half else {}
+    legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
+    base = charts.named_chart("transfer").encode(
+        x=alt.X(
+            "source:N", title="Pruned by the ranking of", sort=list(sources), axis=alt.Axis(labelAngle=angle, **every)
+        ),
+        y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
+    )
+    tooltip = charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}")
+    rect, is_small = {"stroke": GREY, "strokeOpacity": 0.4}, f"abs(datum.gained) < {SMALL_LOSS}"
+    scale = charts.around_zero(30, clamp=True, reverse=True)  # worse is orange, as on other screens
+    colour = alt.Color("gained:Q", title=CHANGE if is_half else f"{CHANGE} ({CLEAR})", scale=scale, legend=legend)
+    cells = [
+        base.transform_filter(f"!({is_small})").mark_rect(**rect).encode(color=colour, tooltip=tooltip),
+        base.transform_filter(is_small).mark_rect(fill=UNKNOWN, **rect).encode(tooltip=tooltip),
+    ]
+    numbers = [
+        *charts.on_cells(base.transform_filter(f"!({is_small})"), 11, "gained", "change:N"),
+        charts.written(base.transform_filter(is_small), 11).encode(text="change:N"),
+    ]
+    own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
+    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, *cells, own, *numbers)
+
+
+def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
+    """Describes the cost of pruning by another task's order."""
+    others = frame[~frame["own"] & frame["lost"].notna()]
+    if others.empty:
+        return "Not measured yet."
+    is_together = others["source"] == "all tasks"
+    together, others = others[is_together]["lost"], others[~is_together].sort_values("lost")
+    words = worst_in_words(frame, level)
+    if len(others) and (best := others.iloc[0])["lost"] <= -SMALL_LOSS:
+        gained = f"{number(-best['lost'], 0)} points are gained on {best['task']} by that of {best['source']}"
+        words += f" Another ranking can also be better than the task's own: {gained}."
+    if len(together):
+        ends = dict.fromkeys(number(-lost, 0, sign=True) for lost in (together.max(), together.min()))
+        words += f" By the ranking of all tasks together: {' to '.join(ends)} points."
+    return words
+
+
+def worst_in_words(frame: pd.DataFrame, level: float) -> str:
+    """Describes the largest loss by the order of another task."""
+    others = frame[~frame["own"] & (frame["source"] != "all tasks")].sort_values("lost").dropna(subset=["lost"])
+    at = f"At {whole_percent(level)} of heads pruned"
+    if len(others) and (worst := others.iloc[-1])["lost"] >= SMALL_LOSS:
+        lost = f"**{number(worst['lost'], 0)} points** of accuracy are lost on {worst['task']}"
+        return f"{at}, {lost} by the ranking of {worst['source']} (the worst)."
+    return f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
