@@ -25,7 +25,7 @@ draw_heading(page, slide_title())
 notes_at = st.container()
 try:
     with faults_shown(), ended_early():
-        draw_sidebar(screen_of(page).compares)
+        draw_sidebar(screen_of(page).compares, screen_of(page).file == "training")
         page.run()
 finally:
     draw_notes(notes_at)

@@ -4,6 +4,7 @@ differ from the default."""
 
 import os
 import re
+import threading
 from functools import partial
 from types import SimpleNamespace
 
@@ -13,6 +14,8 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from cache import Store
+from engine.progress import Progress
+from engine.slots import Job
 from pages.ui.controls import sidebar
 from pages.ui.controls.sidebar import FETCH_TASKS, LONG_PATH, short_path
 from pages.ui.page import runtime
@@ -196,3 +199,28 @@ def test_a_new_tab_opens_the_included_model_whatever_others_have_opened(open_app
     at.query_params.pop("model")
     assert at.run().selectbox(key="model").value == "demo"
     sidebar.opened_here().clear()
+
+
+def test_a_run_that_is_trained_shows_on_other_screens(open_app):
+    begun, goes = threading.Event(), threading.Event()
+
+    def steps():
+        yield Progress(1, 4)
+        begun.set()
+        goes.wait(HANG_S)
+        yield Progress(4, 4, "")
+
+    def links(at):
+        return [link.proto.label for link in at.sidebar.get("page_link")]
+
+    assert "Watch it learn" not in links(open_app())
+    trainings = runtime.trainings()
+    trainings.put("training x", Job("x", steps, 0, "Training x"))
+    try:
+        assert begun.wait(HANG_S)
+        at = open_app()
+        assert "Watch it learn" in links(at) and "Training x: 25%" in str(at.sidebar.get("progress")[0].proto)
+    finally:
+        goes.set()
+        trainings.join("training x", HANG_S)
+    assert "Watch it learn" not in links(open_app())

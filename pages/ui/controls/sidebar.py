@@ -21,16 +21,18 @@ from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, st
 from engine.models.masks import describe_fault
 from engine.models.self_check import known_fault
 from engine.models.session import Target, target_of
+from engine.progress import in_time
 from engine.training.folders import Run, opened
 from pages.ui.controls.carried import restore_all
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import compared, draw_against
 from pages.ui.page.address import current_value, rename_choice
 from pages.ui.page.first_visit import PLAYED, plays_next, set_plays_next
+from pages.ui.page.job_words import share_done
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
-from pages.ui.page.runtime import end_run, in_memory, session, show_error, show_models, store
-from pages.ui.page.tables import plain
+from pages.ui.page.runtime import end_run, in_memory, session, show_error, show_models, store, trainings
+from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import FETCH_TASKS, Action, Work
 
@@ -93,6 +95,7 @@ BOS_BEFORE = {"model's own": BOS_DEFAULT}  # labels in older addresses
 OPENING_HELP = "Twenty seconds on Prune: what the demo model loses without its induction heads. Off once it has played."
 SWITCH, SWITCH_AFTER = "opening_story", "opening story switch of"
 WAS_DEMO = "model was the demo"  # in the session
+TRAINING_S = 2.0  # between redraws of the progress of a run
 LONG_PATH = 28  # characters that fit into the sidebar next to the size
 TUNING_S = 4.0  # about, to find the fastest kernels
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
@@ -153,10 +156,13 @@ def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
     return found or Work(f"ways of {spec.precision}", title, action, takes=lambda: TUNING_S).awaited(IDENTIFY_WAIT_S)
 
 
-def draw_sidebar(compares: bool) -> None:
+def draw_sidebar(compares: bool, is_training: bool = False) -> None:
     """Draws the sidebar; `chosen` and `wait_for_model` return its settings. `compares`: whether the open screen
-    compares two models."""
+    compares two models; `is_training`: whether it shows the training runs itself."""
     with st.sidebar:
+        with st.container():
+            if not is_training and trainings().running is not None:
+                _draw_training()
         bound: dict[str, Any] = {"bind": "query-params"}
         names = with_own(here_first(MODELS), "model")
         bound["index"] = names.index("demo")  # whatever other tabs have opened
@@ -172,6 +178,16 @@ def draw_sidebar(compares: bool) -> None:
             st.warning(plain(store().notice), icon=":material/save:")
         _draw_more()
         mark("sidebar", "drawn")
+
+
+@st.fragment(run_every=TRAINING_S)
+def _draw_training() -> None:
+    """Draws the progress of the run that is being trained, and a link to its charts."""
+    job = trainings().running
+    if job is not None:
+        left = f", about {in_time(job.left_s)} left" if job.done and job.left_s is not None else ""
+        st.progress(share_done(job), plain(f"{job.title}: {whole_percent(share_done(job))}{left}"))
+        st.page_link("pages/training.py", label="Watch it learn", icon=":material/school:")
 
 
 def _restore_if_other_kind() -> None:

@@ -123,6 +123,12 @@ def jobs() -> Jobs:
 
 
 @st.cache_resource(show_spinner=False)
+def trainings() -> Jobs:
+    """Returns the jobs that train models, for all tabs: one run at a time."""
+    return Jobs()
+
+
+@st.cache_resource(show_spinner=False)
 def session() -> Session:
     """Returns the store and the models in memory, for all tabs; only the worker loads models."""
     return Session(store(), Models(store(), partial(_models_of, _notes())), shipped_records())

@@ -14,7 +14,6 @@ import streamlit as st
 
 from engine.checkpoints.names import is_run
 from engine.errors import HeadroomError
-from engine.jobs import Jobs
 from engine.progress import in_time
 from engine.slots import Job
 from engine.training.folders import Run, open_run, runs_in
@@ -25,7 +24,7 @@ from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.first_visit import LEARNING
 from pages.ui.page.job_words import in_words
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import show_error
+from pages.ui.page.runtime import show_error, trainings
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, typeset, whole_percent
 from pages.ui.page.widget_writes import write
@@ -55,12 +54,6 @@ class LiveRun:
     @property
     def slot(self) -> str:
         return f"training {self.folder}"
-
-
-@st.cache_resource(show_spinner=False)
-def trainings() -> Jobs:
-    """Returns the jobs that train, for all tabs: one run at a time."""
-    return Jobs()
 
 
 @st.cache_resource(show_spinner=False)
