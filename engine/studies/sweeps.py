@@ -106,6 +106,9 @@ class Swept:
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
 
 
+_Curve = tuple[TaskSpec, str]  # a task, and the ranking
+
+
 def points(
     tasks: Sequence[TaskSpec], heads: Sequence[int], ffns: Sequence[int], by: str = "own", of: str = "", seed: int = 0
 ) -> list[Point]:
@@ -114,18 +117,21 @@ def points(
 
 
 def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
-    """Returns the Swept of these points; `pool` names the tasks in aggregates."""
+    """Returns the Swept of these points; `pool` names the tasks in aggregates. Curves, each of one task by one ranking,
+    are measured one after the other, in the order of the points."""
     some, unranked = ranked_by_some(wanted, pool)
     needed = scores_needed(setting, target.shape, some, pool)
     matches = any("prefix_matching" in evidence_needed(target.shape, point) for point in some)
-    by_task = {point.task: [each for each in some if each.task == point.task] for point in some}
+    curves = dict[_Curve, list[Point]]()
+    for point in some:
+        curves.setdefault((point.task, point.by), []).append(point)
     costs = {what: len(tasks) * setting.cost(target.shape, what) for what, tasks in needed.items()}
 
-    def size(task: TaskSpec) -> int:
-        return len(by_task[task]) * setting.n_judges
+    def size(curve: _Curve) -> int:
+        return len(curves[curve]) * setting.n_judges
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Swept]:
-        run.total = (sum(costs.values()) + sum(map(size, by_task))) or 1
+        run.total = (sum(costs.values()) + sum(map(size, curves))) or 1
         known = {what: Survey() for what in needed}
         for what, tasks in needed.items():
             known[what] = (yield from run.known(survey(target, setting, tasks, what), costs[what])) or Survey()
@@ -136,13 +142,14 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
         failed = dict(unranked)
         for each in known.values():
             failed |= each.failed
-        parts = {task: partial(_rows, ready, task, points) for task, points in by_task.items()}
+        parts = {curve: partial(_rows, ready, curve[0], points) for curve, points in curves.items()}
 
-        def swept(rows: Gathered[TaskSpec, dict[Point, SweepRow]]) -> Swept:
+        def swept(rows: Gathered[_Curve, dict[Point, SweepRow]]) -> Swept:
             of = {point: row for each in (*rows.values.values(), *rows.partial.values()) for point, row in each.items()}
-            return Swept(tuple(of[point] for point in some if point in of), failed | {**rows.failed})
+            reasons = failed | {task: reason for (task, _), reason in rows.failed.items()}
+            return Swept(tuple(of[point] for point in some if point in of), reasons)
 
-        steps = run.steps(every(target, ("rows",), parts, size, lambda task: "").map(swept), sum(map(size, by_task)))
+        steps = run.steps(every(target, ("rows",), parts, size, lambda curve: "").map(swept), sum(map(size, curves)))
         return (yield from steps).value or Swept((), failed)
 
     return composed(target, ("sweep", setting, *wanted, *pool), body)
@@ -246,6 +253,7 @@ def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session
                 answers += [] if found is None else [found]
             if len(answers) == 2:
                 rows[point] = _row(point, mask, *answers, chance=questions.requests.chance)
+                yield run.so_far({**rows}, in_levels(point))
         return rows
 
     return composed(target, ("rows", task, questions, *mine), body, max(1, len(mine) * n))

@@ -323,6 +323,13 @@ def test_a_sweep_that_shares_masks_measures_only_the_new_ones(setting, tasks, po
     assert [row.n for row in fewer.rows] == [16, 16] and not passes, "the first questions are a beginning of all"
 
 
+def test_own_curves_come_point_by_point_and_before_random_orders(setting, tasks, pool, session):
+    wanted = [*points(tasks[:2], (FEW, MANY), [0]), *points(tasks[:2], (FEW,), [0], "random")]
+    steps = [step.value for step in sweep_in(session, setting, wanted, pool).run(session) if step.value is not None]
+    seen = dict.fromkeys(row.point for found in steps for row in found.rows)
+    assert [*seen] == wanted and {len(found.rows) for found in steps} >= {*range(1, len(wanted) + 1)}
+
+
 def test_a_sweep_that_is_closed_keeps_what_was_finished(setting, tasks, pool, session, store):
     wanted = everything(tasks[::-1], pool[::-1])
 
