@@ -7,11 +7,20 @@ from typing import Any
 import streamlit as st
 
 from engine.importance.rankings import CRITERIA
+from engine.measurement import Measurement
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.controls.controls import choose_level, one_listed, one_of, settings_popover
 from pages.ui.controls.first_views import JUDGES, transfer_percent
-from pages.ui.controls.many_tasks import choose_tasks, demo_view, setting_of, show_failed, start_first_view
+from pages.ui.controls.many_tasks import (
+    QUICK,
+    OtherSettings,
+    choose_tasks,
+    demo_view,
+    setting_of,
+    show_failed,
+    start_first_view,
+)
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
@@ -49,8 +58,8 @@ tasks = choose_tasks("sweeps", st.container(), setup)
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 rename_choice("sweeps_what", OLDER)
 put_right("sweeps_what", "Sweep", one_among(NAMES.values()))
-look: dict[str, Any] = {"format_func": NAMES.__getitem__, "bind": "query-params", "width": 230, "help": HELP}
-section = row.selectbox("Sweep", list(NAMES), key="sweeps_what", **look)
+shown: dict[str, Any] = {"format_func": NAMES.__getitem__, "bind": "query-params", "width": 230, "help": HELP}
+section = row.selectbox("Sweep", list(NAMES), key="sweeps_what", **shown)
 names = list(dict.fromkeys(task.name for task in tasks))
 front_name = one_listed(row, "Highlighted task", names, "sweeps_front", width=200, help=FRONT_HELP)
 more_at = settings_popover(row, SETTINGS_HELP)
@@ -72,22 +81,35 @@ asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges), 
 requests = requests_of(section, tasks, front, permille, asked)
 since_s, points = time.monotonic(), points_of(requests)
 setting = replace(setting_of(setup, int(judges)), heads_by=order)
-wanted = sweep(target, setting, points, pool_of(names))
+
+
+def measured(n_questions: int) -> Measurement[Swept]:
+    """Returns the measurement over so many questions per task."""
+    return sweep(target, replace(setting, n_questions=n_questions), points, pool_of(names))
+
+
+wanted = measured(int(judges))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
+n_other = QUICK if judges > QUICK else JUDGES
+look = OtherSettings(work, measured(n_other), f"{n_other} questions", {"sweeps_limit": n_other}, n_other == QUICK)
 others = work.noticed()
 stored = work.stored(others)
 if section in STARTS and not any(len(each.rows) + len(each.failed) >= len(points) for each in stored):
     start_first_view(setup, tasks, [work], is_quick=STARTS[section])
 
 
-def _draw_work(missing: int) -> None:
-    """Draws the progress, or the button that measures what is missing."""
-    if work.line() or not missing:
+def _draw_work(missing: int, is_empty: bool = False) -> None:
+    """Draws the progress, or the button that measures what is missing; next to it, if nothing is measured, that of a
+    quick look, and after a quick look that of more questions."""
+    if work.line():
         return
-    if not work.is_read:
+    if missing and not work.is_read:
         work.reading_line()
-    else:
+        return
+    if missing:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, by_size=True, type="primary")
+    if not setup.spec.is_demo and (is_empty if look.is_quick else not missing):
+        look.offer()
 
 
 def draw() -> None:
@@ -101,7 +123,7 @@ def draw() -> None:
         demo = demo_view("sweeps", setup) if section == "heads" else {}  # whose results come with the app
         demo |= {"sweeps_limit": JUDGES} if demo else {}
         with empty_state("curves", f"You will see {SHOWS[section]}.", work.is_read, demo):
-            _draw_work(missing)
+            _draw_work(missing, is_empty=True)
         show_failed(found.failed)
         mark("sweep", "missing", section=section, known=0)
         return
@@ -117,7 +139,7 @@ known = max((each.rows for each in stored), key=len, default=())
 finding_at.markdown(said := finding(section, known, permille))
 published = of_tasks(target, tasks)
 sheet = Sheet(says=[said])
-live(work.watched(), draw, since_s)
+live([*work.watched(), *([] if setup.spec.is_demo else look.slots())], draw, since_s)
 if not any(len(each.rows) == len(points) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")

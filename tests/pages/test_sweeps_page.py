@@ -117,6 +117,20 @@ def test_curves_are_measured_once_and_found_again_by_the_program_too(open_screen
     assert "published" not in frame and "Published" not in said(again)
 
 
+@pytest.mark.slow("measures two curves of a model")
+def test_a_quick_look_sets_the_questions_and_more_of_them_come_after_it(open_screen, monkeypatch):
+    at = open_screen(sweeps_limit="64")
+    assert not [label for label in labels(at) if label.startswith("Quick look")], "all of it is quick"
+    monkeypatch.setattr(many_tasks, "BUDGET_S", 0.0)
+    at = open_screen(sweeps_limit="64")
+    assert "--limit 64" in at.code[0].value
+    at = press(at, f"Quick look: {many_tasks.QUICK} questions")
+    assert at.number_input(key="sweeps_limit").value == many_tasks.QUICK
+    assert "--limit 16" in at.code[0].value and "With 16 questions, a loss of" in said(at)
+    [more] = [label for label in labels(at) if label.startswith("Measure")]
+    assert more.startswith("Measure with 100 questions, about ") and many_tasks.LOOKED in said(at)
+
+
 def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypatch):
     at, tasks = open_screen(), [TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)]
     assert not at.get("vega_lite_chart")
