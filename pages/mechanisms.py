@@ -9,25 +9,26 @@ import streamlit as st
 
 from engine.measurement import Measurement
 from engine.requests import CompareMechanisms
-from engine.studies.mechanism_findings import finding
-from engine.studies.mechanisms import N_ASKED, OF_DEMO, OF_PAIRS, Mechanisms, mechanisms
+from engine.studies.mechanism_findings import finding, finding_of_scores
+from engine.studies.mechanisms import KINDS, N_ASKED, OF_DEMO, OF_PAIRS, SOON, Mechanisms, mechanisms, scores_of_kinds
 from pages.ui.controls.controls import one_of, settings_popover
-from pages.ui.controls.many_tasks import local_tasks, reserve_finding, setting_of, several
+from pages.ui.controls.many_tasks import QUICK, OtherSettings, local_tasks, reserve_finding, setting_of, several
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.mechanisms import sections, vector
-from pages.ui.page.address import flag, put_right
+from pages.ui.page.address import MOST, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, RANKING_QUESTIONS
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import end_run, require_frame
+from pages.ui.page.runtime import end_run, first_figure_s, require_frame
 from pages.ui.page.work import Work, live
 
 require_frame("pages/mechanisms.py")
 TASKS_HELP = "Each is asked with examples and without; the gain from examples is averaged over them."
+KINDS_HELP = "Of heads, each by its own score."
 SHOTS_HELP = "Examples in the prompt, compared with none."
 EXCLUDES, EXCLUDES_HELP = (
     "Heads of one kind alone",
@@ -40,49 +41,122 @@ FILL_HELP = (
     "Of each removed head. The mean is that over training questions of the task, as in papers on kinds of heads. "
     "Induction attention: that to what followed earlier copies of a token."
 )
-MEASURE_HELP = f"{N_ASKED} questions per task, with and without examples, for every set of heads. In the background."
+QUESTIONS_HELP = "Of each task's validation split, for every set of heads. More of them, narrower intervals."
+MEASURE_HELP = "Every question with and without examples, for every set of heads. In the background."
+SCORING = "Scoring the heads of each kind, which takes less time than removing them."
+UNKNOWN = "Which kind of heads in-context learning needs here is not measured yet."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
 
 setup, finding_at = chosen(), reserve_finding()
 every = local_tasks(setup.data_dir)
 tasks_at, shots_at, excludes_at, menu_at = st.columns([12, 6, 8, 5], vertical_alignment="bottom")
 box: Any = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
-first = [name for name in (OF_DEMO if setup.spec.is_demo else OF_PAIRS) if name in every]
-names = several("mechanisms_tasks", every, box, first)
+opens_with = [name for name in (OF_DEMO if setup.spec.is_demo else OF_PAIRS) if name in every]
+names = several("mechanisms_tasks", every, box, opens_with)
 shots = one_of(shots_at, "Examples in the prompt", {5: "5", 1: "1"}, "mechanisms_shots", SHOTS_HELP)
 put_right("mechanisms_exclusive", EXCLUDES, flag)
 excludes = excludes_at.toggle(EXCLUDES, key="mechanisms_exclusive", bind="query-params", help=EXCLUDES_HELP)
 menu = settings_popover(menu_at)
+judges = int(
+    number_field(menu, "Questions", (1, MOST), "mechanisms_limit", value=N_ASKED, step=16, help=QUESTIONS_HELP)
+)
 share = one_of(menu, "Heads removed", FEWER, "mechanisms_heads", FEWER_HELP)
 fill = one_of(menu, "What is removed", FILLED, "mechanisms_fill", FILL_HELP)
 labels = one_of(menu, "Labels of the examples", LABELS, "mechanisms_labels", LABELS_HELP)
-if not names:
-    st.info("Choose at least one task.", icon=":material/checklist:")
+chosen_kinds = several("mechanisms_kinds", [*KINDS], partial(menu.multiselect, "Kinds", [*KINDS], help=KINDS_HELP))
+kinds = [kind for kind in KINDS if kind in chosen_kinds]
+if not names or not kinds:
+    st.info(f"Choose at least one {'kind' if names else 'task'}.", icon=":material/checklist:")
     mark("tasks", "none")
     end_run()
 target = wait_for_model(setup, prunes=True)
-since_s, setting = time.monotonic(), setting_of(setup, N_ASKED)
+since_s, setting = time.monotonic(), setting_of(setup, judges)
 request = CompareMechanisms(
     **of_model(target), tasks=",".join(names), shots=shots, labels=labels, exclusive=excludes, fill=fill,
-    shares=f"{share / 10:g},{2 * share / 10:g}", task_data=setup.data_dir, order_questions=RANKING_QUESTIONS,
-    out="mechanisms.csv",
+    shares=f"{share / 10:g},{2 * share / 10:g}", task_data=setup.data_dir, limit=judges, 
+    order_questions=RANKING_QUESTIONS, kinds=",".join(kinds), out="mechanisms.csv",
 )  # fmt: skip
 settings, manner = request.settings(), "" if labels == "true" else f", {labels} labels"
+
+
 wanted = mechanisms(target, setting, settings)
 work: Work[Mechanisms] = Work("mechanisms", "Kinds of heads", wanted, priority=2)
 found = max((Mechanisms(settings), *work.stored()), key=lambda each: len(each.scores) + len(each.answered))
+scores = [
+    Work(f"scores of {len(kinds)} kinds", "Scores of heads", of_kinds, priority=3, while_seen=True)
+    for kinds in dict.fromkeys((settings.kinds, tuple(kind for kind in settings.kinds if kind in SOON)))
+    if kinds
+    for of_kinds in [scores_of_kinds(target, setting, replace(settings, kinds=kinds))]
+]
+scored = [each.scores for each in (found, *(work.found for work in scores)) if each is not None]
+found = replace(found, scores={kind: each[kind] for kind in settings.kinds for each in scored if kind in each})
+n_other, kinds_other = (QUICK, SOON) if judges > QUICK else (N_ASKED, tuple(KINDS))
+look = OtherSettings(
+    work,
+    mechanisms(target, replace(setting, n_questions=n_other), replace(settings, kinds=kinds_other)),
+    f"{len(kinds_other)} kinds, {n_other} questions",
+    {"mechanisms_limit": n_other, "mechanisms_kinds": [*kinds_other]},
+    n_other == QUICK,
+)
 
-of = about(target, f"{' and '.join(names)}, {shots} shots{manner}", f"{N_ASKED} questions each", "the full model")
+of = about(target, f"{' and '.join(names)}, {shots} shots{manner}", f"{judges:,} questions each", "the full model")
 origin, sheet = Origin("Mechanisms", [request], {"Kinds of heads": wanted}, of), Sheet()
 
 
 def draw_progress() -> None:
-    """Draws the progress, or the button that starts what is missing."""
+    """Draws the progress, or the buttons that start what is missing, a quick look at it, or after that more of it."""
     now = work.found
-    if now is not None and len(now.answered) > len(found.answered):
+    if now is not None and (len(now.answered) > len(found.answered) or len(now.scores) > len(found.scores)):
         st.rerun()
-    if not work.line() and not found.is_complete:
-        work.offer("Measure kinds of heads", "compare_arrows", MEASURE_HELP, least_s=0.0, by_size=True, type="primary")
+    if work.line():
+        return
+    if found.is_complete and not (setup.spec.is_demo or look.is_quick):
+        look.offer()
+    if not found.is_complete:
+        with st.container(horizontal=True):
+            label, icon = f"Measure {len(kinds)} kind{'s' * (len(kinds) > 1)}", "compare_arrows"
+            work.offer(label, icon, MEASURE_HELP, least_s=0.0, by_size=True, type="primary")
+            if look.is_quick and not (setup.spec.is_demo or found.answered):
+                look.offer()
+
+
+def start_scores() -> Work[Mechanisms] | None:
+    """Returns the first of `scores` that is read, measured, or started here, as it may be measured without a click."""
+    begun = [each for each in scores if (job := each.now()) is not None and job.state != "done"]
+    if begun or names != opens_with:
+        return begun[0] if begun else None
+    for each in scores:
+        each.stored()
+        takes_s = each.takes_s(by_size=True) if each.is_read else None
+        if takes_s is not None and takes_s <= first_figure_s():
+            each.start()
+        if not each.is_read or each.under_way:
+            return each
+    return None
+
+
+def draw_unmeasured() -> None:
+    """Draws the screen before any heads are removed: what it will show, and the scores of heads so far."""
+    demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", "mechanisms_tasks": [*OF_DEMO]}
+    with empty_state("matrix", SHOWS, True, demo), st.container():
+        live(watched, draw_progress, since_s)
+    scoring = None if work.under_way or setup.spec.is_demo else start_scores()
+
+    def draw_scoring() -> None:
+        now = scoring.found if scoring is not None else None
+        if now is not None and len(now.scores) > len(found.scores):
+            st.rerun()
+        if scoring is not None:
+            scoring.line()
+
+    if scoring is not None:
+        live(scoring.watched(), draw_scoring, since_s)
+    words = finding_of_scores(found, target.shape)
+    if found.scores:
+        sections.scores(found, target.shape, sheet)
+        sheet.says.extend(filter(None, [words]))
+    if not work.under_way:
+        finding_at.markdown(words or (SCORING if scoring is not None and scoring.under_way else UNKNOWN))
 
 
 if work.is_first_read:
@@ -95,13 +169,12 @@ if setup.spec.is_demo and not found.is_complete:
 if not (said := finding(found, target.shape)) and work.under_way:
     known = f"{len(found.answered)} of {settings.n_sets} sets of heads so far"
     finding_at.markdown(f"Measuring which kind of heads in-context learning needs: {known}.")
+watched = [*work.watched(), *([] if setup.spec.is_demo else look.slots())]
 if not found.answered:
-    demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", "mechanisms_tasks": [*OF_DEMO]}
-    with empty_state("matrix", SHOWS, True, demo), st.container(width="stretch" if work.under_way else "content"):
-        live(work.watched(), draw_progress, since_s)
+    draw_unmeasured()
     closing(origin, sheet)
     end_run()
-live(work.watched(), draw_progress, since_s)
+live(watched, draw_progress, since_s)
 for kind, reason in found.failed.items():
     st.warning(f"{kind}: {reason}", icon=":material/report:")
 if said:

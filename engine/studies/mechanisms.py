@@ -43,6 +43,7 @@ KINDS = {  # the criterion of each kind of heads
     "retrieval": "retrieval",
     "importance": "gradient",
 }
+SOON = ("induction", "retrieval", "importance")  # kinds whose heads are scored first: one pass for each prompt
 OF_DEMO, OF_PAIRS = ("demo_outfit", "demo_translation"), ("pairs_plural", "pairs_past")  # tasks by default
 N_ASKED = 48  # questions per task by default
 FULL, RANDOM = "full model", "random"
@@ -213,38 +214,38 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
         ranked = once(lambda spec: setting.ranked(spec, run.session.store))  # the same for every set of heads
         size = sum(each.n for each in questions.values())
         run.total = size * (settings.n_sets + len(settings.kinds))
-        found = Mechanisms(settings)
-        for kind in settings.kinds:
-            end = run.done + size
-            try:
-                scores = yield from _scores(run, target, setting, settings, kind, size)
-                found = found if scores is None else replace(found, scores={**found.scores, kind: scores})
-            except Cancelled:
-                raise
-            except HeadroomError as error:
-                found = replace(found, failed={**found.failed, kind: str(error)})
-            run.done = end
-            yield run.so_far(found, f"{kind} scores")
+        found = yield from _scored(run, target, setting, settings, size)
         if len(found.scores) + len(found.failed) < len(settings.kinds):
             run.expect("sets of heads", lambda: _answering(questions.values()).times(settings.n_sets))
             return found
         sets, together = sets_of_heads(target.shape, settings, found.scores), set[tuple[TaskSpec, Mask]]()
         if run.measures and settings.fill == "zero":
             together = yield from _late_heads(run, target, questions, sets)
-        for removed in sets:
+        for removed in sorted(sets, key=lambda each: (each.kind != FULL, each.excludes, -each.share)):
             right = yield from _right(run, target, ranked, settings.fill, questions, removed, together)
-            found = found if right is None else replace(found, answered={**found.answered, removed: right})
+            answered = found.answered if right is None else {**found.answered, removed: right}
+            found = replace(found, answered={each: answered[each] for each in sets if each in answered})
             yield run.so_far(found, removed.label)
         return found
 
     return composed(target, ("mechanisms", setting, settings), body)
 
 
+def scores_of_kinds(target: Target, setting: StudySettings, settings: MechanismSettings) -> Measurement[Mechanisms]:
+    """Returns the Mechanisms with the scores of heads so far, and nothing removed."""
+
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Mechanisms]:
+        return (yield from _scored(run, target, setting, settings, setting.n_judges))
+
+    return composed(target, ("scores of kinds", setting, settings), body, setting.n_judges * len(settings.kinds))
+
+
 def sets_of_heads(
     shape: ModelShape, settings: MechanismSettings, scores: Mapping[str, np.ndarray]
 ) -> list[RemovedHeads]:
-    """Returns the sets in the order of measurement: none, then for each share the top heads of each kind and random
-    ones, then those without the other kinds' heads. Equal scores are ordered by position; at least one head."""
+    """Returns the sets in the order of results: none, then for each share the top heads of each kind and random ones,
+    then those without the other kinds' heads. The largest share is measured first. Equal scores are ordered by
+    position; at least one head."""
     found, ranked = [RemovedHeads(FULL)], {kind: order(-each).tolist() for kind, each in scores.items()}
     counts = {share: max(1, share * shape.n_heads_total // 1000) for share in settings.shares}
     for share, count in counts.items():
@@ -287,6 +288,27 @@ def depths(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP
 
 def _gains(right: np.ndarray) -> np.ndarray:
     return right[0].astype(float) - right[1]
+
+
+def _scored(
+    run: ComposedRun, target: Target, setting: StudySettings, settings: MechanismSettings, size: int
+) -> Generator[Progress[Any], None, Mechanisms]:
+    """Returns the scores of each kind so far, and why others could not be scored; those of SOON are measured first.
+    Each kind takes `size` of the progress."""
+    found = Mechanisms(settings)
+    for kind in sorted(settings.kinds, key=lambda kind: kind not in SOON):
+        end = run.done + size
+        try:
+            scores = yield from _scores(run, target, setting, settings, kind, size)
+            known = found.scores if scores is None else {**found.scores, kind: scores}
+            found = replace(found, scores={each: known[each] for each in settings.kinds if each in known})
+        except Cancelled:
+            raise
+        except HeadroomError as error:
+            found = replace(found, failed={**found.failed, kind: str(error)})
+        run.done = end
+        yield run.so_far(found, f"{kind} scores")
+    return found
 
 
 def _scores(

@@ -54,6 +54,8 @@ ONE_EACH = {
         "mechanisms_exclusive": "maybe",
         "mechanisms_heads": "half",
         "mechanisms_fill": "1",
+        "mechanisms_limit": "inf",
+        "mechanisms_kinds": IMAGE,
     },
     "correlations": {"correlations_what": "", "correlations_method": IMAGE, "correlations_a": "inf"},
     "sweeps": {"sweeps_what": "", "sweeps_limit": "inf", "sweeps_front": "n" * 300},

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from engine.heads.vector_switch import SPLITS, TEST, TRAIN, VectorSwitch
-from engine.studies.mechanisms import KINDS, RANDOM
+from engine.studies.mechanisms import KINDS, OF_PAIRS, RANDOM, SOON
+from pages.ui.controls import many_tasks
 from pages.ui.mechanisms import tables, vector
-from tests.pages.conftest import frames_of, press, said, same_on_the_command_line
+from tests.pages.conftest import frames_of, labels, press, said, same_on_the_command_line
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def open_screen(open_app, monkeypatch):
 def test_kinds_are_measured_at_a_click_and_drawn_as_the_command_writes_them(open_screen, capsys, tmp_path, monkeypatch):
     at = open_screen(mechanisms_fewer="true")
     assert "Not measured yet" in said(at) and not at.get("vega_lite_chart")
-    at = press(at, "Measure kinds of heads")
+    at = press(at, "Measure 5 kinds")
     assert not at.exception
     drawn = pd.concat([each["cells"] for each in frames_of(at) if "cells" in each])
     found = same_on_the_command_line(at, capsys, out=tmp_path / "rows.csv")
@@ -87,6 +88,41 @@ def test_nothing_is_called_shipped_before_a_figure_is_shown(open_screen, monkeyp
     monkeypatch.setenv("HEADROOM_SHIPPED", "1")
     at = open_screen()
     assert "Not measured yet" in said(at) and "shipped" not in said(at)
+
+
+@pytest.mark.slow("scores and removes three kinds of heads of a model")
+def test_a_quick_look_shows_fewer_kinds_and_questions_and_says_so(open_screen, monkeypatch):
+    assert not [label for label in labels(open_screen()) if label.startswith("Quick look")], "all of it is quick"
+    monkeypatch.setattr(many_tasks, "BUDGET_S", 0.0)
+    at = press(open_screen(), "Quick look: 3 kinds, 16 questions")
+    assert not at.exception and at.number_input(key="mechanisms_limit").value == many_tasks.QUICK
+    assert at.multiselect(key="mechanisms_kinds").value == [*SOON]
+    assert "--kinds induction,retrieval,importance" in at.code[0].value and "--limit 16" in at.code[0].value
+    drawn = pd.concat([each["cells"] for each in frames_of(at) if "cells" in each])
+    copies_nothing = {warning.value.partition(":")[0] for warning in at.warning}
+    assert {*drawn["kind"]} | copies_nothing == {*SOON, RANDOM} and copies_nothing <= {"retrieval"}
+    assert [label.partition(",")[0] for label in labels(at) if "questions" in label] == ["Measure with 5 kinds"]
+
+
+@pytest.mark.slow("scores every kind of heads of a model")
+def test_heads_are_scored_and_compared_before_any_are_removed(open_screen, monkeypatch):
+    nothing = open_screen(mechanisms_tasks="pairs_plural,pairs_past")
+    assert "is not measured yet" in said(nothing) and not nothing.get("vega_lite_chart"), "without background work"
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
+    other = open_screen(mechanisms_tasks="pairs_plural")
+    assert not other.get("vega_lite_chart"), "only of the tasks that the screen opens with"
+    at = open_screen(mechanisms_tasks=",".join(OF_PAIRS))
+    assert "Not measured yet" in said(at) and any(label.startswith("Measure 5 kinds") for label in labels(at))
+    [pairs] = [each["pairs"] for each in frames_of(at)]
+    assert {*pairs["a"], *pairs["b"]} == {*at.dataframe[0].value["kind"]}
+    assert {*SOON} - {"retrieval"} <= {*pairs["a"], *pairs["b"]}, "a random model may copy nothing"
+    assert "heads share the most" in said(at)
+
+
+def test_without_a_kind_the_screen_says_so(open_screen):
+    at = open_screen()
+    at.multiselect(key="mechanisms_kinds").set_value([]).run()
+    assert [line.value for line in at.info] == ["Choose at least one kind."]
 
 
 def test_fewer_heads_and_labels_are_settings_and_part_of_the_command(open_screen):

@@ -14,6 +14,7 @@ from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.mechanisms import charts, tables
 from pages.ui.page.presentation import presenting
+from pages.ui.page.streamlit_internals import DeltaGenerator
 
 PRUNE_HELP = "On Prune: accuracy without the top heads of this kind."
 ORANGE, HOLLOW = "Orange: clearly less than in the full model.", "Hollow: of one kind alone."
@@ -39,12 +40,7 @@ def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> Non
         st.subheader(largest, help=LOST_HELP)
         st.caption(f"{HOLLOW} {ORANGE}" if found.settings.excludes else ORANGE)
         sheet.draw(largest, picture, f"mechanisms_lost {largest}", words)
-    shared = tables.overlap_rows(found, shape)
-    if len(shared):
-        sheet.tables["Overlap of kinds"] = shared
-        shared_at.subheader(f"Shared, of the top {shared['n'].iloc[0]}", help=SHARED_HELP)
-        says = "How many heads two kinds share"
-        sheet.draw("Overlap of kinds", charts.shared(shared), "mechanisms_shared", says, shared_at)
+    _overlap(found, shape, sheet, shared_at)
     tops = {
         each.kind: HeadSet(each.heads) for each in found.answered if each.kind in found.scores and not each.excludes
     }
@@ -61,9 +57,28 @@ def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> Non
             folded(of_share, "mechanisms_fewer", draw, in_address=True)
 
 
+def scores(found: Mechanisms, shape: ModelShape, sheet: Sheet) -> None:
+    """Draws what is known before any heads are removed: the best heads of each kind next to how many two kinds
+    share."""
+    kinds_at, shared_at = st.container(key="wraps scores").columns([8, 5], gap="medium")
+    with kinds_at:
+        kinds(found, shape, sheet)
+    _overlap(found, shape, sheet, shared_at)
+
+
 def kinds(found: Mechanisms, shape: ModelShape, sheet: Sheet) -> None:
     """Draws the best heads of each kind."""
     best = sheet.tables["Heads of each kind"] = tables.kind_rows(found, shape)
     st.subheader("Heads of each kind", help=BEST_HELP)
     few = best.assign(heads=[", ".join(heads.split()[: tables.MOST_NAMED]) for heads in best["heads"]])
     draw_table(few, TITLES, "The best heads of each kind")
+
+
+def _overlap(found: Mechanisms, shape: ModelShape, sheet: Sheet, where: DeltaGenerator) -> None:
+    """Draws how many heads two kinds share, if two are scored."""
+    shared = tables.overlap_rows(found, shape)
+    if len(shared):
+        sheet.tables["Overlap of kinds"] = shared
+        where.subheader(f"Shared, of the top {shared['n'].iloc[0]}", help=SHARED_HELP)
+        says = "How many heads two kinds share"
+        sheet.draw("Overlap of kinds", charts.shared(shared), "mechanisms_shared", says, where)

@@ -2,6 +2,7 @@
 the sentence."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies import mechanisms as module
-from engine.studies.mechanism_findings import finding
+from engine.studies.mechanism_findings import finding, finding_of_scores
 from engine.studies.mechanisms import (
     FULL,
     RANDOM,
@@ -29,6 +30,7 @@ from engine.studies.mechanisms import (
     mean_of_tasks,
     mechanisms,
     overlaps,
+    scores_of_kinds,
     sets_of_heads,
 )
 from engine.studies.surveys import StudySettings
@@ -144,6 +146,29 @@ def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
             gains[each] = np.mean([right[task, 2] - right[task, 0] for task in tasks])
         assert found.lost(removed).points == pytest.approx(100 * (gains[Mask.full(target.shape)] - gains[mask]))
     assert found.gain == pytest.approx(100 * gains[Mask.full(target.shape)])
+
+
+def test_the_largest_share_is_measured_first_and_scores_before_it(tiny_opt, tmp_path, session):
+    tasks = (str(write_questions(tmp_path / "a.jsonl")),)
+    target, setting = target_in(session, tiny_opt, "fp32"), StudySettings(LoadSpec(), n_questions=4, n_ranking=4)
+    settings = MechanismSettings(tasks, 1, (250, 500), ("importance", "induction"), False, 1)
+    scored = final(scores_of_kinds(target, setting, settings).run(session))
+    assert [*scored.scores] == ["importance", "induction"] and not scored.answered
+    assert scores_of_kinds(target, setting, settings).stored(session) is not None
+    steps = [step.value for step in mechanisms(target, setting, settings).run(session) if step.value is not None]
+    new = [{*after.answered} - {*before.answered} for before, after in pairwise(steps)]
+    assert [each.share for found in new for each in found] == [0, 500, 500, 500, 250, 250, 250]
+    assert [*steps[-1].answered] == sets_of_heads(target.shape, settings, steps[-1].scores), "and listed as before"
+
+
+def test_the_finding_of_scores_names_the_kinds_that_share_most():
+    settings = MechanismSettings(("task",), kinds=("induction", "function vector", "retrieval"))
+    words = "Of their 3 top heads, induction and function-vector heads share the most: 2."
+    some = Mechanisms(settings, SCORES)
+    assert finding_of_scores(some, SHAPE) == f"{words} So far, 2 of 3 kinds are scored."
+    every = replace(some, failed={"retrieval": "all heads score 0"})
+    assert finding_of_scores(every, SHAPE) == words
+    assert finding_of_scores(replace(some, scores={"induction": RISING}), SHAPE) == ""
 
 
 def test_late_heads_share_the_layers_before_and_answer_as_set_by_set(tiny_opt, tmp_path, session, monkeypatch):
