@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import ComposedRun, Gathered, composed, every
-from engine.errors import UsageError
+from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.induction import induction
 from engine.importance.importance import importance
 from engine.importance.rankings import n_pruned, order
@@ -132,6 +132,7 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Swept]:
         run.total = (sum(costs.values()) + sum(map(size, curves))) or 1
+        early = yield from _first_curve(run, target, setting, pool, needed, curves)
         known = {what: Survey() for what in needed}
         for what, tasks in needed.items():
             known[what] = (yield from run.known(survey(target, setting, tasks, what), costs[what])) or Survey()
@@ -145,7 +146,9 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
         parts = {curve: partial(_rows, ready, curve[0], points) for curve, points in curves.items()}
 
         def swept(rows: Gathered[_Curve, dict[Point, SweepRow]]) -> Swept:
-            of = {point: row for each in (*rows.values.values(), *rows.partial.values()) for point, row in each.items()}
+            of = early | {
+                point: row for each in (*rows.values.values(), *rows.partial.values()) for point, row in each.items()
+            }
             reasons = failed | {task: reason for (task, _), reason in rows.failed.items()}
             return Swept(tuple(of[point] for point in some if point in of), reasons)
 
@@ -153,6 +156,39 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
         return (yield from steps).value or Swept((), failed)
 
     return composed(target, ("sweep", setting, *wanted, *pool), body)
+
+
+def _first_curve(
+    run: ComposedRun,
+    target: Target,
+    setting: StudySettings,
+    pool: Sequence[str],
+    needed: Mapping[str, Sequence[TaskSpec]],
+    curves: Mapping[_Curve, Sequence[Point]],
+) -> Generator[Progress[Any], None, dict[Point, SweepRow]]:
+    """Measures the scores and then the curve of the first task, if that has a ranking of its own, before the scores of
+    other tasks, so that it can be drawn soon; returns its rows. Everything is stored, and read again in its turn."""
+    (task, by), mine = next(iter(curves.items()), ((None, ""), ()))
+    if task is None or by != "own" or len(curves) < 2 or not run.measures:
+        return {}
+    known = dict[str, Survey]()
+    for what, tasks in needed.items():
+        known[what] = Survey()
+        if task in tasks:
+            cost = setting.cost(target.shape, what)
+            run.total += cost
+            known[what] = (yield from run.known(survey(target, setting, [task], what), cost)) or Survey()
+    try:
+        rows = _rows(_Ready(target, setting, pool, known, None), task, mine, run.session)
+        size = len(mine) * setting.n_judges
+        run.total += size
+        steps = run.steps(rows.map(lambda found: Swept(tuple(found.values()))), size)
+        found = (yield from steps).value or Swept()
+    except Cancelled:
+        raise
+    except HeadroomError:  # the task fails in its turn
+        found = Swept()
+    return {row.point: row for row in found.rows}
 
 
 def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:

@@ -326,6 +326,8 @@ def test_a_sweep_that_shares_masks_measures_only_the_new_ones(setting, tasks, po
 def test_own_curves_come_point_by_point_and_before_random_orders(setting, tasks, pool, session):
     wanted = [*points(tasks[:2], (FEW, MANY), [0]), *points(tasks[:2], (FEW,), [0], "random")]
     steps = [step.value for step in sweep_in(session, setting, wanted, pool).run(session) if step.value is not None]
+    early = [{row.point for row in found.rows} for found in steps]
+    assert early[: len(early)] == sorted(early, key=len), "nothing that was reported is missing later"
     seen = dict.fromkeys(row.point for found in steps for row in found.rows)
     assert [*seen] == wanted and {len(found.rows) for found in steps} >= {*range(1, len(wanted) + 1)}
 
