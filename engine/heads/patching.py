@@ -68,6 +68,22 @@ class Patching:
 
 
 @dataclass(frozen=True)
+class PromptLengths:
+    """Tokens of prompts A and B."""
+
+    a: int
+    b: int
+
+
+class UnfitPrompts(HeadroomError):
+    """Two prompts that cannot be patched into each other; `details` are their lengths."""
+
+    def __init__(self, line: str, lengths: PromptLengths) -> None:
+        super().__init__(line)
+        self.details = lengths
+
+
+@dataclass(frozen=True)
 class PatchMap:
     """What patching gives so far.
 
@@ -128,7 +144,7 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layers: range) -> Mea
     with torch.inference_mode():
         prompt = read_prompt(loaded, ids[0].tolist())
         values, logits = _read_both(loaded, ids, layers, wanted.kind)
-        answers = _answers(loaded, wanted, logits)
+        answers = _answers(loaded, wanted, logits, ids.shape[1])
         before, after = (float(each[answers[1]] - each[answers[0]]) for each in logits)
         pairs = _pairs(wanted.pair, ids)
         batches = [pairs] if smears(loaded) else pairs.split(-(-pairs.shape[1] // BATCHES), dim=1)
@@ -165,7 +181,7 @@ def _measured_heads(loaded: Loaded, bos: bool, wanted: Patching) -> Measuring:
         rows = hidden_with(loaded, ids[0].tolist(), head_outputs(loaded, ids[1].tolist()))
         of_both = torch.cat([rows[:1], hidden_of(loaded, ids[1:])[:, -1]])
         logits = torch.cat([logits for _, logits in some_logits(loaded, of_both)])
-        answers = _answers(loaded, wanted, logits)
+        answers = _answers(loaded, wanted, logits, ids.shape[1])
         last = torch.cat([of_both, rows[1:]])
         found = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, last)])
     before, after, *patched = (found[:, 1] - found[:, 0]).tolist()
@@ -190,12 +206,11 @@ def _token_ids(loaded: Loaded, bos: bool, wanted: Patching) -> Tensor:
     import torch
 
     texts = [_tokens(loaded, text, bos) for text in (wanted.a, wanted.b)]
-    if len(texts[0]) != len(texts[1]):
-        raise HeadroomError(
-            f"prompt A has {len(texts[0])} tokens and prompt B {len(texts[1])}; write them equally long"
-        )
+    n = PromptLengths(len(texts[0]), len(texts[1]))
+    if n.a != n.b:
+        raise UnfitPrompts(f"prompt A has {n.a} tokens and prompt B {n.b}; write them equally long", n)
     if np.array_equal(texts[0], texts[1]):
-        raise HeadroomError("prompts A and B have the same tokens; change one of them")
+        raise UnfitPrompts("prompts A and B have the same tokens; change one of them", n)
     return torch.from_numpy(np.stack(texts).astype(np.int64))
 
 
@@ -255,15 +270,16 @@ def _replaced(module: Any, values: Tensor, places: Tensor, n: int) -> Any:
     return module.register_forward_hook(replace)
 
 
-def _answers(loaded: Loaded, wanted: Patching, logits: Tensor) -> tuple[int, int]:
-    """Returns the first token of each answer."""
+def _answers(loaded: Loaded, wanted: Patching, logits: Tensor, n: int) -> tuple[int, int]:
+    """Returns the first token of each answer; `n`: tokens of each prompt."""
     if wanted.answers is None:
         found = tuple(int(each.argmax()) for each in logits)
     else:
         found = tuple(int(read(f" {answer}", loaded.tokenizer, False, 1).inputs[0]) for answer in wanted.answers)
     if found[0] == found[1]:
         names = loaded.tokenizer.batch_decode([[each] for each in found])
-        raise HeadroomError(f"both answers begin with {names[0]!r}; give two answers that begin differently")
+        line = f"both answers begin with {names[0]!r}; give two answers that begin differently"
+        raise UnfitPrompts(line, PromptLengths(n, n))
     return found[0], found[1]
 
 

@@ -46,6 +46,20 @@ def test_boxes_fit_their_text_and_take_the_focus(page, address):
     assert bars[0].bounding_box()["y"] == bars[1].bounding_box()["y"]
 
 
+def test_results_fade_while_another_prompt_is_typed(page, address):
+    page.goto(f"{address}/continuation?precision=fp32&continue_tokens=4&continue_heads=0")
+    at_rest(page)
+    prompt = page.get_by_role("textbox", name="Prompt", exact=True)
+    prompt.press_sequentially(" and")
+    faded = (
+        "() => { let at = document.querySelector('[data-testid=stMetric]'), o = 1; for (; at; at = at.parentElement) "
+    )
+    faded += "o *= getComputedStyle(at).opacity; return o < 0.5 }"
+    page.wait_for_function(faded)
+    prompt.press("Control+Enter")
+    page.wait_for_function(f"() => !({faded})()")
+
+
 def test_a_token_is_dragged_onto_one_of_the_other_prompt_or_both_are_chosen_by_keyboard(page, address):
     page.goto(f"{address}/continuation?precision=fp32&continue_tokens=4&continue_heads=0&continue_patch=true")
     above, below = page.locator(".column button:first-child"), page.locator(".column button:last-child")

@@ -15,7 +15,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
-from pages.ui.continuation import charts, patching, sections
+from pages.ui.continuation import charts, patching, sections, unfit
 from pages.ui.controls.pruning import by_importance
 from pages.ui.figures.charts import to_svg
 from pages.ui.page import runtime
@@ -24,6 +24,7 @@ from tests.engine.fixtures import WORD_PAIRS
 from tests.pages.conftest import (
     components,
     frames_of,
+    labels,
     press,
     printed_by_the_program,
     same_on_the_command_line,
@@ -256,6 +257,25 @@ def shown_pair(at):
     """The positions at the ends of the arrow between the tokens of two prompts; -1 for the last token."""
     [data] = [data for data in components(at) if "other" in data]
     return [-1 if each == len(data["own"]) - 1 else each for each in data["pair"]]
+
+
+def test_two_names_are_swapped_but_not_the_first_word_of_a_sentence():
+    said = "When Mary and John left, John gave a drink to"
+    assert unfit.swap_names(said) == (("Mary", "John"), "When John and Mary left, Mary gave a drink to")
+    assert unfit.swap_names("Mary is here. John met Mary in") is None
+
+
+@pytest.mark.slow("opens the screen and patches two pairs of prompts")
+def test_prompts_of_different_lengths_are_no_error_and_one_click_sets_a_pair_that_works(open_screen, monkeypatch):
+    monkeypatch.setattr("engine.heads.patching._answers", lambda *_: (5, 6))  # the likeliest of both may be one
+    at = open_screen(continue_prompt="When Mary met John, he saw", continue_patch="true")
+    assert (
+        not at.error and "tokens, the other" in at.info[0].value and not any("own" in each for each in components(at))
+    )
+    assert "Patch every layer and position" not in labels(at)
+    at = press(at, "Swap Mary and John")
+    assert at.session_state[patching.OTHER_KEY] == "When John met Mary, he saw"
+    assert not at.error and shown_pair(at) == [-1, -1] and "Use the example pair" not in labels(at)
 
 
 @pytest.mark.slow("patches every layer and position of two pairs of prompts, and runs the commands")

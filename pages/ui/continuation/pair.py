@@ -13,6 +13,7 @@ import streamlit as st
 from engine.heads.patching import MAX_TOKENS, Patching, PatchMap, patch_map
 from engine.measurement import Measurement
 from engine.models.session import Target
+from pages.ui.continuation.unfit import is_unfit
 from pages.ui.figures import charts
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import nearest, unseen_field
@@ -37,6 +38,12 @@ HELP = (
     "This prompt is read with an activation of the other prompt at one position, at each layer in turn. 0%: the answer "
     "stays. 100%: the difference of the two answers' logits becomes that of the other prompt."
 )
+
+
+def work_of_last(target: Target, prompts: Patching) -> Work[PatchMap]:
+    """Returns the work that patches the last position: the first to find that the prompts do not fit."""
+    last = patch_map(target, replace(prompts, pair=LAST))
+    return Work("continue patch last", NAME, last, priority=2, while_seen=True)
 
 
 def draw(target: Target, prompts: Patching, sheet: Sheet) -> tuple[Measurement[PatchMap], str]:
@@ -65,7 +72,12 @@ def draw(target: Target, prompts: Patching, sheet: Sheet) -> tuple[Measurement[P
 
 def _found(slot: str, wanted: Measurement[PatchMap]) -> PatchMap | None:
     """Returns the result; until it is measured None, and draws its progress."""
-    return wanted.stored(session()) or Work(slot, NAME, wanted, priority=2, while_seen=True).awaited()
+    if (found := wanted.stored(session())) is not None:
+        return found
+    work = Work(slot, NAME, wanted, priority=2, while_seen=True)
+    if (found := work.value()) is None and not is_unfit(work):
+        work.awaited(0.0)
+    return found
 
 
 def _normalize(text: str) -> str | None:

@@ -14,6 +14,8 @@ from engine.heads.patching import HEADS, Patching, PatchMap, patch_map
 from engine.models.session import Target
 from engine.requests import PatchPrompts
 from pages.ui.continuation import pair
+from pages.ui.continuation.sections import PROMPT
+from pages.ui.continuation.unfit import draw_unfit, is_unfit
 from pages.ui.controls.controls import folded, one_of
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures import charts
@@ -27,10 +29,12 @@ from pages.ui.page.work import Work, live
 TITLE = "What moves the answer: patch another prompt into this one"
 NAME, OPEN = "Patching", "continue_patch"
 OTHER_KEY, KIND_KEY = "continue_patch_other", "continue_patch_kind"
+KEYS = "continue_prompt", OTHER_KEY
 OTHER = (
     "A letter came to the market for Jane Norwood. The old woman asked in June about Charles Merton. "
     "A letter came to the market for Jane"
 )
+EXAMPLE = PROMPT, OTHER
 OTHER_HELP = "A second prompt with as many tokens, which ends in another answer. It is part of the address."
 PATCHED = {"stream": "Residual stream", "attention": "Attention output", "ffn": "FFN output", HEADS: "Single heads"}
 PATCHED_HELP = (
@@ -70,8 +74,11 @@ def _draw_open(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_
         if kind != HEADS:
             measured[pair.NAME], patched = pair.draw(target, prompts, sheet)
             requests.append(replace(asked, pair=patched or "-1", out="patched_pair.csv"))
+            if is_unfit(first := pair.work_of_last(target, prompts)):
+                draw_unfit(first, prompt, KEYS, EXAMPLE)
+                return origin
         work: Work[PatchMap] = Work("continue patch", NAME, measured[NAME], priority=2)
-        live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, kind, sheet), since_s)
+        live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, kind, prompt, sheet), since_s)
         is_measured = measured[NAME].stored(session()) is not None
         _draw_history(prompt, other, kind, [*([patched] if patched else []), *([""] if is_measured else [])])
         return replace(origin, requests=[*origin.requests, *requests], measurements={**origin.measurements, **measured})
@@ -91,16 +98,18 @@ def _draw_history(prompt: str, other: str, kind: str, patched: Sequence[str]) ->
 
 
 def _patch_again(*values: str) -> None:
-    for key, value in zip(("continue_prompt", OTHER_KEY, KIND_KEY, pair.PAIR), values, strict=True):
+    for key, value in zip((*KEYS, KIND_KEY, pair.PAIR), values, strict=True):
         write(key, value)
 
 
-def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, sheet: Sheet) -> None:
+def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, prompt: str, sheet: Sheet) -> None:
     """Draws the layers that are measured, and the progress or the button that measures the others."""
     known = [each for each in (work.found, *work.stored()) if each is not None]
     found = max(known, key=lambda each: len(each.effects), default=None)
     if work.is_first_read:
         work.reading_line()
+    elif is_unfit(work):
+        draw_unfit(work, prompt, KEYS, EXAMPLE)
     elif not work.line() and (found is None or len(found.effects) < n_layers):
         work.offer(
             "Patch every head" if kind == HEADS else "Patch every layer and position",
