@@ -1,9 +1,17 @@
 """The row of controls on Prune: one slider at a time, chips for the other levels, and labels of older addresses."""
 
 import json
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from engine.importance.rankings_of import Axis
+from engine.questions.requests import TaskSpec
+from pages.ui.prune import dragging, parts
+from pages.ui.prune.controls import PruneControls
 from pages.ui.prune.stories import STORIES
 from tests.pages.conftest import button, charts_of, components, figure, level, said, same_on_the_command_line, settled
 
@@ -24,6 +32,38 @@ def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
     assert (level(at, "prune_heads"), level(at, "prune_ffns")) == (50, 50), "nothing is set by looking at it"
     assert button(at, "Attention heads 50%")
     assert '"title": "FFNs pruned in addition to 50% of heads"' in json.dumps(charts_of(at)[0]), "the curve follows"
+
+
+def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_one_click(open_app):
+    at = open_app(prune_order="random", prune_mask="L0H1-2", prune_heads="25", prune_idle="false")
+    assert button(at, "2 heads by name: L0H1-2").key == "prune chip mask"
+    assert "click a crossed head" in heading(at) and "drag" not in heading(at)
+    button(at, "Restore").click()
+    settled(at)
+    assert at.session_state["prune_mask"] == "" and level(at, "prune_heads") == 25
+    assert not [each for each in at.button if each.key == "prune chip mask"] and "drag" in heading(at)
+
+
+def heading(at):
+    [body] = [each.proto.body for each in at.get("html") if "<h1>" in each.proto.body]
+    return body.partition("</header>")[0]
+
+
+def test_a_curve_is_of_the_setting_before_unless_only_its_own_level_changes(monkeypatch):
+    monkeypatch.setattr(dragging.st, "session_state", {})
+    of = PruneControls(TaskSpec("piqa", 0), 100, 0, "heads", "random", "influence", "", True, False, None)
+    setup: Any = SimpleNamespace(spec="demo")
+    levels: dict[Axis, int] = {"heads": 10, "ffns": 0, "layers": 0}
+    keeps = partial(dragging.keeps_curve, setup)
+    assert keeps(of, levels) and keeps(of, {**levels, "heads": 50})
+    named = replace(of, typed="L0H1")
+    assert not keeps(named, levels) and keeps(named, levels) and not keeps(named, {**levels, "ffns": 50})
+
+
+def test_the_page_is_drawn_again_once_when_the_job_has_ranked(monkeypatch):
+    monkeypatch.setattr(parts.st, "session_state", {})
+    drawn = [parts.is_first_draw_since_ranked(key) for key in ("a", "a", "b")]
+    assert drawn == [True, False, True]
 
 
 @pytest.mark.parametrize(("label", "axis"), [("FFNs pruned", "ffns"), ("Layers dropped", "layers"), ("FFNs", "ffns")])

@@ -26,6 +26,7 @@ class Screen:
     icon: str  # in the navigation
     purpose: str  # one sentence
     action: str  # one thing to try
+    action_by_name: str = ""  # in its place while this screen prunes by name
     compares: bool = False  # compares two models
 
 
@@ -38,6 +39,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
             "drag “Attention heads pruned” and release it. The large number is the share of questions answered right.",
+            "click a crossed head in the map to restore it, or “Restore” next to the slider for all that are named.",
             compares=True,
         ),
     ),
@@ -149,7 +151,10 @@ def draw_heading(page: st.Page, named: str) -> None:
     that is `named` has this name as its title instead."""
     screen = screen_of(page)
     st.set_page_config(page_title=f"{named or screen.title} · {APP}")
-    title, purpose, action = (escape(words) for words in (named or screen.title, screen.purpose, screen.action))
+    mask = f"{screen.file}_mask"
+    is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
+    action = screen.action_by_name if screen.action_by_name and is_by_name else screen.action
+    title, purpose, action = (escape(words) for words in (named or screen.title, screen.purpose, action))
     look = "heading named" if named else "heading"
     heading = f'<header class="{look}"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>'
     # In one element: a part that runs alone and says something in a corner (st.toast) would replace a style of its own.

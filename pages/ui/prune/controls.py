@@ -30,12 +30,13 @@ from pages.ui.controls.own_questions import draw_own_questions, take_fewer_examp
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right, rename_choice
 from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVELS
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, plain
 from pages.ui.page.widget_writes import write
-from pages.ui.prune.tables import MOST_NAMED
 
+MOST_ON_CHIP = 16  # characters of a mask
 AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
 AXIS_NAMES: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs", "layers": "Layers"}
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
@@ -67,7 +68,8 @@ IDLE_HELP = (
     "being measured, up to a forecast of {budget} here. Whatever you start comes first. The same holds "
     "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
 )
-MASK_CHIP_HELP = "Pruned as well, by name. Opens Settings."
+MASK_CHIP_HELP = "Pruned by name, whatever the slider says. Opens Settings."
+RESTORE_HELP = "Restores what is pruned by name; the slider's level stays."
 CHIP_HELP = "Pruned as well. Shows this slider."
 
 
@@ -84,7 +86,7 @@ class PruneControls:
     typed: str  # the text of a mask, pruned as well
     precomputes: bool  # nearby levels are measured while idle
     is_chat: bool  # prompts are chats
-    order_at: DeltaGenerator  # in place of the order's field, if another one is in use
+    order_at: DeltaGenerator | None  # in place of the order's field, if another one is in use
 
 
 def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
@@ -127,13 +129,18 @@ def drawn_axis() -> Axis:
     return st.session_state.get(AXIS_KEY) or "heads"
 
 
-def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, typed: str) -> None:
-    """Draws the rest of the pruning: a button for each other axis, which shows its slider, and one with the
-    mask's text, which opens Settings."""
+def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, typed: str, named: str) -> None:
+    """Draws the rest of the pruning: a button for each other axis, which shows its slider, one with the number of heads
+    and FFNs pruned by name (`named`, or "" if unknown), which opens Settings, and one that restores them."""
     if typed:
-        text = typed if len(typed) <= MOST_NAMED else "Heads and FFNs by name"
+        text = f"{named or 'pruned'} by name"
+        text = f"{text}: {typed}" if len(typed) <= MOST_ON_CHIP else text
         look: dict[str, Any] = {"key": "prune chip mask", "icon": ":material/content_cut:", "help": MASK_CHIP_HELP}
-        where.button(plain(text), on_click=_open_settings, **look)
+        at = where.container(horizontal=True, vertical_alignment="center", gap="xsmall")
+        at.button(plain(text[:1].upper() + text[1:]), on_click=_open_settings, **look)
+        if not presenting():
+            restore: dict[str, Any] = {"key": "prune restore named", "help": RESTORE_HELP}
+            at.button("Restore", type="tertiary", on_click=partial(write, "prune_mask", ""), **restore)
     for other in LEVELS:
         if other != axis and percent[other]:
             about: dict[str, Any] = {"key": f"prune chip {other}", "icon": ":material/content_cut:", "help": CHIP_HELP}

@@ -1,17 +1,20 @@
 """The Prune screen while a slider moves: nothing is measured then, and nothing is read."""
 
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 
 import streamlit as st
 
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from pages.ui.controls.controls import hand_level
+from pages.ui.controls.sidebar import Setup
 from pages.ui.page.defaults import AXES
 from pages.ui.page.runtime import first_figure_s, jobs, store
 from pages.ui.page.work import POLL_S, Work, under_way
 from pages.ui.prune import neighbours
-from pages.ui.prune.controls import drawn_axis
+from pages.ui.prune.controls import PruneControls, drawn_axis
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.jobs import (
@@ -25,6 +28,7 @@ from pages.ui.prune.jobs import (
     ranking_work,
 )
 
+CURVE_OF = "prune curve of"  # in the session: the controls of the last run of the page, but for the axis's own level
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
 FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
 LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
@@ -34,6 +38,14 @@ def moving() -> list[Axis]:
     """Returns the axis whose slider is being dragged, or none."""
     axis = drawn_axis()
     return [axis] if hand_level("prune", axis).moving else []
+
+
+def keeps_curve(setup: Setup, controls: PruneControls, percent: Mapping[Axis, int]) -> bool:
+    """Returns whether this run's curve is that of the run before, as far as the controls tell."""
+    others = {axis: level for axis, level in percent.items() if axis != controls.axis}
+    now, state = (setup.spec, replace(controls, order_at=None, precomputes=True), others), st.session_state
+    before, state[CURVE_OF] = state.get(CURVE_OF), now
+    return before in (None, now)
 
 
 def let_go_of(x: Experiment) -> None:

@@ -40,6 +40,7 @@ from pages.ui.prune.story import draw_story
 
 LEFT_RIGHT = 4, 7  # widths of figure and curve
 CLICK = "Click one to prune or restore it."
+RANKED = "prune ranked"  # in the session: the last experiment that was drawn again as its job had ranked
 UNSCORED = "not scored yet"
 UNRANKED = "Which ones are pruned is known once they are ranked."
 MAP_HELP = (
@@ -60,7 +61,6 @@ def draw_levels(screen: PruneScreen) -> None:
         for each, label in LEVELS.items()
     }
     percent: dict[Axis, int] = {each: field.percent for each, field in fields.items()}
-    draw_chips(chips_at, percent, axis, screen.controls.typed)
     if not screen.whole:
         head_map.apply_edits()
     if not screen.whole and (screen.shown is None or not dragging.moving()):
@@ -68,6 +68,8 @@ def draw_levels(screen: PruneScreen) -> None:
     with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(key="follows_hand_badge", width="content")
         draw_opening(screen.setup)
+    if screen.whole:
+        mark("setting", "same" if dragging.keeps_curve(screen.setup, screen.controls, percent) else "other")
     story_at = st.container(key="prune_told")
     figure_at, curve_at = st.columns(LEFT_RIGHT, gap="large")
     shown = screen.shown
@@ -92,6 +94,8 @@ def draw_levels(screen: PruneScreen) -> None:
         raise
     finally:  # the slider is drawn meanwhile
         texts = {} if shown is None else shown.texts(axis)
+        named = "" if shown is None else tables.named_in_words(shown.x)
+        draw_chips(chips_at, percent, axis, screen.controls.typed, named)
         draw_slider(fields[axis], LEVEL_HELP[axis], True, texts, is_more=bool(screen.controls.typed))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
@@ -160,6 +164,8 @@ def draw_result(shown: PruneResult) -> None:
     if shown.drawn and has_full > shown.has_full:
         st.rerun()  # the curve has the full model's line, and is not drawn here
     shown.drawn, shown.has_full = True, has_full
+    if shown.mask is None and measured.mask is not None and is_first_draw_since_ranked(x.key):
+        st.rerun()  # map and badge are of this mask too, and are not drawn here
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
@@ -186,6 +192,12 @@ def draw_result(shown: PruneResult) -> None:
         draw_stopped(x, measured)
     if shown.provisional is not None:
         draw_provisional(shown.provisional, mask)
+
+
+def is_first_draw_since_ranked(key: str) -> bool:
+    """Returns whether an experiment, by its key, is drawn for the first time since its job has ranked."""
+    last, st.session_state[RANKED] = st.session_state.get(RANKED), key
+    return last != key
 
 
 def draw_sentence(shown: PruneResult) -> None:

@@ -31,13 +31,18 @@ def starting_from(x: Experiment, axis: Axis) -> str:
     """Returns the pruning at the start of the curve over `axis`, such as " in addition to “L1H0”, 20% of FFNs",
     or ""."""
     text = x.pruning.typed.text()
-    alone = x.pruning.typed.alone
-    counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
-    named = f"“{text}”" if len(text) <= MOST_NAMED else f"{' and '.join(counts) or 'parts kept'} by name"
+    named = f"“{text}”" if len(text) <= MOST_NAMED else f"{named_in_words(x) or 'parts kept'} by name"
     others = [f"{level_percent(x.pruning.level(each))} of {LEVEL_NOUNS[each]}"
               for each in LEVELS if each != axis and x.pruning.level(each)]  # fmt: skip
     parts = [named] * bool(text) + others
     return f" in addition to {', '.join(parts)}" if parts else ""
+
+
+def named_in_words(x: Experiment) -> str:
+    """Returns how much is pruned by name, such as "4 heads and 1 FFN", or ""."""
+    alone = x.pruning.typed.alone
+    counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
+    return " and ".join(counts)
 
 
 def guesses_in_words(x: Experiment, axis: Axis, points: pd.DataFrame) -> str:
