@@ -26,7 +26,14 @@ from pages.ui.induction.effects import N_QUESTIONS
 from pages.ui.induction.second_model import FirstInduction
 from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
-from pages.ui.induction.tables import corner_in_words, finding, head_scores, in_words, matching_alone_in_words
+from pages.ui.induction.tables import (
+    corner_in_words,
+    finding,
+    hardly_in_words,
+    head_scores,
+    in_words,
+    matching_alone_in_words,
+)
 from pages.ui.page.address import number_field, rename_choice
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
@@ -96,6 +103,8 @@ with scatter_at:
     drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))
     chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
     st.caption(f"Shaded: matching from {INDUCTION_FROM}, copying above {whole_percent(found.chance)} (chance).")
+    if words := hardly_in_words(frame):
+        st.caption(words)
     mark("corner", "drawn" if inside else "none", heads=len(inside))
 if not mask.is_full:
     st.caption("All scores are the full model's; a cross marks a head that is pruned.")

@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from engine.accuracy.evaluation import accuracy, evaluation
@@ -273,6 +274,31 @@ def test_the_corner_is_drawn_for_induction_heads_alone():
     assert tables.corner_in_words(none).endswith(": none.")
     assert len(charts.induction_scatter(frame, CORNER).datasets["corner"]) == 1
     assert charts.induction_scatter(none, CORNER).datasets["corner"] == [], "no corner without such heads"
+
+
+def test_names_on_the_scatter_plot_cover_no_dot_and_no_other_name():
+    matching, copying = [0.9, 0.6, 0.61, 0.4, 0.4, 0.1, 0.1, 0.1], [0.5, 0.2, 0.4, 0.3, 0.301, 0, 0, 0]
+    frame = pd.DataFrame({"prefix_matching": matching, "copying_share": copying, "selected": False})
+    frame["in_corner"] = frame["prefix_matching"] >= INDUCTION_FROM
+    places = charts.name_places(frame, 0.5)
+    assert places["name_y"].notna().tolist() == [*[True] * 5, *[False] * 3], "others are not named"
+    assert places["name_left"].tolist()[:5] == [True, False, False, False, True], "one on each side of one place"
+    crowded = frame.assign(prefix_matching=[0.9, 0.6, 0.61, 0.4, 0.4, 0.4, 0.4, 0.1], in_corner=True)
+    crowded["copying_share"] = [0.5, 0.2, 0.4, 0.3, 0.301, 0.302, 0.303, 0]
+    assert charts.name_places(crowded, 0.5)["name_y"].isna().tolist() == [*[False] * 5, True, True, False]
+    chosen = charts.name_places(crowded.assign(selected=[False] * 6 + [True, False]), 0.5)
+    assert chosen["name_y"][6] == 0.303, "a selected head always has its name"
+
+
+def test_induction_heads_that_copy_hardly_more_than_chance_are_counted():
+    found = scores()
+    found.mean["prefix_matching"][:] = 0.5
+    found.mean["copying"] = 4 * np.array([[0.05, 0.2, 0.06, 0.02], [0.01] * 4]) - 1
+    found.standard_error["copying"] = np.full((2, 4), 4 * 0.009)
+    frame = tables.head_scores(SHAPE, found, [])
+    assert frame.loc[frame["hardly_copies"], "name"].tolist() == ["L0H0"], "L0H3 is none"
+    assert tables.hardly_in_words(frame) == "1 of the 3 copies hardly more than chance: within 2 standard errors."
+    assert tables.hardly_in_words(frame.assign(hardly_copies=False)) == ""
 
 
 def test_each_kind_of_line_of_what_is_left_has_its_name_at_a_point_of_its_own():

@@ -33,9 +33,9 @@ NAMED_BETWEEN, NAMES_APART = (0.1, 0.75), 0.15  # levels at which lines are name
 SIGNED = ("ov_eigen", "qk_trace")
 MAP_PX, LARGEST_ROW_PX = 330, 42  # the large map, and a row of it
 NUMBER_PX, N_NUMBERED, MOST_NUMBERED = 11, 4, 16  # numbers on cells: their size, how many, and up to how many heads
-LEFT_FROM = 0.75  # prefix matching from which a head's name is on the left of its dot
-ON_LEFT = f"datum.prefix_matching > {LEFT_FROM}"
+LEFT_FROM = 0.75  # prefix matching from which a head's name is rather on the left of its dot
 LINE, NAME_WIDTH, MOST_NAMES = 0.05, 0.15, 12  # shares of the scatter that a name takes, and the most names
+GAP = 0.02  # of its width, between a dot and a name
 MOST_COPYING = {True: 0.5, False: 1.0}  # Olsson's score stops at a half
 
 
@@ -98,7 +98,7 @@ def induction_scatter(frame: pd.DataFrame, corner: tuple[float, float]) -> chart
     highest = max(float(frame["copying_share"].max()), copying if frame["in_corner"].any() else 0.0)
     most = min(_most(frame), math.ceil(20 * highest + 0.6) / 20)
     area = pd.DataFrame({"x": [matching], "x2": [1.0], "y": [copying], "y2": [most]})
-    drawn, area = frame.assign(name_y=_name_heights(frame, most)), area[: int(frame["in_corner"].any())]
+    drawn, area = frame.join(name_places(frame, most)), area[: int(frame["in_corner"].any())]
     return charts.picture(_induction_scatter(most), heads=drawn, corner=area)
 
 
@@ -118,7 +118,7 @@ def _induction_scatter(most: float) -> charts.Template:
     names = base.encode(y=y("name_y:Q", axis=axis)).transform_filter("isValid(datum.name_y)")
     names = [
         charts.written(names.transform_filter(side), 12, align=align, dx=dx).encode(text="name:N")
-        for side, align, dx in ((ON_LEFT, "right", -9), (f"!({ON_LEFT})", "left", 9))
+        for side, align, dx in (("datum.name_left", "right", -9), ("!datum.name_left", "left", 9))
     ]
     ring = at.transform_filter("datum.selected").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
     corner = charts.named_chart("corner").mark_rect(opacity=0.1, color=MARK)
@@ -128,22 +128,32 @@ def _induction_scatter(most: float) -> charts.Template:
     return charts.template(MAP_PX + charts.AXIS_PX - 5, corner, words, dots, named, ring, *names)
 
 
-def _name_heights(frame: pd.DataFrame, most: float) -> list[float]:
-    """Returns the height of each head's name, nan without a name: at its point, or above the names that are there.
-    Named are the selected heads and the induction heads that match prefixes best."""
-    at = frame[["prefix_matching", "copying_share"]].to_numpy()
-    best = frame[frame["in_corner"]].nlargest(MOST_NAMES, "prefix_matching").index
-    named = frame["selected"].to_numpy() | frame.index.isin(best)
-    heights, placed = np.full(len(frame), np.nan), list[tuple[float, float]]()
-    for head in np.flatnonzero(named)[np.argsort(at[named, 1])]:
+def name_places(frame: pd.DataFrame, most: float) -> pd.DataFrame:
+    """Returns the place of each head's name: its height `name_y`, that of its dot, and whether it is on the left of
+    that. nan: without a name. Named are the selected heads, and the induction heads that match prefixes best as
+    far as their names cover no dot and no other name."""
+    at = frame[["prefix_matching", "copying_share"]].to_numpy() / (1.0, most)  # shares of the scatter
+    corner, selected = frame["in_corner"].to_numpy(), frame["selected"].to_numpy()
+    best_first = np.argsort(-at[:, 0], kind="stable")
+    named = [*best_first[selected[best_first]], *best_first[(corner & ~selected)[best_first]][:MOST_NAMES]]
+    heights, left, placed = np.full(len(frame), np.nan), np.zeros(len(frame), bool), list[tuple[float, float]]()
+    for head in named:
         matching, height = at[head]
-        start = matching - NAME_WIDTH if matching > LEFT_FROM else matching
-        for _ in range(len(placed)):  # each step passes one of them
-            in_the_way = [y for x, y in placed if abs(x - start) < NAME_WIDTH and abs(y - height) < LINE * most]
-            height = max(in_the_way) + LINE * most if in_the_way else height
+        dots = np.delete(at, head, axis=0)
+        sides = (True, False) if matching > LEFT_FROM else (False, True)
+        for on_left in sides:
+            start = matching - GAP - NAME_WIDTH if on_left else matching + GAP
+            next_to = (dots[:, 0] > start - GAP) & (dots[:, 0] < start + NAME_WIDTH + GAP)
+            covers = (next_to & (np.abs(dots[:, 1] - height) < LINE / 2)).any()
+            if not covers and not any(abs(x - start) < NAME_WIDTH and abs(y - height) < LINE for x, y in placed):
+                break
+        else:
+            if not selected[head]:
+                continue
+            on_left = sides[0]
         placed.append((start, height))
-        heights[head] = height
-    return heights.tolist()
+        heights[head], left[head] = height * most, on_left
+    return pd.DataFrame({"name_y": heights, "name_left": left}, index=frame.index)
 
 
 def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:

@@ -14,12 +14,13 @@ from pages.ui.page.tables import number, percent
 
 N_RANDOM = 20  # random orders of the mean and the band
 LEVELS = np.linspace(0, 1, 51)
+N_ERRORS = 2  # standard errors by which copying is clearly above chance
 MOST_NAMED = 8  # induction heads in the finding
 
 
 def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[str]) -> pd.DataFrame:
-    """Returns layer, head, name, depth (0-1), selected, in_corner and for each score its mean, standard error and rank;
-    copying also as shown, `copying_share`."""
+    """Returns layer, head, name, depth (0-1), selected, in_corner, hardly_copies (in the corner, but not clearly above
+    chance) and for each score its mean, standard error and rank; copying also as shown, `copying_share`."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     names = shape.head_names
     columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
@@ -30,7 +31,9 @@ def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[
     for name, (mean, se) in each.items():
         frame[name], frame[f"{name}_se"] = mean.ravel(), se.ravel()
         frame[f"{name}_rank"] = frame[name].rank(ascending=False, method="min")
-    return frame.assign(in_corner=found.is_induction_head.ravel())
+    corner = found.is_induction_head.ravel()
+    hardly = corner & (frame["copying_share"] - N_ERRORS * frame["copying_share_se"] <= found.chance)
+    return frame.assign(in_corner=corner, hardly_copies=hardly)
 
 
 def retained_lines(
@@ -77,6 +80,13 @@ def matching_alone_in_words(frame: pd.DataFrame) -> str:
     names = frame.loc[frame["prefix_matching"].ge(INDUCTION_FROM) & ~frame["in_corner"], "name"].tolist()
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"Matching, but copying no more than chance: {', '.join(names[:MOST_NAMED])}{more}." if names else ""
+
+
+def hardly_in_words(frame: pd.DataFrame) -> str:
+    """Returns how many of the induction heads copy hardly more than chance; "" if none does."""
+    n, n_hardly = int(frame["in_corner"].sum()), int(frame["hardly_copies"].sum())
+    which = "It copies" if n == 1 else f"{n_hardly} of the {n} {'copies' if n_hardly == 1 else 'copy'}"
+    return f"{which} hardly more than chance: within {N_ERRORS} standard errors." if n_hardly else ""
 
 
 def finding(frame: pd.DataFrame) -> str:
