@@ -35,6 +35,7 @@ ABLATE_HELP = (
     "stored."
 )
 PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
+OPENS = "incontext opens"  # in the session: the part that the screen opened with
 ANSWERS = "Every token of the questions counts here. Prune scores the answers alone."
 SHOWS = "You will see how the loss falls along a text, in the full and in the pruned model."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
@@ -131,7 +132,9 @@ live(["incontext"], draw_scores, since_s)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
 if not presenting():  # a slide shows one screen, and these sections are below it
     put_right("incontext_part", "Part", one_among(PARTS))
-    opens = PARTS[0 if target.spec.is_demo else 1]  # the heads of another model, one by one, take hours
+    if OPENS not in st.session_state:  # the heads of another model, one by one, take hours
+        st.session_state[OPENS] = PARTS[0 if target.spec.is_demo else 1 if together.has_something_to_show(x) else 2]
+    opens = st.session_state[OPENS]
     bound: dict[str, Any] = {"on_change": "rerun", "bind": "query-params"}
     heads_at, together_at, slope_at = st.tabs(PARTS, default=opens, key="incontext_part", **bound)
     with heads_at:

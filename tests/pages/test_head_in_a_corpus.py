@@ -28,7 +28,9 @@ def open_head(open_app, nothing_ahead):
 def test_a_corpus_is_read_and_says_what_the_command_says(open_head, corpus, tmp_path, capsys):
     at = open_head(head_part=in_corpus.TITLE, head_corpus=str(corpus), head_windows="6")
     assert not any("Tokens back" in str(each) for each in charts_of(at))
+    assert in_corpus.SHOWS in said(at)
     press(at, "Read the corpus")
+    assert in_corpus.SHOWS not in said(at)
     assert "6 windows of 256 tokens:" in said(at) and "Read the corpus" not in " ".join(labels(at))
     press(at, "Measure the loss without it")
     found = same_on_the_command_line(at, capsys, number=1, out=tmp_path / "heads.csv")

@@ -19,7 +19,7 @@ from pages.ui.controls.first_views import first_task
 from pages.ui.figures import head_sets
 from pages.ui.figures.charts import to_svg
 from pages.ui.figures.head_sets import RANDOM, STRONGEST
-from pages.ui.induction import ablation, charts, effects, selection, tables
+from pages.ui.induction import ablation, charts, effects, selection, tables, together
 from pages.ui.page import runtime
 from pages.ui.page.tables import whole_percent
 from tests.pages.conftest import frames_of, go_to, labels, press, printed_by_the_program, said, settled
@@ -94,7 +94,10 @@ def test_every_section_is_drawn_once_it_is_unfolded(open_screen):
 
 
 def test_sets_of_the_strongest_heads_are_ablated(open_screen):
-    at = press(open_screen(**unfolded("together")), "Ablate the strongest together")
+    at = open_screen(**unfolded("together"))
+    assert together.SHOWS in said(at)
+    at = press(at, "Ablate the strongest together")
+    assert together.SHOWS not in said(at)
     [sets] = [frames["sets"] for frames in frames_of(at) if "sets" in frames]
     assert set(sets["kind"]) == {STRONGEST, RANDOM} and sorted(set(sets["size"])) == [0, 1, 2]
     assert (sets["low"] <= sets["value"] + 1e-9).all() and (sets["value"] <= sets["high"] + 1e-9).all()

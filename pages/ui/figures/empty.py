@@ -71,12 +71,12 @@ SKETCHES = {  # what a chart looks like, without a value in it
 
 @contextmanager
 def empty_state(
-    sketch: str, shows: str, is_read: bool, demo: Mapping[str, Any] = MappingProxyType({})
+    sketch: str, shows: str, is_read: bool, demo: Mapping[str, Any] = MappingProxyType({}), key: str = "empty"
 ) -> Iterator[None]:
     """Draws a frame with what the screen `shows` once it is measured, and a sketch of it; what the caller draws inside,
     its button or its progress, comes next to a button that sets the controls to `demo`, a view of the demo model.
-    `is_read`: whether stored results have been read, which may have it."""
-    with st.container(border=True, key="empty"):
+    `is_read`: whether stored results have been read, which may have it. `key`: of a part of a page, begins so."""
+    with st.container(border=True, key=key):
         words_at, sketch_at = st.columns([7, 3], vertical_alignment="center")
         sketch_at.html(_picture(sketch, 220))
         with words_at:

@@ -1,6 +1,7 @@
 """Sets of heads ablated together as a chart and a sentence: the best by prefix matching, next to others at random."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import altair as alt
@@ -10,6 +11,7 @@ from engine.shapes import ModelShape
 from engine.studies.removal import DRAWS, HeadSet, n_sets
 from pages.ui.figures import charts
 from pages.ui.figures.colours import palette
+from pages.ui.figures.empty import empty_state
 from pages.ui.page.work import Work, live
 
 STRONGEST, RANDOM = "best by prefix matching", "the same number of others, at random"
@@ -26,15 +28,18 @@ T = TypeVar("T")
 def draw_sets(
     shape: ModelShape,
     work: Work[dict[HeadSet, T]],
+    shows: str,
     about: str,
     draw: Callable[[dict[HeadSet, T]], None],
     since_s: float,
 ) -> None:
     """Draws by `draw` what is known of the sets, the full model and one of them at least, and the button that measures
-    the rest; `about` is its help."""
+    the rest; `about` is its help. Until something is known, it says what it `shows`."""
     stored = max(work.stored(), key=len, default={})
     if len(stored) < n_sets(shape) and not work.under_way:
-        work.offer("Ablate the strongest together, and random others", "science", about)
+        is_empty = not any(each.draw for each in stored)
+        with empty_state("curves", shows, work.is_read, key="empty together") if is_empty else nullcontext():
+            work.offer("Ablate the strongest together, and random others", "science", about, by_size=True, least_s=0.0)
 
     def draw_so_far() -> None:
         work.line()

@@ -1,6 +1,7 @@
 """In a corpus: how far back the head looks, the windows at which it fires most, and the losses there without it."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from pages.ui.controls.controls import one_listed
 from pages.ui.controls.texts import open_attention, open_passage
 from pages.ui.downloads.origin import of_model
 from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts
 from pages.ui.head import corpus_tables as rows
@@ -41,6 +43,7 @@ SOURCE_HELP = (
 )
 WINDOWS_HELP = "Windows to read at most, evenly spaced over the texts."
 SEARCH_HELP = "Lists only windows that contain this, in upper and lower case as typed."
+SHOWS = "You will see how far back the head looks in many texts, and the windows in which it fires most."
 READ_HELP = "One pass over the windows measures all heads of the model. Finished windows are kept."
 WHAT_HELP = (
     "By stated rules: at least 30% of the attention on one kind of token, at least half of the largest activations of "
@@ -133,7 +136,8 @@ def _draw_progress(work: Work[HeadsInCorpus], is_complete: bool) -> None:
     if work.is_first_read:
         work.reading_line()
     elif not work.line() and not is_complete:
-        work.offer("Read the corpus", "library_books", READ_HELP, by_size=True, least_s=0.0)
+        with empty_state("curves", SHOWS, work.is_read, key="empty corpus") if work.found is None else nullcontext():
+            work.offer("Read the corpus", "library_books", READ_HELP, by_size=True, least_s=0.0)
     if work.found is not None and not is_complete and work.found.is_complete:
         st.rerun()  # all is known now
 

@@ -15,15 +15,28 @@ from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context.setting import InContextControls
-from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.tables import number
 from pages.ui.page.work import Work
 
 ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. Finished work is kept."
-SHOWS = "The in-context gain without the 1, 2, 4, … best induction heads, next to random heads"
+SHOWS = "You will see the in-context gain without the 1, 2, 4, … best induction heads, next to that without others."
 COLUMNS = {"gain": "In-context gain (nats)", "loss": "Mean loss (nats)"}
 TITLES = {"gain": "In-context gain without them", "loss": "Loss without them"}
+
+
+def work_of(x: InContextControls) -> Work[dict[HeadSet, Losses]]:
+    """Returns the work that measures it."""
+    return Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
+
+
+def has_something_to_show(x: InContextControls) -> bool:
+    """Returns whether results are stored, or short enough to be measured when the section opens."""
+    work = work_of(x)
+    if any(each.draw for found in work.stored() for each in found):
+        return True
+    takes_s = work.takes_s(by_size=True)
+    return takes_s is not None and takes_s <= budget_s()
 
 
 def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
@@ -46,15 +59,13 @@ def draw(x: InContextControls, around: int, sheet: Sheet, is_open: bool) -> None
     if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
         return
-    work = Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
-    is_known = any(each.draw for found in work.stored() for each in found)
+    work = work_of(x)
     ahead = replace(work, while_seen=True)
     if is_open and x.target.spec.is_demo and budget_s():
         ahead.start()  # seconds, whatever a busy computer forecasts
-    is_started = work.under_way or (is_open and ahead.start_ahead(by_size=True))
-    if not is_known:
-        cost = "" if is_started else cost_in_words(work.takes_s(by_size=True), 0)
-        st.caption(f"{SHOWS}{cost}.")
+    if is_open and not work.under_way:
+        work.stored()  # the forecast is of what is missing
+        ahead.start_ahead(by_size=True)
 
     def draw_known(losses: dict[HeadSet, Losses]) -> None:
         if not any(each.draw for each in losses):  # other sections may have stored a set: nothing to compare it with
@@ -68,4 +79,4 @@ def draw(x: InContextControls, around: int, sheet: Sheet, is_open: bool) -> None
             at.markdown(f"**{TITLES[column]}**  \n{words}", help=head_sets.HELP)
             sheet.draw(TITLES[column], drawn, f"incontext_together {column}", words, at)
 
-    head_sets.draw_sets(x.target.shape, work, ABOUT, draw_known, since_s)
+    head_sets.draw_sets(x.target.shape, work, SHOWS, ABOUT, draw_known, since_s)

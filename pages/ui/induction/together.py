@@ -22,6 +22,7 @@ from pages.ui.page.work import Work
 
 KEY = "induction_together"  # of the section
 HELP = f"{head_sets.HELP} {N_QUESTIONS} questions."
+SHOWS = "You will see the accuracy without the 1, 2, 4, … heads that match prefixes best, next to that without others."
 ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; finished work is kept."
 
 
@@ -65,7 +66,6 @@ def _unfold() -> None:
 def draw(setup: Setup, target: Target, task: TaskSpec, sheet: Sheet) -> None:
     """Draws the section."""
     since_s = time.monotonic()
-    st.caption("Accuracy without the heads that match prefixes best, and without others at random.", help=HELP)
     work = work_of(setup, target, task)
 
     def draw_known(answers: dict[HeadSet, Answers]) -> None:
@@ -73,8 +73,9 @@ def draw(setup: Setup, target: Target, task: TaskSpec, sheet: Sheet) -> None:
             return
         sheet.tables["Heads together"] = frame = rows_of(target, answers)
         shown = head_sets.by_size(frame, "acc")
+        st.caption("Accuracy without the heads that match prefixes best, and without others at random.", help=HELP)
         st.markdown(words := head_sets.in_words(shown, whole_percent))
         drawn = head_sets.chart(shown, "Questions right", "%", (0, 1))
         sheet.draw("Heads together", drawn, "effects_together", words)
 
-    head_sets.draw_sets(target.shape, work, ABOUT, draw_known, since_s)
+    head_sets.draw_sets(target.shape, work, SHOWS, ABOUT, draw_known, since_s)
