@@ -36,7 +36,7 @@ from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import end_run, require_frame
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
 TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by gradient (Bansal et al.)",
@@ -67,9 +67,10 @@ def compared(digest: str, _found: Survey) -> pd.DataFrame:
 
 
 setup, finding_at = chosen(), reserve_finding("finding")
-tasks = choose_tasks("correlations", st.container(), setup, N_COMPARED)
-counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
+tasks_at = st.container()
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
+tasks = choose_tasks("correlations", tasks_at, setup, N_COMPARED, row)
+counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 older = {"Heads by one divisor": EVEN, "Heads as published": PAPERS, "Heads by Bansal et al.": PAPERS}
 older |= {"Heads by oracle": "heads-oracle", "Heads by removal (oracle)": "heads-oracle"}
 rename_choice(sections.WHAT, {before: TITLES[score] for before, score in older.items()})
@@ -152,12 +153,15 @@ if names:
     sections.draw_tasks(tasks_at, agreement, names, measure, pair, said, sheet)
     shared_at, costs_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
     sections.draw_shared(shared_at, agreement, sheet)
-    here = [task for task in tasks if task.shots == shown and task.name in names]
     if what in (EVEN, PAPERS):
-        costs = transfer(setup, target, here, what)
-        percent, pruned = transfer_percent(target.spec.is_demo), Work("correlations transfer", sections.COSTS, costs, 3)
-        said = f"{said} {sections.draw_costs(costs_at, pruned, here, percent, since_s, sheet)}"
-        origin = replace(origin, measurements={**origin.measurements, sections.COSTS: costs})
+        here = [task for task in tasks if task.shots == shown and task.name in names]
+        two = [task for task in here if tables.label(task.name, task.shots) in pair]
+        of_all, of_pair = transfer(sections.COSTS, setup, target, here, what), None
+        if len(two) == 2 < len(here) and not measured.begun:
+            of_pair = transfer("order of the other", setup, target, two, what)
+        percent = transfer_percent(target.spec.is_demo)
+        said = f"{said} {sections.draw_costs(costs_at, of_all, of_pair, percent, since_s, sheet)}"
+        origin = replace(origin, measurements={**origin.measurements, sections.COSTS: of_all.work.of})
 finding_at.markdown(said)
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)

@@ -170,6 +170,31 @@ def test_slider_box_figure_and_map_show_one_level(page, address):
     assert box.input_value() == "40"
 
 
+# Where the curve begins, each time it is somewhere else.
+PLACES = """() => {
+  window.places = []
+  setInterval(() => {
+    const at = document.querySelector(".st-key-follows_hand_curve")?.getBoundingClientRect().left
+    if (at !== undefined && at !== window.places.at(-1)) window.places.push(at)
+  }, 5)
+}"""
+
+
+@pytest.mark.alone
+def test_the_curve_stays_next_to_the_figure_in_a_drag(page, address):
+    page.goto(f"{address}/{ALONE}")
+    settled_figure(page, questions=32, heads=0)
+    page.evaluate(PLACES)
+    x, y = grab(page)
+    for percent in (30, 60, 75):
+        page.mouse.move(x(percent), y, steps=5)
+        await_mark(page, "figure", heads=n_at(percent))
+    page.mouse.up()
+    settled_figure(page, heads=n_at(75), questions=32)
+    [left] = page.evaluate("window.places")
+    assert left > page.locator(".st-key-follows_hand_figure").bounding_box()["x"] + 200
+
+
 @pytest.mark.alone
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", THEMES, indirect=True)

@@ -15,7 +15,7 @@ from engine.importance.importance import Scores, importance
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
-from engine.studies.sweeps import Point, SweepRow, Swept
+from engine.studies.sweeps import Point, SweepRow
 from pages.ui.correlations import charts, tables, transfer
 from pages.ui.figures.transfer import worst_in_words
 from pages.ui.page import runtime
@@ -414,6 +414,9 @@ def test_heads_are_counted_by_the_tasks_that_need_them():
         "L1H3": 3,
     }
     assert rows.loc["L1H2", "tasks"] == "a, c" and rows.loc["L0H1", "tasks"] == "none"
+    said = tables.shared_in_words(rows, 3)
+    assert said == "1 of 8 heads are in the top 30% of all 3 tasks (by chance 0.1)."
+    assert "both tasks (by chance 0.5)" in tables.shared_in_words(rows, 2)
     drawn = charts.shared_map(rows.reset_index(), 3, "L1H2").datasets["heads"]
     assert [row["name"] for row in drawn if row["selected"]] == ["L1H2"]
     tied = two_by_four([3, 2, 2, 1, 0, 0, 0, 0])
@@ -430,23 +433,18 @@ def test_a_scatter_names_the_heads_farthest_from_the_diagonal_and_the_clicked_on
 
 
 def test_the_finding_says_how_far_tasks_agree_within_layers_and_on_all_heads():
-    tops = [{*np.argsort(-each, axis=None)[:9].tolist()} for each in many(3).at(0).values()]
-    shared = f"{len(set.intersection(*tops))} heads are in the top 9 of all 3 tasks (by chance 0.7)."
     said = tables.tasks_in_words(agreement_of(0.9), "Head")
-    alike = "Tasks rank heads **largely alike** (mean rank correlation **0.90**)"
-    assert said == f"{alike}, within a layer less so (**0.71**): {shared}"
+    assert said == "Tasks rank heads **largely alike**: mean rank correlation **0.90**, within a layer **0.71**."
     assert "**partly alike**" in tables.tasks_in_words(agreement_of(0.5), "Head")
-    assert "within a layer as much (**0.71**)" in tables.tasks_in_words(agreement_of(0.5), "Head")
     said = tables.tasks_in_words(agreement_of(0.1), "Head")
-    assert said.startswith(
-        "Tasks show **no detectable agreement** on heads (mean rank correlation **0.10**, by chance within ±0.35)"
-    )
+    none = "Tasks show **no detectable agreement** on heads: mean rank correlation **0.10**, within a layer **0.71**"
+    assert said == f"{none} (by chance within ±0.35)."
     assert tables.tasks_in_words(agreement_of(np.nan), "Head") == ""
     tied = agreement_of(0.5, scores={"x": np.ones(8), "y": np.arange(8.0)})
     assert tables.tasks_in_words(tied, "FFN") == "By gradient, 8 of 8 FFNs tie on a task: their order says nothing."
     two = {"x": np.arange(8.0), "y": np.arange(8.0) * 2}
     said = tables.tasks_in_words(replace(agreement_of(0.9, 2), scores=two), "FFN")
-    assert said == "Tasks rank FFNs **largely alike** (rank correlation **0.90**)."
+    assert said == "Tasks rank FFNs **largely alike**: rank correlation **0.90**."
 
 
 def test_a_pair_of_ties_names_those_that_do_not_tie():
@@ -528,26 +526,47 @@ def swept(task, by, of, acc):
 def test_what_another_tasks_order_costs_is_against_the_own_order():
     rows = [swept("demo_a", "own", "", 0.9), swept("demo_b", "own", "", 0.8), swept("demo_a", "task", "demo_b", 0.95)]
     rows += [swept("demo_b", "task", "demo_a", 0.6), swept("demo_a", "task", "demo_a", 0.9)]
-    found = transfer.rows_of(Swept(tuple(rows)))
+    found = transfer.rows_of(rows)
     assert found[["task", "source", "own"]].to_numpy().tolist() == [
         ["a", "b", False],
         ["b", "a", False],
         ["a", "a", True],
     ]
     assert found["lost"].tolist() == pytest.approx([-5, 20, 0])
-    worst = "At 70% of heads pruned, **20 points** of accuracy are lost on b by the ranking of a (the worst)."
-    assert worst_in_words(found, 0.7) == worst
+    worst = "At 70% of heads pruned, **20 points** of accuracy are lost on b by the ranking of {} (the worst)."
+    assert worst_in_words(found, 0.7) == worst.format("a")
+    as_bad = pd.concat([found, found[1:2].assign(source="c", lost=19.6), found[1:2].assign(source="d", lost=19.4)])
+    assert worst_in_words(as_bad, 0.7) == worst.format("a or c")
     none = "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."
     assert worst_in_words(found.assign(lost=4.9), 0.7) == worst_in_words(found[:0], 0.7) == none
 
 
+def costs_of(at):
+    """Tasks and orders on the map of what an order costs."""
+    found = [tables["transfer"] for tables in frames_of(at) if "transfer" in tables]
+    return [{*zip(frame["task"], frame["source"], strict=True)} for frame in found]
+
+
+def every_two(*names):
+    return {(a, b) for a in names for b in names}
+
+
 def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(measured):
     at = measured()
-    assert "points" not in said(at)
-    press(at, "Prune 50% by each task's order")
+    assert "At 50% of heads pruned" not in said(at) and not costs_of(at)
+    press(at, "Prune 50% by the order of each of 2 tasks")
     settled(at)
-    [frame] = [tables["transfer"] for tables in frames_of(at) if "transfer" in tables]
-    assert {*zip(frame["task"], frame["source"], strict=True)} == {
-        (a, b) for a in ("copy", "lookup") for b in ("copy", "lookup")
-    }
-    assert "At 50% of heads pruned" in said(at)
+    assert costs_of(at) == [every_two("copy", "lookup")] and "At 50% of heads pruned" in said(at)
+
+
+@pytest.mark.slow("measures three tasks, and what the orders of two of them cost")
+def test_two_tasks_are_pruned_by_each_others_order_without_a_click_if_that_is_quick(measured, monkeypatch):
+    at = measured(correlations_tasks="demo_copy,demo_lookup,demo_walk")
+    assert not costs_of(at)
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "100")
+    at.run()
+    settled(at)
+    settled(at)
+    two = [at.selectbox(key=f"correlations_{side}").value for side in "ab"]
+    assert costs_of(at) == [every_two(*(label.removeprefix("demo_").split(",")[0] for label in two))]
+    assert any(label.startswith("Prune 50% by the order of each of 3 tasks") for label in labels(at))

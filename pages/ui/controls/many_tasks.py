@@ -55,19 +55,27 @@ def reserve_finding(key: str = "finding-long") -> DeltaGenerator:
     return where
 
 
-def choose_tasks(prefix: str, where: DeltaGenerator, setup: Setup, n: int = N_FIRST) -> list[TaskSpec]:
+def choose_tasks(
+    prefix: str, where: DeltaGenerator, setup: Setup, n: int = N_FIRST, shots_at: DeltaGenerator | None = None
+) -> list[TaskSpec]:
     """Draws the choice of tasks and shot counts, kept in the address; returns every chosen task at every chosen count.
-    The defaults are those of `first_views`, with up to `n` tasks.
+    The defaults are those of `first_views`, with up to `n` tasks. `shots_at`: where the counts go, if not next to the
+    tasks.
 
     If none is chosen, the page ends here.
     """
-    tasks_at, shots_at = where.columns([8, 3])
+    tasks_at, right_at = (where, shots_at) if shots_at is not None else where.columns([8, 3])
     every, is_demo = local_tasks(setup.data_dir), setup.spec.is_demo
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
     first = first_tasks(every, is_demo, n)
     names = several(f"{prefix}_tasks", every, box, first)
     shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
-    pills = partial(shots_at.pills, "Examples in the prompt", shown, selection_mode="multi", width="stretch", help=help)
+    look: dict[str, Any] = {
+        "selection_mode": "multi",
+        "help": help,
+        "width": "stretch" if shots_at is None else "content",
+    }
+    pills = partial(right_at.pills, "Examples in the prompt", shown, **look)
     shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(first, is_demo)])
     if not is_demo and any(name.startswith("demo_") for name in names):
         where.caption(MADE_FOR_DEMO)

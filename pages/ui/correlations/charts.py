@@ -28,7 +28,8 @@ KINDS = ("task", "row", "column")  # of words in the small matrices
 SCATTER_PX = 380  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
-NUMBERED_HEADS, NUMBERED_ROW_PX = 16, 14  # of the map of shared heads: with more heads or lower rows, no numbers
+HALF_PX = 22  # above a matrix of two halves: their names
+NUMBERED_HEADS, NUMBERED_ROW_PX = 16, 18  # of the map of shared heads: with more heads or lower rows, no numbers
 N_NAMED, FAR = 3, 0.1  # heads named in the scatter, and how far from the diagonal at least, of all ranks
 NEAR_EDGE = 0.15  # of all ranks: a name stands on the other side of a dot that is nearer to an edge
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
@@ -61,7 +62,7 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
     both; `selected`: labels of the pair that has a ring."""
     n_above = len(cells) - len(cells.drop_duplicates(["first", "second"]))
     wide = len(names) > ROOM_FOR_ZEROS
-    shown = _ringed(cells, selected)
+    shown = _ringed(cells, selected).assign(is_first=[at == 0 for at in range(len(cells))])
     if wide:
         shown = shown.assign(number=shown["number"].str.replace("0.", ".", regex=False))
     return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11, bool(n_above)), cells=shown)
@@ -80,7 +81,19 @@ def _matrix(names: tuple[str, ...], measure: Measure, font_px: int, is_square: b
     base = charts.named_chart("cells").encode(x=x, y=y, tooltip=tooltip)
     low, high, few = ROWS_PX
     row_px = max(low, min(high, few // len(rows)))
-    return charts.template(row_px * len(rows) + NAMES_PX + LEGEND_PX, *_cells(base, measure, font_px, click=True))
+    layers = _cells(base, measure, font_px, click=True, legend_px=HALF_PX if is_square else 4)
+    if is_square:  # on the chart itself, as they say which half is which
+        halves = [("lower left: all heads", "left", 0), ("upper right: within a layer", "right", "width")]
+        layers += [_half(words, align, x) for words, align, x in halves]
+    return charts.template(row_px * len(rows) + NAMES_PX + LEGEND_PX + HALF_PX * is_square, *layers)
+
+
+def _half(words: str, align: str, x: int | str) -> alt.Chart:
+    """Returns the name of a half of the matrix, above it."""
+    text = charts.written(
+        charts.named_chart("cells").transform_filter("datum.is_first"), 12, align=align, fontWeight=600
+    )
+    return text.encode(x=alt.value(x), y=alt.value(-9), text=alt.value(words))
 
 
 def shared_map(rows: pd.DataFrame, n_tasks: int, selected: str) -> charts.Picture:
@@ -227,10 +240,12 @@ def _listed(names: pd.Series) -> str:
     return f"{', '.join(names[:MOST_LISTED])}{more}"
 
 
-def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:
+def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool, legend_px: int = 4) -> list[alt.Chart]:
     """Returns colored cells, their numbers, and the ring around the selected one; an undefined value has no color."""
     ticks = [-1, 0, 1] if measure.signed else [0, 0.5, 1]
-    legend = alt.Legend(orient="top", direction="horizontal", format=".1~f", gradientLength=200, values=ticks, offset=4)
+    legend = alt.Legend(
+        orient="top", direction="horizontal", format=".1~f", gradientLength=200, values=ticks, offset=legend_px
+    )
     scale = charts.around_zero(1) if measure.signed else alt.Scale(domain=[0, 1], clamp=True)
     colour = alt.Color("value:Q", title=None, scale=scale, legend=legend if click else None)
     cursor = "pointer" if click else "default"

@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.questions.requests import TaskSpec
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import shots_in_words
-from engine.studies.sweeps import Swept
 from pages.ui.controls.heads import open_heads
-from pages.ui.correlations import charts, tables, transfer
+from pages.ui.correlations import charts, tables
+from pages.ui.correlations.transfer import Transfer
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.sheet import Sheet
@@ -21,7 +20,7 @@ from pages.ui.figures.transfer import transfer_in_words, transfer_map, worst_in_
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, whole_percent
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import live
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 TASKS_HELP = (
@@ -119,8 +118,6 @@ def draw_tasks(
     """Draws the matrix of tasks, in the order of `names`."""
     cells = tables.matrix_cells(of, measure.column, names)
     at.subheader(measure.title, help=TASKS_HELP)
-    if len(cells) > len(of.pairs):
-        at.caption(f"Below the diagonal: all heads (chance ±{tables.chance(of.n):.2f}). Above: within a layer.")
     drawn = charts.matrix(cells, names, pair, measure)
     _clickable("tasks", at, drawn, words)
     sheet.pictures["Tasks"] = drawn
@@ -131,8 +128,9 @@ def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, sheet: Sheet) -> 
     rows, n_tasks = tables.shared_rows(of.scores), len(of.scores)
     if rows.empty:
         return
+    words = tables.shared_in_words(rows, n_tasks)
     at.subheader("Tasks that need each head", help=SHARED_HELP)
-    at.caption(f"In the top 30% of how many of {n_tasks} tasks. Click a head for its tasks.")
+    at.caption(words)
     chosen = st.session_state.get(HEAD, "")
     drawn = charts.shared_map(rows, n_tasks, chosen)
 
@@ -141,7 +139,6 @@ def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, sheet: Sheet) -> 
             st.session_state[HEAD] = f"L{points[0]['layer']}H{points[0]['head']}"
 
     own = "correlations shared"
-    words = f"{(rows['n'] == n_tasks).sum()} heads are in the top 30% of every task."
     draw_chart(drawn, own, words, at, on_select=clicked, selection_mode="head")
     sheet.pictures["Shared heads"] = drawn
     sheet.add("Shared heads", rows)
@@ -152,32 +149,35 @@ def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, sheet: Sheet) -> 
 
 
 def draw_costs(
-    at: DeltaGenerator, work: Work[Swept], tasks: Sequence[TaskSpec], percent: int, since_s: float, sheet: Sheet
+    at: DeltaGenerator, of_all: Transfer, of_pair: Transfer | None, percent: int, since_s: float, sheet: Sheet
 ) -> str:
-    """Draws what it costs to prune each task by the order of another, or the button that measures it, and a link to
-    other levels. Returns the largest cost in words; "" if it is not known."""
-    at.subheader(COSTS, help=COSTS_HELP)
-    known, worst = max((each.rows for each in work.stored()), key=len, default=()), ""
-    is_known = len(known) == len(tasks) * (len(tasks) + 1)
+    """Draws what it costs to prune each task by the order of another, and a link to other levels. Until that is known:
+    what it costs the two chosen tasks, which is measured without a click if it is quick, and the button that measures
+    all. Returns the largest cost in words; "" if none is known."""
+    whole, worst, level = of_all.rows(), "", whole_percent(percent / 100)
+    shown = [of_all, *([of_pair] if of_pair is not None and whole is None else [])]
+    rows = (
+        whole if whole is not None else next((found for each in shown[1:] if (found := each.rows()) is not None), None)
+    )
+    if rows is None and not of_all.work.under_way:
+        for each in shown[1:]:
+            each.start_if_quick()
 
     def draw() -> None:
-        if not is_known and not work.line() and work.is_read and not work.is_first_read:
-            label = f"Prune {whole_percent(percent / 100)} by each task's order"
-            work.offer(label, "timeline", COSTS_HELP, 0.0, by_size=True)
+        if not any([each.work.line() for each in shown]) and whole is None and of_all.work.is_read:
+            label = f"Prune {level} by the order of each of {of_all.n_tasks} tasks"
+            of_all.work.offer(label, "timeline", COSTS_HELP, 0.0, by_size=True)
 
-    if is_known:
-        frame = transfer.rows_of(Swept(known))
-        at.caption(
-            f"At {whole_percent(percent / 100)} of heads pruned. Gray: under {SMALL_LOSS} points. Outlined: own order."
-        )
-        worst, words = worst_in_words(frame, percent / 100), transfer_in_words(frame, percent / 100)
-        sheet.draw(COSTS, transfer_map(frame, is_half=True), "correlations transfer map", words, at)
-        sheet.tables[COSTS] = frame
-    else:
-        with at:
-            live(work.watched(), draw, since_s)
-    label, of_all = "Other levels on Sweeps", {**TRANSFER, "sweeps_tasks": [task.name for task in tasks]}
-    at.page_link("pages/sweeps.py", label=label, icon=":material/timeline:", query_params=of_all)
+    at.subheader(COSTS, help=COSTS_HELP)
+    if rows is not None:
+        at.caption(f"At {level} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals are apart.")
+        worst, words = worst_in_words(rows, percent / 100), transfer_in_words(rows, percent / 100)
+        sheet.draw(COSTS, transfer_map(rows, is_half=True), "correlations transfer map", words, at)
+        sheet.tables[COSTS] = rows
+    with at:
+        live([slot for each in shown for slot in each.work.watched()], draw, since_s)
+    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": of_all.names}
+    at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
     return worst
 
 

@@ -232,27 +232,24 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score
 
 
 def tasks_in_words(of: ScoreAgreement, noun: str) -> str:
-    """Returns how far tasks rank components alike: the mean SRCC, that within a layer, and how many are important to
-    all tasks. "" if the SRCC is undefined."""
+    """Returns how far tasks rank components alike: the mean SRCC, and that within a layer; "" if it is undefined."""
     srcc, plural = of.pairs["srcc"].mean(), f"{NOUNS[noun]}s"
     if math.isnan(srcc):
         return ""
     if of.mostly_ties:
         return f"By {of.by}, {of.ties} of {of.n} {plural} tie on a task: their order says nothing."
-    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation **{number(srcc)}**"
+    within = f", within a layer **{number(pd.Series(of.within).mean())}**" if of.within else ""
+    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation **{number(srcc)}**{within}"
     if abs(srcc) < chance(of.n):
-        words = f"Tasks show **no detectable agreement** on {plural} ({mean}, by chance within ±{chance(of.n):.2f})"
-    else:
-        words = f"Tasks rank {plural} **{_likeness(srcc)}** ({mean})"
-    if of.within:
-        within = pd.Series(of.within).mean()
-        words += f", within a layer {'less so' if within < srcc else 'as much'} (**{number(within)}**)"
-    if (rows := shared_rows(of.scores)).empty:
-        return f"{words}."
-    n, count = len(of.scores), n_top(of.n)
-    tasks = "both tasks" if n == 2 else f"all {n} tasks"
-    by_chance = number(of.n * (count / of.n) ** n, 1)
-    return f"{words}: {(rows['n'] == n).sum()} {plural} are in the top {count} of {tasks} (by chance {by_chance})."
+        return f"Tasks show **no detectable agreement** on {plural}: {mean} (by chance within ±{chance(of.n):.2f})."
+    return f"Tasks rank {plural} **{_likeness(srcc)}**: {mean}."
+
+
+def shared_in_words(rows: pd.DataFrame, n_tasks: int) -> str:
+    """Returns how many heads of `shared_rows` all tasks need, and how many they would by chance."""
+    n, tasks = len(rows), "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
+    by_chance = number(n * (n_top(n) / n) ** n_tasks, 1)
+    return f"{(rows['n'] == n_tasks).sum()} of {n} heads are in the top 30% of {tasks} (by chance {by_chance})."
 
 
 def _by_chance(n: int) -> str:

@@ -1,35 +1,60 @@
 """Accuracy of each task by the orders of others, as the Sweeps screen measures it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.study import pool_of
-from engine.studies.sweeps import Swept, points, sweep
+from engine.studies.sweeps import Swept, SweepRow, points, sweep
 from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.transfer import transfer_rows
+from pages.ui.page.runtime import first_figure_s
 from pages.ui.page.tables import shared_prefix
+from pages.ui.page.work import Work
+
+TITLE = "Pruning by another task's order"
 
 
-def transfer(setup: Setup, target: Target, tasks: Sequence[TaskSpec], score: str) -> Measurement[Swept]:
-    """Returns the accuracy of each task by its own order and by that of every other, by a gradient `score`, at the
-    level that Sweeps opens with."""
-    permille = 10 * transfer_percent(target.spec.is_demo)
-    names = [task.name for task in tasks]
+@dataclass(frozen=True)
+class Transfer:
+    """The accuracy of tasks by their own orders and by those of each other."""
+
+    work: Work[Swept]
+    names: Sequence[str]  # of the tasks
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.names)
+
+    def rows(self) -> pd.DataFrame | None:
+        """Returns `rows_of` the results, or None until all of them are there."""
+        found = max((each.rows for each in self.work.stored()), key=len, default=())
+        return rows_of(found) if len(found) == self.n_tasks * (self.n_tasks + 1) else None
+
+    def start_if_quick(self) -> None:
+        """Starts it as background work, if its forecast is what a screen may take for a first figure."""
+        takes_s = self.work.takes_s(by_size=True) if self.work.is_read else None
+        if takes_s is not None and takes_s <= first_figure_s():
+            replace(self.work, while_seen=True).start()
+
+
+def transfer(slot: str, setup: Setup, target: Target, tasks: Sequence[TaskSpec], score: str) -> Transfer:
+    """Returns the transfer between these tasks at the level that Sweeps opens with, by a gradient `score`."""
+    permille, names = 10 * transfer_percent(target.spec.is_demo), [task.name for task in tasks]
     wanted = points(tasks, [permille], [0], "own")
     wanted += [each for name in names for each in points(tasks, [permille], [0], "task", name)]
-    return sweep(target, replace(setting_of(setup, JUDGES), heads_by=score), wanted, pool_of(names))
+    setting = replace(setting_of(setup, JUDGES), heads_by=score)
+    return Transfer(Work(slot, TITLE, sweep(target, setting, wanted, pool_of(names)), 3), names)
 
 
-def rows_of(found: Swept) -> pd.DataFrame:
+def rows_of(found: Sequence[SweepRow]) -> pd.DataFrame:
     """Returns `transfer_rows` of these, without the beginning that all names share."""
-    own, others = ([row for row in found.rows if row.point.by == by] for by in ("own", "task"))
+    own, others = ([row for row in found if row.point.by == by] for by in ("own", "task"))
     frame = transfer_rows(others, own)
     n = shared_prefix(frame["task"].unique().tolist())
     return frame.assign(task=frame["task"].str[n:], source=frame["source"].str[n:])

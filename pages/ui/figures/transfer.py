@@ -17,6 +17,7 @@ LETTER_PX, AROUND_PX = 6, 25  # of a name, about; the space around it
 ROW_PX, ROWS_PX, NAME_PX = 30, 200, 240  # the lowest row, few rows together, and the longest name
 LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
 UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
+AS_BAD = 0.5  # points between losses that are written as the same
 CHANGE = "Points against the task's own ranking"
 CLEAR = f"gray: under {SMALL_LOSS}; *: the 95% intervals are apart"
 
@@ -99,10 +100,12 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
 
 
 def worst_in_words(frame: pd.DataFrame, level: float) -> str:
-    """Describes the largest loss by the order of another task."""
-    others = frame[~frame["own"] & (frame["source"] != "all tasks")].sort_values("lost").dropna(subset=["lost"])
+    """Describes the largest loss by the order of another task, and names all orders by which the task loses as much."""
+    others = frame[~frame["own"] & (frame["source"] != "all tasks")].dropna(subset=["lost"])
     at = f"At {whole_percent(level)} of heads pruned"
-    if len(others) and (worst := others.iloc[-1])["lost"] >= SMALL_LOSS:
-        lost = f"**{number(worst['lost'], 0)} points** of accuracy are lost on {worst['task']}"
-        return f"{at}, {lost} by the ranking of {worst['source']} (the worst)."
-    return f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
+    if others["lost"].max() < SMALL_LOSS or others.empty:
+        return f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
+    worst = others.sort_values("lost").iloc[-1]
+    as_bad = others[others["task"].eq(worst["task"]) & others["lost"].gt(worst["lost"] - AS_BAD)]["source"]
+    lost = f"**{number(worst['lost'], 0)} points** of accuracy are lost on {worst['task']}"
+    return f"{at}, {lost} by the ranking of {' or '.join(as_bad)} (the worst)."

@@ -68,8 +68,9 @@ def draw_levels(screen: PruneScreen) -> None:
     with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(key="follows_hand_badge", width="content")
         draw_opening(screen.setup)
-    if screen.whole:
-        mark("setting", "same" if dragging.keeps_curve(screen.setup, screen.controls, percent) else "other")
+    with st.container():  # also in a drag, which would move all that follows
+        if screen.whole:
+            mark("setting", "same" if dragging.keeps_curve(screen.setup, screen.controls, percent) else "other")
     story_at = st.container(key="prune_told")
     figure_at, curve_at = st.columns(LEFT_RIGHT, gap="large")
     shown = screen.shown
