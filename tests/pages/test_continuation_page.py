@@ -1,6 +1,8 @@
 """The Continue screen in one process: what both models say is what the engine measures, whatever the prompt holds."""
 
+import html
 import json
+import re
 import shlex
 from functools import partial
 
@@ -163,7 +165,7 @@ def test_the_finding_says_what_pruning_does_to_the_first_word():
     frame, shape = sections.next_frame(found), ModelShape(2, 2, 4, 8, 4, 16, 32, 16)
     mask = parse_mask("L0H0 L1H1 F1", shape)
     assert sections.finding(frame, mask) == (
-        "Large effect: without 2 heads and 1 FFN, `Merton` falls from 90.0% to 2.0%"
+        "Large effect: without 2 heads and 1 FFN, `Merton` falls from 90.0% to 2.0%; now likeliest: `Norwood`, 30.0%"
     )
     alone = sections.next_frame(NextTokens(np.array([5]), (" Merton",), np.log([[0.9]])))
     assert sections.finding(alone, Mask.full(shape)) == "The full model continues with `Merton`, 90.0%"
@@ -180,21 +182,38 @@ def test_bars_follow_the_full_model_on_one_scale():
 
 
 @pytest.mark.parametrize("strings, p, words", [
-    (("Qu", "a"), [[0.07, 0.003], [0.0005, 0.154]], "Small effect: without 1 head, `Qu` falls from 7.0% to < 0.1%"),
-    (("Qu", "a"), [[0.07, 0.003], [0.06, 0.154]], "Large effect: without 1 head, `a` rises from 0.3% to 15.4%"),
-    (("\ufffd", "a"), [[0.07, 0.06], [0.0005, 0.02]], "Small effect: without 1 head, `a` falls from 6.0% to 2.0%"),
+    (("R", "."), [[0.06, 0.022], [0.005, 0.08]],
+     "Without 1 head, `R` falls from 6.0% to 0.5%; now likeliest: `.`, 8.0%"),
+    (("R", "."), [[0.06, 0.022], [0.005, 0.166]],
+     "Large effect: without 1 head, `R` falls from 6.0% to 0.5%; now likeliest: `.`, 16.6%"),
+    (("Qu", "to"), [[0.5, 0.017], [0.49, 0.199]], "Small effect: without 1 head, `Qu` falls from 50.0% to 49.0%"),
+    (("Qu", "a"), [[0.3, 0.2], [0.2, 0.2]], "Small effect: without 1 head, `Qu` falls from 30.0% to 20.0%"),
+    (("\ufffd", "a"), [[0.07, 0.06], [0.0005, 0.02]],
+     "Without 1 head, a part of a character falls from 7.0% to < 0.1%; now likeliest: `a`, 2.0%"),
     (("\ufffd",), [[0.5], [0.1]], "Large effect: without 1 head, a part of a character falls from 50.0% to 10.0%"),
 ])  # fmt: skip
-def test_the_finding_is_of_the_likeliest_token_that_changes_most(strings, p, words):
+def test_the_finding_is_of_the_full_models_likeliest_token_and_says_when_another_takes_its_place(strings, p, words):
     frame = sections.next_frame(NextTokens(np.arange(len(strings)), strings, np.log(p)))
     assert sections.finding(frame, parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))) == words
+
+
+@pytest.mark.parametrize("who, best", [(charts.FULL, "Qu"), (charts.PRUNED, '"a')])
+def test_each_models_likeliest_token_is_bold(who, best):
+    p = np.array([[0.07, 0.02, 0.003], [0.0005, 0.01, 0.05]])
+    picture = charts.next_bars(sections.next_frame(NextTokens(np.arange(3), ("Qu", "no", '"a'), np.log(p))), who)
+    weight = picture.spec["layer"][0]["encoding"]["y"]["axis"]["labelFontWeight"]
+    assert weight["condition"] == {"test": f"datum.value === {json.dumps(best)}", "value": "bold"}
+    assert weight["value"] == "normal"
+    svg = to_svg(picture, "Next token").decode()
+    shown = re.findall(r'<text[^>]*font-weight="bold"[^>]*>([^<]*)</text>', svg)
+    assert [token for token in map(html.unescape, shown) if token in ("Qu", "no", '"a')] == [best]
 
 
 def test_the_finding_names_the_word_that_the_token_begins():
     found = NextTokens(np.array([5, 6]), (" the", " Fr"), np.log([[0.165, 0.085], [0.188, 0.25]]))
     frame, mask = sections.next_frame(found), parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))
     said = Continuation(np.array([6, 7, 8]), np.zeros(3), (" Fr", "ance", ", a"))
-    words = "Large effect: without 1 head, `Fr` of France rises from 8.5% to 25.0%"
+    words = "Large effect: without 1 head, `the` rises from 16.5% to 18.8%; now likeliest: `Fr` of France, 25.0%"
     assert sections.finding(frame, mask, (None, said)) == words
 
 

@@ -27,6 +27,7 @@ PROMPT = (
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 BLANK, PART = visible(" "), "\ufffd"  # a part of a character has this text
+LARGE_EFFECT = "Large"
 N_DRAWN, N_ON_SLIDE = 10, 5  # tokens of the chart
 VISIBLE, LARGE, FACTOR = 0.01, 0.1, 1.5  # a change of a probability that is visible; large, if by this factor too
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
@@ -91,34 +92,32 @@ def next_in_words(frame: pd.DataFrame) -> str:
 
 
 def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation | None] = ()) -> str:
-    """Returns how pruning changes the probability of the full model's likeliest token, or if that keeps half, of the
-    token likeliest in one of the models that changes by the larger factor; and whether that is a large effect."""
+    """Returns how pruning changes the probability of the full model's likeliest token, the size of the effect, and the
+    pruned model's likeliest token if it is another one: the effect is then not called small."""
     full, pruned = (
         frame[frame["model"].eq(who)].set_index("token_id", drop=False) for who in (charts.FULL, charts.PRUNED)
     )
     best = full.nsmallest(1, "rank").iloc[0]
     if pruned.empty or mask is None:
         return f"The full model continues with {_token_of(best['token'], said)}, {best['said']}"
-    tops = [_whole(each).nsmallest(1, "rank").index[0] for each in (full, pruned)]
-    ratio = np.log(pruned["p"] / full["p"])
-    top = tops[0] if ratio[tops[0]] < np.log(0.5) else max(tops, key=lambda token: abs(ratio[token]))
-    best, other = full.loc[top], pruned.loc[top]
-    word = _token_of(best["token"], said)
     parts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
-    gone = " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
-    moves = "falls" if other["p"] < best["p"] else "rises"
-    moves = (
-        f"stays at {best['said']}"
-        if best["said"] == other["said"]
-        else f"{moves} from {best['said']} to {other['said']}"
-    )
-    return f"{_size(best['p'], other['p'])} effect: without {gone}, {word} {moves}"
+    without = "without " + " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
+    other = pruned.loc[best["token_id"]]
+    size, now = _size(best["p"], other["p"]), ""
+    if other["p"] < pruned["p"].max():
+        first = pruned.nsmallest(1, "rank").iloc[0]
+        before = float(full["p"].to_numpy()[pruned["rank"].to_numpy() == 1][0])
+        large = LARGE_EFFECT in (size, _size(before, first["p"]))
+        size, now = LARGE_EFFECT * large, f"; now likeliest: {_token_of(first['token'], said)}, {first['said']}"
+    opening = f"{size} effect: {without}" if size else f"{without[0].upper()}{without[1:]}"
+    return f"{opening}, {_token_of(best['token'], said)} {_move(best, other)}{now}"
 
 
-def _whole(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of tokens that are text, not a part of a character; all if there are none."""
-    is_part = frame["token"].str.contains(PART)
-    return frame if is_part.all() else frame[~is_part]
+def _move(full: pd.Series, pruned: pd.Series) -> str:
+    """Returns the change of a token's probability, such as "falls from 90.0% to 2.0%"."""
+    if full["said"] == pruned["said"]:
+        return f"stays at {full['said']}"
+    return f"{'falls' if pruned['p'] < full['p'] else 'rises'} from {full['said']} to {pruned['said']}"
 
 
 def _size(full: float, pruned: float) -> str:
@@ -126,7 +125,7 @@ def _size(full: float, pruned: float) -> str:
     change = abs(pruned - full)
     if change < VISIBLE:
         return "No visible"
-    return "Large" if change >= LARGE and max(full, pruned) >= FACTOR * min(full, pruned) else "Small"
+    return LARGE_EFFECT if change >= LARGE and max(full, pruned) >= FACTOR * min(full, pruned) else "Small"
 
 
 def draw_finding(found: Said) -> None:
