@@ -49,6 +49,11 @@ def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.PassageModel
     return a, old, before if old is not None else None, WAITING if old is None else OLD
 
 
+def without(side: reading.PassageModel) -> str:
+    """Returns what B lacks, such as "4 of 48 heads"; "" if that is not all that A and B differ in."""
+    return tables.describe_pruned(side.mask) if x.a.mask.is_full and x.a.target == side.target else ""
+
+
 def draw_text() -> None:
     """Draws the text with the losses so far, and the progress of the rest."""
     a, b, side, note = both()
@@ -64,9 +69,13 @@ def draw_text() -> None:
     shown = tables.extended(b, a) if b is not None else a if side == x.a else tables.unread(a)
     mask = side.mask if side is not None and side != x.a else None
     names = {"A": x.a.name} if side is None else {"A": x.a.name, "B": side.name}
-    words, help = tables.summary(a, a, None) if b is None else tables.summary(a, b, mask)
-    st.markdown(" · ".join(f"**{which}: {plain(name)}**" for which, name in names.items()))
-    st.markdown(words, help=help)
+    if b is None or side is None or mask is None:
+        (said, of_said), (words, help) = ("", None), tables.summary(a)
+    else:
+        (said, of_said), (words, help) = tables.finding(a, b, without(side)), tables.summary(a, b)
+    which = " · ".join(f"{name}: {plain(model)}" for name, model in names.items())
+    st.markdown(said or f"**{which}**", help=of_said)
+    st.markdown(f"{words} {which}" if said else words, help=help)
     marks = tables.landmarks_of(a, shown, x.landmarks)
     data = component_data(a, shown, tables.part_range(part, a.n_total), marks)
     token_text(
@@ -141,8 +150,9 @@ differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
 text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
 how = [reading.request(x, b_shown)], reading.measurements(x, b_shown)
 origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total))
-words, _ = tables.summary(a, b, b_shown.mask if differs else None)
-sheet = Sheet({"Text": text_picture}, {"Losses by token": frame}, [words])
+said = [tables.finding(a, b, without(b_shown))[0]] if differs else []
+says = [*filter(None, said), tables.summary(a, b if differs else None)[0]]
+sheet = Sheet({"Text": text_picture}, {"Losses by token": frame}, says)
 if differs:
     sheet.pictures["Difference along the text"] = bars
 closing(origin, sheet)

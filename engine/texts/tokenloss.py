@@ -228,3 +228,12 @@ def _next(parts: Sequence[Record]) -> int:
 
 def _total(parts: Sequence[Record]) -> int:
     return int(parts[0].receipt["n_tokens"])
+
+
+def repeated_tokens(token_ids: np.ndarray) -> np.ndarray:
+    """Returns (T,) bool: whether the token and the one before it stand side by side earlier in the text."""
+    found, before = [False], set[tuple[int, int]]()
+    for pair in zip(token_ids[:-1].tolist(), token_ids[1:].tolist(), strict=True):
+        found.append(pair in before)
+        before.add(pair)
+    return np.array(found)

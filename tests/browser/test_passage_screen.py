@@ -112,6 +112,18 @@ def test_hover_click_and_keys(page, address):
     expect(readout).to_contain_text("Token 1 of ")
 
 
+def test_likeliest_tokens_line_up_and_numbered_places_are_explained(page, address):
+    open_passage(page, address)
+    await_mark(page, "losses", "measured", heads=n_at(OPENS_AT))
+    tops = page.locator(".readout .two .row").evaluate_all("rows => rows.map(row => row.getBoundingClientRect().top)")
+    assert len(tops) == 10 and tops[:5] == tops[5:], "A and B side by side, though the name of B takes more lines"
+    places, below = page.locator(".text sup"), page.locator(".landmarks button").all_inner_texts()
+    assert [" ".join(sup.get_attribute("title").split()) for sup in places.all()] == [
+        " ".join(b.split()) for b in below
+    ]
+    expect(page.locator(".legend .places")).to_be_visible()
+
+
 def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     open_passage(page, address)
     await_mark(page, "losses", heads=n_at(OPENS_AT))

@@ -53,6 +53,10 @@ def summary(at):
     return next(text.value for text in at.main.markdown if text.value.startswith("Mean loss"))
 
 
+def finding(at):
+    return next(text.value for text in at.main.markdown if re.match(r"\*\*(Without|From A to B)", text.value))
+
+
 def measured(model, text, mask="", precision="fp32"):
     """The engine's own losses."""
     target = runtime.session().target(LoadSpec(str(model), precision))
@@ -85,7 +89,7 @@ def test_a_moved_slider_gives_b_and_the_command_and_the_program_agree(
     monkeypatch.chdir(tmp_path)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"], "the page and the command line must share their results"
-    assert f"B **{result['loss_masked_nats']:.3f}**" in summary(at) and "4 of 8 heads" in summary(at)
+    assert f"B **{result['loss_masked_nats']:.3f}**" in summary(at) and "4 of 8 heads," in finding(at)
     text = next(passage.text for passage in passages() if passage.title == TITLE)
     found = measured(tiny_opt, text, result["mask"])
     np.testing.assert_allclose(data["loss"]["b"][1:], found.loss_nats[1:], atol=1e-4)
@@ -109,7 +113,7 @@ def test_a_repeated_question_needs_no_model(open_screen):
 
     st.cache_resource.clear()  # as after a restart
     again = open_screen(passage_mask="L0H1 F1")
-    assert "1 of 8 heads, 1 of 2 FFNs" in summary(again)
+    assert "Without 1 of 8 heads and 1 of 2 FFNs," in finding(again)
     assert runtime.session().models.loaded is None and runtime.jobs().snapshot("passage B") is None
 
 
@@ -127,6 +131,7 @@ def test_what_a_is(open_screen, capsys, monkeypatch, tmp_path, parameters, expec
     result = same_on_the_command_line(at, capsys)
     assert result["cached"]
     assert f"A **{result['loss_full_nats']:.3f}**, of B **{result['loss_masked_nats']:.3f}**" in summary(at)
+    assert finding(at).startswith("**From A to B, "), "A and B differ in more than what B lacks"
 
 
 def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen, tmp_path, tiny_opt):
@@ -143,7 +148,7 @@ def test_a_model_with_another_tokenizer_leaves_the_view_of_the_first_alone(open_
     [note] = [each.value for each in both.info]
     assert note.startswith("demo in fp32 has another tokenizer: ") and not both.error
     assert {**shown(both), "name": ""} == {**shown(one), "name": ""}, "the same losses of the same two"
-    assert summary(both) == summary(one) and not one.info
+    assert summary(both) == summary(one) and finding(both) == finding(one) and not one.info
 
 
 def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
@@ -154,11 +159,11 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen, gate):
     data = shown(at)
     assert data["loss"] == old["loss"] and "previous levels" in data["note"]
     assert data["text_key"] == old["text_key"], "the text must not be set again"
-    assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
+    assert "waiting" in at.progress[0].text and "2 of 8 heads," in finding(at)
     gate.go_on.set()
     settled(at)
     assert shown(at)["loss"]["a"] == old["loss"]["a"] and shown(at)["loss"]["b"] != old["loss"]["b"]
-    assert "6 of 8 heads" in summary(at)
+    assert "6 of 8 heads," in finding(at)
 
 
 def test_the_button_prunes_the_induction_heads_unless_they_are_pruned_already(open_screen):
@@ -181,7 +186,7 @@ def test_the_button_prunes_the_induction_heads_unless_they_are_pruned_already(op
 
 def test_a_ranking_by_importance_is_measured_on_the_way_and_a_wrong_mask_is_one_line(open_screen, questions):
     at = open_screen(passage_order="importance", passage_task=str(questions), passage_heads="50", passage_ffns="50")
-    assert "4 of 8 heads, 1 of 2 FFNs" in summary(at)
+    assert "Without 4 of 8 heads and 1 of 2 FFNs," in finding(at)
     at.text_input(key="passage_mask").set_value("L9H0").run()
     assert [error.value for error in at.error] == ["mask term 'L9H0': this model has layers 0 to 1; choose within that"]
 
@@ -322,7 +327,10 @@ def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
     at = open_app("passage", model="demo")
     assert at.number_input(key="passage_heads").value == 10 and at.selectbox(key="passage_task").disabled
     assert at.selectbox(key="passage_order").value == "induction-first"
-    assert shown(at)["view"] == "B − A" and heads_at(10) in summary(at)
+    assert (
+        shown(at)["view"] == "B − A"
+        and f"Without {heads_at(10)}, mainly repetitions get harder to predict: the mean loss rises" in finding(at)
+    )
     assert not [each for each in at.caption if "text.txt" in each.value]
     at = paste(at, "A boat and a boat.")
     assert "text.txt" in at.code[0].value and [each for each in at.caption if "text.txt" in each.value]
@@ -349,7 +357,27 @@ def test_b_that_has_not_come_so_far_has_no_losses_there():
 
 def test_a_text_of_one_token_has_no_mean():
     a = losses("a", [1], [np.nan])
-    assert "no token has one" in tables.summary(a, a, None)[0]
+    assert "no token has one" in tables.summary(a)[0]
+    assert tables.finding(a, a, "1 of 8 heads") == ("", None)
+
+
+TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same token as before
+
+
+@pytest.mark.parametrize("once, again, lead, words", [
+    (0.1, 2.0, "1 of 8 heads", "Without 1 of 8 heads, mainly repetitions get harder to predict: the mean loss rises "
+     "from 1.00 to 2.00 nats"),
+    (1.0, 1.1, "1 of 8 heads", "Without 1 of 8 heads, the mean loss rises from 1.00 to 2.05 nats"),
+    (-1.0, 0.5, "1 of 8 heads", "Without 1 of 8 heads, the mean loss falls from 1.00 to 0.71 nats"),
+    (0.0, 0.0, "", "From A to B, the mean loss stays at 1.00 nats"),
+])  # fmt: skip
+def test_the_finding_names_repetitions_only_if_they_hold_the_rise(once, again, lead, words):
+    a = losses("x" * 20, range(1, 21), [np.nan, *[1.0] * 19], TWICE)
+    b = replace(a, loss_nats=a.loss_nats + np.array([once] * 11 + [again] * 9, np.float32))
+    said, help = tables.finding(a, b, lead)
+    assert said == f"**{words}**" and (help is not None) == ("repetitions" in words)
+    if help:
+        assert "hold 95% of the rise" in help
 
 
 def test_the_table_has_the_largest_with_what_stands_before():

@@ -10,6 +10,7 @@ from engine.heads.attention import Head, HeadView, Overview
 from engine.heads.induction import InductionScores
 from engine.heads.logit_lens import N_GUESSES, LogitLens
 from engine.models.masks import Mask
+from engine.texts.tokenloss import repeated_tokens
 from pages.ui.page.tables import number, percent, whole_percent
 
 WORD = re.compile(r"[^\W\d_]{4,}")  # not a title, such as Mrs
@@ -43,15 +44,6 @@ def default_heads(seen: Overview, scores: np.ndarray | None, rows: str, mask: Ma
     values = np.where(kept if kept.any() else ~kept, values, -np.inf)
     layer, head = np.unravel_index(np.nanargmax(values), values.shape)
     return [(int(layer), int(head))]
-
-
-def repeated_tokens(token_ids: np.ndarray) -> np.ndarray:
-    """Returns (T,) bool: whether the token and the one before it stand side by side earlier in the text."""
-    found, before = [False], set[tuple[int, int]]()
-    for pair in zip(token_ids[:-1].tolist(), token_ids[1:].tolist(), strict=True):
-        found.append(pair in before)
-        before.add(pair)
-    return np.array(found)
 
 
 def places_to_start(seen: Overview) -> list[int]:

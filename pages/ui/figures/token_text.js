@@ -74,13 +74,14 @@ function largest(data) {
   return most > 0 ? sizes.indexOf(most) : null
 }
 
-function drawLegend({ legend, data }) {
+function drawLegend({ legend, data, spans }) {
   const { words, full, view, note } = data, isChange = view === "B − A"
   legend.replaceChildren(
     ...(isChange ? [make("b", words.better), make("span", `−${full}`)] : [make("span", `Loss of ${view}: 0`)]),
     make("div", "", isChange ? "bar worse" : "bar loss"),
     ...(isChange ? [make("span", `+${full} nats or more`), make("b", words.worse)] : [make("span", `${full} nats and more`)]),
     ...(note ? [make("span", note, "note")] : []),
+    ...(data.landmarks.some(mark => spans[mark.first - data.start]) ? [make("span", "Numbered places: point at a number, or see below the text.", "places quiet")] : []),
   )
 }
 
@@ -93,6 +94,8 @@ function drawLandmarks(view) {
       const i = mark.first - data.start
       if (i >= 0 && i < view.spans.length) { move(view, i); lock(view, i, true) }
     }
+    const sup = view.spans[mark.first - data.start]?.querySelector("sup")
+    if (sup) sup.title = button.textContent
     return button
   }))
 }
@@ -179,10 +182,11 @@ function numbers(data, i) {
 }
 
 function likely(data, i) {
-  const grid = make("div", "", "two")
+  const grid = make("div", "", "two"), columns = [] // both headings are in the first row, so that the tokens line up
   for (const side of ["a", "b"]) {
     const column = make("div", "")
-    column.append(make("div", `Likeliest, ${data.names[side] ?? data.words[side]}`, "quiet"))
+    grid.insertBefore(make("div", `Likeliest, ${data.names[side] ?? data.words[side]}`, "quiet"), columns[0] ?? null)
+    columns.push(column)
     data.likely[side][i].forEach((token, k) => {
       const p = data.p[side][i][k], piece = make("span", visible(data.strings[token] ?? ""), "piece")
       const line = row(p, piece, make("span", percent(p)))

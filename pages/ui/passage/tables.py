@@ -9,13 +9,16 @@ import pandas as pd
 
 from engine.demo import Landmark
 from engine.models.masks import Mask
-from engine.texts.tokenloss import TokenLosses, same_tokens
+from engine.texts.tokenloss import TokenLosses, repeated_tokens, same_tokens
 from pages.ui.figures.token_text import PART_TOKENS
-from pages.ui.page.tables import number, probability, visible
+from pages.ui.page.tables import number, probability, visible, whole_percent
 
 CONTEXT_CHARACTERS = 32
 N_LARGEST = 10
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
+FEWEST_REPEATS = 8  # tokens
+MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
+REPEATS_HELP = "A repetition: a token that followed the same token earlier in the text. These hold {} of the rise."
 VIEWS = ("B − A", "A", "B")
 
 
@@ -114,21 +117,58 @@ def _p(loss_nats: float) -> str:
     return probability(float(np.exp(-loss_nats)))
 
 
-def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str]:
-    """Returns text such as "Mean loss of A 5.090, of B 6.312 nats, change +1.222, over 304 tokens. B lacks 4 of 32
-    heads …", and the perplexities; `mask` is B's, None if B is A."""
+def finding(a: TokenLosses, b: TokenLosses, without: str) -> tuple[str, str | None]:
+    """Returns what the mean loss does from A to B, naming repetitions if these are mainly predicted worse, and help on
+    that; "" if no token has a loss. `without` is what B lacks, "" if that is not all that A and B differ in."""
     mean_a, mean_b, n = means(a, b)
+    if not n:
+        return "", None
+    said_a, said_b, help = number(mean_a), number(mean_b), None
+    words = f"Without {without}, " if without else "From A to B, "
+    if said_a == said_b:
+        words += f"the mean loss stays at {said_a} nats"
+    else:
+        share = _share_of_repeats(a, b) if mean_b > mean_a else None
+        if share is not None:
+            words += "mainly repetitions get harder to predict: "
+            help = REPEATS_HELP.format(whole_percent(share))
+        words += f"the mean loss {'rises' if mean_b > mean_a else 'falls'} from {said_a} to {said_b} nats"
+    return f"**{words}**", help
+
+
+def _share_of_repeats(a: TokenLosses, b: TokenLosses) -> float | None:
+    """Returns the share of the rise of the loss that repetitions hold; None if they are few or hold no more than
+    others."""
+    n = min(len(a), len(b))
+    rise = (b.loss_nats[:n] - a.loss_nats[:n]).astype(np.float64)
+    has, repeats = np.isfinite(rise), repeated_tokens(a.token_ids[:n])
+    on, off = rise[has & repeats], rise[has & ~repeats]
+    if len(on) < FEWEST_REPEATS or not len(off):
+        return None
+    share = float(on.sum() / (on.sum() + off.sum()))
+    return min(share, 1.0) if share > MAIN_SHARE and on.mean() >= MAIN_FACTOR * off.mean() else None
+
+
+def describe_pruned(mask: Mask) -> str:
+    """Returns text such as "4 of 48 heads and 1 of 8 FFNs"; "" if nothing is pruned."""
+    n_layers, n_heads = len(mask.ffns), len(mask.ffns) * len(mask.heads[0])
+    parts = ((mask.n_heads_pruned, n_heads, "heads"), (mask.n_ffns_pruned, n_layers, "FFNs"))
+    return " and ".join(f"{n:,} of {of:,} {noun}" for n, of, noun in parts if n)
+
+
+def summary(a: TokenLosses, b: TokenLosses | None = None) -> tuple[str, str]:
+    """Returns text such as "Mean loss of A 5.090, of B 6.312 nats, change +1.222, over 304 tokens.", and the
+    perplexities; `b` is None if B is A."""
+    mean_a, mean_b, n = means(a, b or a)
     if not n:
         return "Mean loss: no token has one, as nothing precedes it", "Take a longer text, or begin it with BOS."
     words, help = f"Mean loss of A **{mean_a:.3f}**", f"A {np.exp(mean_a):,.1f}"
-    if mask is not None:
+    if b is not None:
         words += f", of B **{mean_b:.3f}** nats, change **{number(mean_b - mean_a, 3, sign=True)}**"
-        n_heads = len(mask.ffns) * len(mask.heads[0])
-        words += f", over {n:,} tokens. B lacks {mask.n_heads_pruned} of {n_heads:,} heads, "
-        words += f"{mask.n_ffns_pruned} of {len(mask.ffns)} FFNs."
         help += f", B {np.exp(mean_b):,.1f}"
     else:
-        words += f" nats, over {n:,} tokens."
+        words += " nats"
+    words += f", over {n:,} tokens."
     if a.n_total > a.window:
         words += f" Read in windows of {a.window:,} tokens, a new one every {a.stride:,}."
     return words, f"Of all tokens that have a loss. Perplexity, the exponential of the mean: {help}."
