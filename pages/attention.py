@@ -19,7 +19,6 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.controls.texts import Chosen, choose_text
 from pages.ui.figures.empty import unread_text
 from pages.ui.page.address import unseen_field
-from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, live
@@ -99,6 +98,7 @@ packet = overview_packet(of, text.name, seen, mask, scores, rows)
 @st.fragment
 def draw_view(text: Chosen, seen: Overview) -> None:
     """Draws the view; choosing another head redraws only this part."""
+    finding_at = None if found is None else st.container(key="finding-line")
     above = st.container(horizontal=True, vertical_alignment="center")
     above.container(key="slide-leaves-out-hint", width="content").caption(CAPTION, help=CAPTION_HELP)
     problem_at, view_at = st.container(), st.container()
@@ -120,8 +120,8 @@ def draw_view(text: Chosen, seen: Overview) -> None:
     views = asked.stored(session()) or Work("attention heads", "Heads", asked, while_seen=True).required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view, look))
-    if presenting() and found is not None:
-        above.markdown(kind_in_words(heads, found))
+    if found is not None and finding_at is not None:
+        finding_at.markdown(kind_in_words(heads, found))
     open_heads(names, above)
     draw_details(target, text, mask, seen, view, names)
 

@@ -144,7 +144,18 @@ def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_
     assert tables.default_heads(twice, None, "", full) == [(0, 1)], "which copies, although another adds more"
 
 
-def test_a_slide_says_whether_its_heads_are_induction_heads():
+def test_the_screen_opens_with_whether_its_head_is_an_induction_head(open_screen):
+    def finding(at):
+        return [each.value for each in at.main.markdown if "prefix matching" in each.value]
+
+    [said] = finding(open_screen(model="demo"))
+    assert "is an induction head: it looks at what followed" in said
+    [said] = finding(open_screen(model="demo", attention_heads="L0H0"))
+    assert said.startswith("**L0H0**: not an induction head")
+    assert finding(open_screen(model="demo", attention_heads="L0H0", present="1")) == [said], "a slide says the same"
+
+
+def test_heads_are_said_to_be_induction_heads_only_if_all_are():
     mean = {"prefix_matching": np.array([[0.9, 0.1]]), "copying": np.array([[0.9, 0.1]])}
     found = InductionScores(mean, mean, dict.fromkeys(mean, 10))
     said = tables.kind_in_words([(0, 0)], found)

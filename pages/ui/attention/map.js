@@ -21,8 +21,9 @@ function setHeads(view) {
     return cell
   })
   const names = Array.from({ length: layers }, (_, l) => labelOf(`L${l}`))
+  // Every column has its number if the longest one, 7 pixels a digit, fits its cell; else every fourth.
   const focused = view.map.querySelector(":focus")?.dataset.head // redrawn while the user moves through it by keyboard
-  view.map.replaceChildren(...columnsOf(heads, size < 20 ? 4 : 1, "across"), ...rowsOf(view.cells, names, heads))
+  view.map.replaceChildren(...columnsOf(heads, size < 7 * `${heads - 1}`.length + 4 ? 4 : 1, "across"), ...rowsOf(view.cells, names, heads))
   view.cells.find(cell => cell.dataset.head === focused)?.focus()
 }
 

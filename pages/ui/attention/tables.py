@@ -69,7 +69,7 @@ def _begins_sentence(text: str, at: int) -> bool:
 
 
 def kind_in_words(heads: Sequence[Head], scores: InductionScores) -> str:
-    """Returns whether these are induction heads, for a slide; "" if only some are."""
+    """Returns whether these are induction heads, the finding of the screen; "" if only some are."""
     are, names = [bool(scores.is_induction_head[head]) for head in heads], ", ".join(names_of(heads))
     each = " and ".join(number(float(scores.mean["prefix_matching"][head])) for head in heads)
     if all(are):

@@ -89,7 +89,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Attention",
             "visibility",
             "Where a head looks from a token (violet), and which words raise its score of the next token (orange).",
-            "point at a word in the second half: violet marks what followed it the first time.",
+            "point at a token that returns: an induction head looks at what followed it before.",
         ),
     ),
     "Watch it learn": (
