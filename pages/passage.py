@@ -73,7 +73,8 @@ def draw_text() -> None:
         (said, of_said), (words, help) = ("", None), tables.summary(a)
     else:
         (said, of_said), (words, help) = tables.finding(a, b, without(side)), tables.summary(a, b)
-    which = " · ".join(f"{name}: {plain(model)}" for name, model in names.items())
+    same = {"B": "the same without them"} if said and side is not None and without(side) else {}
+    which = " · ".join(f"{name}: {plain(model)}" for name, model in {**names, **same}.items())
     st.markdown(said or f"**{which}**", help=of_said)
     st.markdown(f"{words} {which}" if said else words, help=help)
     marks = tables.landmarks_of(a, shown, x.landmarks)

@@ -131,6 +131,7 @@ def test_what_a_is(open_screen, capsys, monkeypatch, tmp_path, parameters, expec
     result = same_on_the_command_line(at, capsys)
     assert result["cached"]
     assert f"A **{result['loss_full_nats']:.3f}**, of B **{result['loss_masked_nats']:.3f}**" in summary(at)
+    assert "without them" not in summary(at)
     assert finding(at).startswith("**From A to B, "), "A and B differ in more than what B lacks"
 
 
@@ -331,6 +332,7 @@ def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
         shown(at)["view"] == "B − A"
         and f"Without {heads_at(10)}, mainly repetitions get harder to predict: the mean loss rises" in finding(at)
     )
+    assert summary(at).endswith("A: demo in fp32 · B: the same without them"), "what they are is said above"
     assert not [each for each in at.caption if "text.txt" in each.value]
     at = paste(at, "A boat and a boat.")
     assert "text.txt" in at.code[0].value and [each for each in at.caption if "text.txt" in each.value]
