@@ -29,7 +29,7 @@ from pages.ui.induction.selection import chart_with_heads, draw_actions, selecte
 from pages.ui.induction.tables import (
     corner_in_words,
     finding,
-    hardly_in_words,
+    finding_help,
     head_scores,
     in_words,
     matching_alone_in_words,
@@ -83,10 +83,10 @@ with finding_at:
         heads = tuple(frame.index[frame["in_corner"]])
         measured = without_heads(target, task, heads, N_QUESTIONS, setup.data_dir)
         removal = work_of(measured)
-        known = so_far(removal)
-        sheet.says += [words] if (words := effect_in_words(known, task)) else []
+        known, are_clear = so_far(removal), not frame["hardly_copies"].any()
+        sheet.says += [words] if (words := effect_in_words(known, task, are_clear)) else []
         measurements["Without the induction heads"] = measured
-    st.markdown(" ".join(sheet.says))
+    st.markdown(" ".join(sheet.says), help=finding_help(frame))
     if inside:
         live(removal.watched(), partial(draw_effect, removal, known, task.name, setup.spec.is_demo), since_s)
     together.draw_finding(setup, target, task)
@@ -103,8 +103,6 @@ with scatter_at:
     drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))
     chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
     st.caption(f"Shaded: matching from {INDUCTION_FROM}, copying above {whole_percent(found.chance)} (chance).")
-    if words := hardly_in_words(frame):
-        st.caption(words)
     mark("corner", "drawn" if inside else "none", heads=len(inside))
 if not mask.is_full:
     st.caption("All scores are the full model's; a cross marks a head that is pruned.")

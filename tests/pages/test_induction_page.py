@@ -77,7 +77,7 @@ def test_the_screen_opens_with_its_finding_a_map_and_a_scatter_plot_and_the_rest
     assert float(best[0][1]) == pytest.approx(frame["prefix_matching"].max(), rel=5e-3)
     assert frame["prefix_matching"].max() < 0.3 and scatter["corner"].empty, "a model without induction heads"
     assert [each.value for each in at.markdown if each.value.startswith("**None of the 8 heads is an induction head**")]
-    assert "Without" not in said(at) and "Prune the induction heads" not in labels(at)
+    assert "Without" not in said(at) and not [label for label in labels(at) if label.startswith("Prune the")]
     assert [each.key for each in at.expander if each.key] == [f"induction_{section}" for section in FOLDED]
     at.segmented_control(key="induction_score").set_value("qk_trace").run()
     assert at.subheader[0].value == "QK trace of every head" and len(frames_of(at)) == 2
@@ -126,7 +126,7 @@ def test_the_finding_says_what_is_lost_without_the_induction_heads(
     full, pruned = (whole_percent(accuracy(each).acc) for each in answers)
     assert f"(0 shots) is {full} before and {pruned} after" in said(at)
     assert f"without {len(inside)} other head" in said(open_screen(**wanted)), "what is stored shows at once"
-    press(at, "Prune the induction heads")
+    press(at, f"Prune the induction heads ({len(inside)})")
     go_to(at, "prune")
     assert at.text_input(key="prune_mask").value == selection.mask_text(SHAPE, inside["name"].tolist(), False)
 
@@ -143,6 +143,9 @@ def test_the_effect_in_words():
         "Without them, accuracy on demo_copy (5 shots) falls from 95% to **34%**; without 2 other heads at random, "
         "it is 90 to 94%."
     )
+    assert ablation.effect_in_words(Removal((1, 2), removed=loss), task, are_all_clear=False).startswith(
+        "Without all 2,"
+    )
     assert ablation.effect_in_words(Removal((1,), removed=none, draws=draws[:1]), task) == (
         "Without it, no loss is detected: accuracy on demo_copy (5 shots) is 95% before and 94% after (p = 1.000); "
         "without 1 other head at random, it is 94%."
@@ -158,7 +161,7 @@ def test_the_first_task_needs_its_examples_and_suits_the_model():
 def test_a_slide_has_no_actions_and_leaves_out_what_lies_below_its_screen(open_screen, with_induction_heads):
     at = open_screen(present="1", **unfolded(*FOLDED))
     assert len(frames_of(at)) == 2 and not [each for each in at.expander if each.key in unfolded(*FOLDED)]
-    assert not {"Prune the induction heads", "See where they attend"} & {*labels(at)}
+    assert not [label for label in labels(at) if label.startswith(("Prune the", "See where they attend"))]
     assert not [each.value for each in at.caption if "lick" in each.value]
 
 
@@ -300,8 +303,27 @@ def test_induction_heads_that_copy_hardly_more_than_chance_are_counted():
     found.standard_error["copying"] = np.full((2, 4), 4 * 0.009)
     frame = tables.head_scores(SHAPE, found, [])
     assert frame.loc[frame["hardly_copies"], "name"].tolist() == ["L0H0"], "L0H3 is none"
-    assert tables.hardly_in_words(frame) == "1 of the 3 copies hardly more than chance: within 2 standard errors."
-    assert tables.hardly_in_words(frame.assign(hardly_copies=False)) == ""
+    assert tables.finding(frame) == (
+        "**2 of 8 heads are clear induction heads** (L0H1, L0H2); 1 more matches prefixes but copies hardly more than "
+        "chance."
+    )
+    assert tables.finding_help(frame).endswith("(L0H1, L0H2). Hardly more than chance: L0H0.")
+    unclear = frame.assign(hardly_copies=frame["in_corner"])
+    assert tables.finding(unclear) == (
+        "**None of the 8 heads is a clear induction head**; 3 match prefixes but copy hardly more than chance: L0H0, "
+        "L0H1, L0H2."
+    )
+    clear = frame.assign(hardly_copies=False)
+    assert tables.finding(clear) == "**3 of 8 heads are induction heads**: L0H0, L0H1, L0H2."
+    assert "Hardly" not in tables.finding_help(clear) and tables.finding_help(clear).endswith(": L0H0, L0H1, L0H2.")
+
+
+def test_a_long_list_of_induction_heads_says_how_many_are_left_out():
+    names = [f"L{layer}H0" for layer in range(11)]
+    frame = pd.DataFrame({"name": names, "in_corner": True, "hardly_copies": [True] + [False] * 10})
+    said = tables.finding(frame)
+    assert said.startswith("**10 of 11 heads are clear induction heads** (L1H0, L2H0, ") and "L8H0 and 2 more)" in said
+    assert "L9H0, L10H0" in tables.finding_help(frame), "the help has the whole list"
 
 
 def test_each_kind_of_line_of_what_is_left_has_its_name_at_a_point_of_its_own():

@@ -53,13 +53,15 @@ def so_far(work: Work[Removal]) -> Removal:
     return max(work.stored(), key=lambda each: (each.removed is not None) + len(each.draws), default=Removal(()))
 
 
-def effect_in_words(found: Removal, task: TaskSpec) -> str:
-    """Describes the accuracy without the heads, and without random others, in Markdown; "" if it is not known."""
+def effect_in_words(found: Removal, task: TaskSpec, are_all_clear: bool = True) -> str:
+    """Describes the accuracy without the heads, and without random others, in Markdown; "" if it is not known. Unless
+    they `are_all_clear` induction heads, it says how many they are."""
     line, n = found.removed, len(found.heads)
     if line is None:
         return ""
     full, pruned = whole_percent(line.full), whole_percent(line.pruned)
-    them, of = "it" if n == 1 else "them", f"accuracy on {plain(task.name)} ({task.shots} shots)"
+    them = "it" if n == 1 else "them" if are_all_clear else f"all {n}"
+    of = f"accuracy on {plain(task.name)} ({task.shots} shots)"
     said = f"Without {them}, {of} falls from {full} to **{pruned}**"
     if not line.is_loss:
         said = f"Without {them}, no loss is detected: {of} is {full} before and {pruned} after"

@@ -73,7 +73,7 @@ def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[st
         gone = not np.array(mask.heads).ravel()[[shape.head_names.index(name) for name in chosen]].any()
         if gone:
             st.button("Restore them", icon=":material/undo:", on_click=_restore, args=(shape, chosen, mask))
-        words = "Prune these" if names else "Prune the induction heads"
+        words = "Prune these" if names else f"Prune the induction heads ({len(induction)})"
         prune = not gone and st.button(words, icon=":material/content_cut:", type="primary", help=PRUNE_HELP)
         if names:
             keep = st.button("Keep only these", icon=":material/filter_alt:", help=KEEP_HELP)

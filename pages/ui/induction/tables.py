@@ -1,6 +1,6 @@
 """Induction scores as tables with one row per head, and the scores left as heads are pruned."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -78,25 +78,43 @@ def matching_alone_in_words(frame: pd.DataFrame) -> str:
     """Names the heads that match prefixes but are not induction heads, as they copy no more than chance; "" if there
     are none."""
     names = frame.loc[frame["prefix_matching"].ge(INDUCTION_FROM) & ~frame["in_corner"], "name"].tolist()
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"Matching, but copying no more than chance: {', '.join(names[:MOST_NAMED])}{more}." if names else ""
-
-
-def hardly_in_words(frame: pd.DataFrame) -> str:
-    """Returns how many of the induction heads copy hardly more than chance; "" if none does."""
-    n, n_hardly = int(frame["in_corner"].sum()), int(frame["hardly_copies"].sum())
-    which = "It copies" if n == 1 else f"{n_hardly} of the {n} {'copies' if n_hardly == 1 else 'copy'}"
-    return f"{which} hardly more than chance: within {N_ERRORS} standard errors." if n_hardly else ""
+    return f"Matching, but copying no more than chance: {_shortened(names)}." if names else ""
 
 
 def finding(frame: pd.DataFrame) -> str:
-    """Describes how many heads are induction heads, in Markdown."""
+    """Describes how many heads are induction heads, in Markdown; of those that copy hardly more than chance it says
+    so."""
     names = frame.loc[frame["in_corner"], "name"].tolist()
+    clear = frame.loc[frame["in_corner"] & ~frame["hardly_copies"], "name"].tolist()
+    n_hardly, of = len(names) - len(clear), f"of {len(frame):,}"
     if not names:
         return f"**None of the {len(frame):,} heads is an induction head** ({RULE})."
-    listed = ", ".join(names[:MOST_NAMED]) + " …" * (len(names) > MOST_NAMED)
-    are = "head is an induction head" if len(names) == 1 else "heads are induction heads"
-    return f"**{len(names)} of {len(frame):,} {are}**: {listed}."
+    if not n_hardly:
+        are = "head is an induction head" if len(names) == 1 else "heads are induction heads"
+        return f"**{len(names)} {of} {are}**: {_shortened(names)}."
+    only = "matches prefixes but copies" if n_hardly == 1 else "match prefixes but copy"
+    if not clear:
+        only = f"{n_hardly} {only} hardly more than chance: {_shortened(names)}"
+        return f"**None of the {len(frame):,} heads is a clear induction head**; {only}."
+    are = "head is a clear induction head" if len(clear) == 1 else "heads are clear induction heads"
+    return f"**{len(clear)} {of} {are}** ({_shortened(clear)}); {n_hardly} more {only} hardly more than chance."
+
+
+def finding_help(frame: pd.DataFrame) -> str:
+    """Returns the rule of induction heads and the whole lists, of the clear ones and of the others."""
+    inside, hardly = frame["in_corner"], frame["hardly_copies"]
+    if not hardly.any():
+        return corner_in_words(frame)
+    clear, others = (", ".join(frame.loc[each, "name"]) for each in (inside & ~hardly, hardly))
+    return (
+        f"Induction heads: {RULE}. Clear: more than {N_ERRORS} standard errors above it ({clear or 'none'}). Hardly "
+        f"more than chance: {others}."
+    )
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:
