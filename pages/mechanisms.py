@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from engine.heads.induction import induction
 from engine.measurement import Measurement
 from engine.requests import CompareMechanisms
 from engine.studies.mechanism_findings import finding, finding_of_scores
@@ -18,12 +19,12 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.mechanisms import sections, vector
+from pages.ui.mechanisms import sections, tables, vector
 from pages.ui.page.address import MOST, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, RANKING_QUESTIONS
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import end_run, first_figure_s, require_frame
+from pages.ui.page.runtime import end_run, first_figure_s, require_frame, session
 from pages.ui.page.work import Work, live
 
 require_frame("pages/mechanisms.py")
@@ -43,7 +44,8 @@ FILL_HELP = (
 )
 QUESTIONS_HELP = "Of each task's validation split, for every set of heads. More of them, narrower intervals."
 MEASURE_HELP = "Every question with and without examples, for every set of heads. In the background."
-SCORING = "Scoring the heads of each kind, which takes less time than removing them."
+SCORING = "Scoring heads: {} of {} kinds so far."
+REMOVE = "Not measured yet: which of these kinds in-context learning needs."
 UNKNOWN = "Which kind of heads in-context learning needs here is not measured yet."
 SHOWS = "You will see which kind of heads in-context learning needs, and whether the kinds are the same heads."
 
@@ -88,8 +90,11 @@ scores = [
     if kinds
     for of_kinds in [scores_of_kinds(target, setting, replace(settings, kinds=kinds))]
 ]
+unscored = {kind for each in scores if (now := each.found) is not None for kind in now.failed}
 scored = [each.scores for each in (found, *(work.found for work in scores)) if each is not None]
 found = replace(found, scores={kind: each[kind] for kind in settings.kinds for each in scored if kind in each})
+of_heads = induction(target).stored(session()) if "induction" in found.scores else None
+hardly = tables.names_of_hardly_copying(of_heads, target.shape)
 n_other, kinds_other = (QUICK, SOON) if judges > QUICK else (N_ASKED, tuple(KINDS))
 look = OtherSettings(
     work,
@@ -136,11 +141,14 @@ def start_scores() -> Work[Mechanisms] | None:
 
 
 def draw_unmeasured() -> None:
-    """Draws the screen before any heads are removed: what it will show, and the scores of heads so far."""
-    demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", "mechanisms_tasks": [*OF_DEMO]}
-    with empty_state("matrix", SHOWS, True, demo), st.container():
-        live(watched, draw_progress, since_s)
+    """Draws the screen before any heads are removed: the scores of heads so far, and below them the buttons; without
+    scores what the screen will show."""
     scoring = None if work.under_way or setup.spec.is_demo else start_scores()
+    is_scoring = scoring is not None and (not scoring.is_read or scoring.under_way)
+    if not found.scores and not is_scoring:
+        demo = {} if setup.spec.is_demo else {"model": "demo", "precision": "int8", "mechanisms_tasks": [*OF_DEMO]}
+        with empty_state("matrix", SHOWS, True, demo), st.container():
+            live(watched, draw_progress, since_s)
 
     def draw_scoring() -> None:
         now = scoring.found if scoring is not None else None
@@ -152,11 +160,14 @@ def draw_unmeasured() -> None:
     if scoring is not None:
         live(scoring.watched(), draw_scoring, since_s)
     words = finding_of_scores(found, target.shape)
-    if found.scores:
-        sections.scores(found, target.shape, sheet)
+    if found.scores or is_scoring:
+        awaited = [kind for kind in kinds if is_scoring and kind not in found.scores and kind not in unscored]
+        sections.scores(found, target.shape, sheet, hardly, awaited)
         sheet.says.extend(filter(None, [words]))
+        st.markdown(REMOVE)
+        live(watched, draw_progress, since_s)
     if not work.under_way:
-        finding_at.markdown(words or (SCORING if scoring is not None and scoring.under_way else UNKNOWN))
+        finding_at.markdown(words or (SCORING.format(len(found.scores), len(kinds)) if is_scoring else UNKNOWN))
 
 
 if work.is_first_read:
@@ -186,6 +197,6 @@ with st.container(key="kinds"):
     if len(found.answered) > 1:
         sections.losses(found, target.shape, said, sheet)
     if not presenting():  # a slide is one screen, and these are below it
-        sections.kinds(found, target.shape, sheet)
+        sections.kinds(found, target.shape, sheet, hardly)
         switch = vector.draw(target, sheet, since_s)
 closing(replace(origin, measurements={**origin.measurements, **switch}), sheet)

@@ -35,6 +35,7 @@ PROBES: dict[str, Probe] = {
     "previous_token": probes.previous_token,
 }
 INDUCTION_FROM = 0.3  # prefix matching from which a head that copies more than chance counts as an induction head
+N_ERRORS = 2  # standard errors of copying by which it is clearly above chance
 PART = 10  # examples stored together, so that a cancelled run resumes there
 
 
@@ -68,6 +69,17 @@ class InductionScores:
     def is_induction_head(self) -> np.ndarray:
         """(L, H) whether a head matches prefixes, with INDUCTION_FROM or more, and copies more than chance."""
         return (self.mean["prefix_matching"] >= INDUCTION_FROM) & (self.copying_share > self.chance)
+
+    @property
+    def copying_share_error(self) -> np.ndarray:
+        """(L, H) the standard error of `copying_share`."""
+        error = self.standard_error["copying"]
+        return error if self.copying_share is self.mean["copying"] else error / 4
+
+    @property
+    def copies_hardly(self) -> np.ndarray:
+        """(L, H) whether a head copies no more than chance, or not clearly more: within N_ERRORS standard errors."""
+        return self.copying_share - N_ERRORS * self.copying_share_error <= self.chance
 
 
 def induction(target: Target, variant: str = "olsson", seed: int = 0) -> Measurement[InductionScores]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.heads.induction import INDUCTION_FROM, SCORES, InductionScores, retained
+from engine.heads.induction import INDUCTION_FROM, N_ERRORS, SCORES, InductionScores, retained
 from engine.importance.rankings import agreement, n_top, random_order
 from engine.shapes import ModelShape
 from pages.ui.figures.induction_scores import RULE
@@ -14,7 +14,6 @@ from pages.ui.page.tables import number, percent
 
 N_RANDOM = 20  # random orders of the mean and the band
 LEVELS = np.linspace(0, 1, 51)
-N_ERRORS = 2  # standard errors by which copying is clearly above chance
 MOST_NAMED = 8  # induction heads in the finding
 
 
@@ -26,14 +25,12 @@ def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[
     columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
     frame = pd.DataFrame(columns).assign(selected=[name in selected for name in names])
     each = {name: (found.mean[name], found.standard_error[name]) for name in SCORES}
-    share, (copied, error) = found.copying_share, each["copying"]
-    each["copying_share"] = share, error if share is copied else error / 4
+    each["copying_share"] = found.copying_share, found.copying_share_error
     for name, (mean, se) in each.items():
         frame[name], frame[f"{name}_se"] = mean.ravel(), se.ravel()
         frame[f"{name}_rank"] = frame[name].rank(ascending=False, method="min")
     corner = found.is_induction_head.ravel()
-    hardly = corner & (frame["copying_share"] - N_ERRORS * frame["copying_share_se"] <= found.chance)
-    return frame.assign(in_corner=corner, hardly_copies=hardly)
+    return frame.assign(in_corner=corner, hardly_copies=corner & found.copies_hardly.ravel())
 
 
 def retained_lines(
