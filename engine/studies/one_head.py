@@ -97,6 +97,12 @@ def built_in() -> dict[str, str]:
     return {passage.title: passage.text for passage in passages()}
 
 
+def texts_to_read() -> dict[str, str]:
+    """Returns the built-in texts, first the one whose pattern is drawn on top."""
+    texts = built_in()
+    return {READ: texts[READ], **texts}
+
+
 def _masks(target: Target, asked: HeadRequest) -> tuple[Mask, Mask]:
     """Returns the masks with the head and without it."""
     return Mask.full(target.shape), parse_mask(asked.name, target.shape)
@@ -222,7 +228,7 @@ _PARTS: Mapping[str, tuple[str, Callable[[Target, HeadRequest, Session], Measure
     ),
     "texts": (
         "Built-in texts",
-        lambda target, asked, session: head_in_texts(target, built_in(), asked.head).map(_as("texts")),
+        lambda target, asked, session: head_in_texts(target, texts_to_read(), asked.head).map(_as("texts")),
     ),
     "tokens": ("Tokens it raises, by weights", _tokens),
     "feeding": ("Heads that feed it", lambda target, asked, session: feeding(target, asked.head).map(_as("feeding"))),

@@ -153,6 +153,8 @@ class Portrait:
             return ""
         scores, ranked = self.scores[VARIANTS[0]], self._ranked("prefix_matching", "prefix matching")
         copies = f"copying {100 * scores.copying_share[self.head]:.0f}% (chance {100 * scores.chance:.0f}%)"
+        if scores.is_induction_head[self.head] and scores.copies_hardly[self.head]:
+            return f"Matches prefixes, but copies hardly more than chance: {ranked}; {copies}."
         if scores.is_induction_head[self.head]:
             return f"An induction head: {ranked}; {copies}."
         if self.score("prefix_matching") >= INDUCTION_FROM:

@@ -253,16 +253,18 @@ def test_without_tasks_the_model_and_the_texts_are_looked_at_alone(asked):
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "error", "words"),
     [
-        ({"prefix_matching": 0.9, "copying": -0.2}, "An induction head: prefix matching 0.90, rank 1 of 12"),
-        ({"prefix_matching": 0.9, "copying": -0.9}, "Matches prefixes but does not copy"),
-        ({"previous_token": 0.6}, "A previous-token head: previous-token score 0.60"),
-        ({"duplicate_token": 0.4, "previous_token": 0.1}, "A duplicate-token head"),
-        ({}, "No known kind: prefix matching 0.05, rank 12 of 12"),
+        ({"prefix_matching": 0.9, "copying": -0.2}, 0.0, "An induction head: prefix matching 0.90, rank 1 of 12"),
+        ({"prefix_matching": 0.9, "copying": -0.8}, 0.01, "An induction head: prefix matching 0.90"),
+        ({"prefix_matching": 0.9, "copying": -0.8}, 0.02, "Matches prefixes, but copies hardly more than chance: pre"),
+        ({"prefix_matching": 0.9, "copying": -0.9}, 0.0, "Matches prefixes but does not copy"),
+        ({"previous_token": 0.6}, 0.0, "A previous-token head: previous-token score 0.60"),
+        ({"duplicate_token": 0.4, "previous_token": 0.1}, 0.0, "A duplicate-token head"),
+        ({}, 0.0, "No known kind: prefix matching 0.05, rank 12 of 12"),
     ],
 )
-def test_what_a_head_is_is_said_honestly(values, words, folder_of, session):
+def test_what_a_head_is_is_said_honestly(values, error, words, folder_of, session):
     shape = target_in(session, folder_of("opt")).shape
     names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
     mean = {name: np.full((3, 4), 0.1) for name in names}
@@ -270,7 +272,8 @@ def test_what_a_head_is_is_said_honestly(values, words, folder_of, session):
         mean[name][HEAD] = value
     from engine.heads.induction import InductionScores
 
-    found = Portrait(shape, HEAD, {VARIANTS[0]: InductionScores(mean, mean, dict.fromkeys(names, 1))})
+    errors = {name: np.full((3, 4), error) for name in names}
+    found = Portrait(shape, HEAD, {VARIANTS[0]: InductionScores(mean, errors, dict.fromkeys(names, 1))})
     assert found.verdict.startswith(words)
 
 

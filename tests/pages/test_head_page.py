@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from engine.importance.rankings import CRITERIA, KINDS
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
-from engine.studies.one_head import LOOKING, READ, TITLES
+from engine.studies.one_head import LOOKING, READ, TITLES, built_in, texts_to_read
 from engine.studies.portrait import Portrait
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
@@ -123,6 +124,26 @@ def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(o
     assert TITLES["tasks"] not in labels(at) and TITLES["feeding"] in labels(at) and "Choose a task" in said(at)
 
 
+def test_what_a_screen_measures_by_itself_is_chosen_once_and_what_is_on_top_comes_first(monkeypatch):
+    noted, seconds = dict[str, object](), {"scores": 8.0, "probe": 1.0, "texts": 4.0, "tasks": 50.0, "heads": 55.0}
+    monkeypatch.setattr(measuring, "notes", lambda: noted)
+    monkeypatch.setattr(measuring, "first_figure_s", lambda: 60.0)
+
+    def known(*missing: str) -> Any:
+        takes_s, target = lambda names: seconds[names[0]], SimpleNamespace(spec=SimpleNamespace(is_demo=False))
+        return SimpleNamespace(
+            missing=missing, takes_s=takes_s, target=target, work=SimpleNamespace(key="L1H2"), is_read=True
+        )
+
+    assert measuring.cheap(known(*seconds)) == ["probe", "texts", "scores"]
+    assert measuring.cheap(known("scores", "tasks", "heads")) == ["scores"]
+    assert measuring.cheap(known("tasks", "heads")) == [], "the rest asks, as it is over a minute with the first"
+
+
+def test_the_text_that_is_drawn_on_top_is_measured_first():
+    assert next(iter(texts_to_read())) == READ and {*texts_to_read()} == {*built_in()}
+
+
 def test_the_screen_opens_with_the_head_of_the_best_prefix_matching(open_screen, tiny_opt, monkeypatch):
     monkeypatch.setattr(measuring, "cheap", lambda known: [])  # what is drawn of the head
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
@@ -200,7 +221,8 @@ def test_a_head_without_a_kind_is_named_by_what_is_clearly_lost_without_it(rank,
     monkeypatch.setattr(tables, "effect_rows", lambda found: pd.DataFrame([row]))
     monkeypatch.setattr(tables, "in_words", str)
     monkeypatch.setattr(Portrait, "places", [place])
-    scores = {"olsson": InductionScores(mean, mean, dict.fromkeys(names, 10))}
+    exact = {name: np.zeros((3, 4)) for name in names}
+    scores = {"olsson": InductionScores(mean, exact, dict.fromkeys(names, 10))}
     found, other = Portrait(SHAPE, (2, 1), scores), Portrait(SHAPE, (0, 1), scores)
     assert tables.headline(found).startswith(words) and tables.figures_of(found)[0].value == "37"
     assert tables.facts(found) == [] and tables.of_interest(found) == {"L0H1": tables.KINDS["prefix_matching"]}
@@ -323,7 +345,10 @@ def test_the_patterns_of_the_demo_model_begin_whatever_the_forecast(is_demo, sec
     monkeypatch.setattr(measuring, "first_figure_s", lambda: seconds)
     target = SimpleNamespace(spec=SimpleNamespace(is_demo=is_demo))
     parts = ["probe", "texts", "losses"]
-    assert measuring.cheap(SimpleNamespace(missing=parts, takes_s=lambda names: 480.0, target=target)) == begun  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(measuring, "notes", dict)
+    work = SimpleNamespace(key="L1H2")
+    known = SimpleNamespace(missing=parts, takes_s=lambda names: 480.0, target=target, work=work, is_read=True)
+    assert measuring.cheap(known) == begun  # pyright: ignore[reportArgumentType]
 
 
 def test_the_tokens_raised_by_weights_say_why_the_copying_score_differs():

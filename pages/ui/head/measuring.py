@@ -13,9 +13,10 @@ from engine.studies.one_head import LONG, LOOKING, READ, TITLES, HeadRequest, po
 from engine.studies.portrait import Portrait, joined
 from pages.ui.page.runtime import first_figure_s, notes, session, store
 from pages.ui.page.tables import plain
-from pages.ui.page.work import POLL_S, Work, live
+from pages.ui.page.work import POLL_S, PROMISES, Work, live
 
 SLOT, NOW = "head", "head parts under way"
+AHEAD = "head parts measured by itself"  # in the tab's notes: the key of the work, and the parts
 ALL_HELP = "One part after the other, in the background. Finished parts are shown and stored."
 PART_HELP = "In the background; finished work is stored. Costs {cost} here."
 HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
@@ -74,6 +75,9 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
     work = Work(SLOT, asked.name, portrait(target, asked), is_uneven=True)
     stored, is_read = work.stored(), work.is_read or work.under_way
     looked = Portrait(target.shape, asked.head)
+    work = replace(work, takes=lambda: known.takes_s(notes().get(NOW, asked.parts)))  # of the parts it is started for
+    if not work.under_way:
+        notes().get(PROMISES, {}).pop(SLOT, None)  # of other parts
     known = Known(target, asked, looked, work, since_s, is_read)
     if (before := notes().get(SLOT, known)).work.key == work.key:
         looked = replace(before.found, failed={})
@@ -88,16 +92,22 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
 
 
 def cheap(known: Known) -> list[str]:
-    """Returns the missing parts, in order, that together fit what a screen may measure by itself; of the demo model
-    those that are drawn on top too, whose forecast a busy machine may have spoiled."""
-    left_s, found = first_figure_s(), []
+    """Returns the missing parts, those that are drawn on top first, that together fit what a screen may measure by
+    itself: chosen once, the rest asks. Of the demo model those on top always, whose forecast a busy machine may have
+    spoiled."""
+    left_s, found = first_figure_s(), list[str]()
     if not left_s:  # nothing begins unasked
         return found
-    for name in known.missing:
+    key, chosen = notes().get(AHEAD, ("", ()))
+    if key == known.work.key:  # others would make it a chain of such minutes
+        return [name for name in chosen if name in known.missing]
+    for name in sorted(known.missing, key=lambda name: name not in FIRST):
         takes_s, is_first = known.takes_s([name]), name in FIRST and known.target.spec.is_demo
         if is_first or takes_s <= left_s:
             left_s -= 0 if is_first else takes_s
             found.append(name)
+    if known.is_read:
+        notes()[AHEAD] = known.work.key, tuple(found)
     return found
 
 
@@ -112,6 +122,8 @@ def draw_all(known: Known) -> None:
             work.line()
         now = known.work.found if known.work.under_way else None
         new = set[str]() if now is None else {*now.done} & {*known.missing}
+        if now is not None and READ in {*now.texts} - {*known.found.texts}:
+            st.rerun()  # it is measured first, before the other texts of its part
         if new & {*FIRST} or new and time.monotonic() - known.since_s > REDRAW_S:
             st.rerun()
 
