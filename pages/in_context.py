@@ -36,7 +36,7 @@ ABLATE_HELP = (
 )
 PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
 OPENS = "incontext opens"  # in the session: the part that the screen opened with
-ANSWERS = "Every token of the questions counts here. Prune scores the answers alone."
+ANSWERS = "Prune scores the answers alone."
 SHOWS = "You will see how the loss falls along a text, in the full and in the pruned model."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
 FEWER_HELP, START = "Fewer texts, wider intervals. Settings takes more.", "incontext start"  # in the session: clicked
@@ -150,7 +150,9 @@ if not presenting():  # a slide shows one screen, and these sections are below i
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)
 known = induction(target).stored(session())
-sections.draw_finding(finding_at, sections.finding(so_far(), controls, len(texts), known), x.base_key)
+sections.draw_finding(
+    finding_at, sections.finding(so_far(), controls, len(texts), known, setup.spec.is_demo), x.base_key
+)
 if source.kind == "task" and not presenting():
     finding_at.page_link(
         "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}

@@ -423,6 +423,11 @@ def test_the_finding_says_what_the_intervals_allow():
         "nats; −0.60 without these 4 heads; 95% interval of the change −0.70 to −0.10, 8 texts)."
     )
     assert "late tokens are harder than early ones" in found(-0.6, 0.4, full=-1.0)
+    why = sections.ONLY_ANSWERS
+    said = tables.finding(mean(-1.6, 0.5), mean(-2, 0.2), mean(-0.4, 0.3), "these 4 heads", why=why)
+    assert said.startswith(f"**The full model has no in-context gain here**, as {why}: late tokens are harder than")
+    assert tables.finding(mean(-1.6, 0.5), None, None, "", why=why).endswith(f"8 texts), as {why}.")
+    assert why not in tables.finding(mean(1.6, 0.5), None, None, "", why=why), "late tokens are easier"
     full = tables.finding(mean(1.5, 0.5), None, None, "")
     assert full.startswith("Late tokens are predicted **1.50 nats better** than early ones (95% interval +1.00 to")
     assert tables.finding(mean(0.3, 0.5), None, None, "").endswith("8 texts): no clear difference.")

@@ -76,6 +76,7 @@ KIND_HELP = (
     "`pattern-preserving`: the same, but every attention pattern stays as it was, so later heads look where they "
     "looked and only find something else there. For the sentence, the map, the chart, and the table."
 )
+ONLY_ANSWERS = "the demo model was trained only on the answers of questions, and every token counts here"
 AWAITED = "Measured now: how much better late tokens are predicted than early ones."
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
@@ -205,20 +206,24 @@ def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
     return says
 
 
-def finding(found: LossesSoFar, controls: Controls, n_texts: int, known: InductionScores | None) -> str:
+def finding(
+    found: LossesSoFar, controls: Controls, n_texts: int, known: InductionScores | None, is_demo: bool = False
+) -> str:
     """Returns the finding once both models have read all `n_texts` (the full one alone if nothing is pruned), else "".
-    `known`: the induction scores, if they are measured."""
+    `known`: the induction scores, if they are measured; `is_demo`: of the embedded model, which learned the answers
+    alone."""
     source, around = controls.source, controls.around
     if found.mask is None or len(found.full) < n_texts:
         return ""
     full = tables.gain(icl_score(found.full, around))
     long_text = source.name if source is not None and source.kind != "task" else ""
+    why = ONLY_ANSWERS if is_demo and source is not None and source.kind == "task" else ""
     if found.mask.is_full:
-        return tables.finding(full, None, None, "", long_text)
+        return tables.finding(full, None, None, "", long_text, why)
     if not found.pruned:
         return ""
     pruned, what = tables.gain(icl_score(found.pruned, around)), tables.pruned_in_words(found.mask, known)
-    return tables.finding(full, pruned, _change(found, around), what, long_text)
+    return tables.finding(full, pruned, _change(found, around), what, long_text, why)
 
 
 def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:

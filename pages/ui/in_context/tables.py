@@ -129,20 +129,27 @@ def gain_in_words(found: MeanOverTexts, n_texts: int) -> str:
 
 
 def finding(
-    full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str, long_text: str = ""
+    full: MeanOverTexts,
+    pruned: MeanOverTexts | None,
+    change: MeanOverTexts | None,
+    what: str,
+    long_text: str = "",
+    why: str = "",
 ) -> str:
     """Returns the finding from in-context gains: whether later tokens are predicted better, and what is left of that
     without the pruned parts, `what`; `change` is that of the gain. None: nothing is pruned. `long_text`: the name of
-    that whose windows are the texts."""
+    that whose windows are the texts. `why`: the reason, if it is known, that late tokens are not easier."""
     if pruned is None or change is None:
         value = f"{number(abs(full.value))} nats {'better' if full.value >= 0 else 'worse'}"
         said = f"Late tokens are predicted **{value}** than early ones ({interval_in_words(full, long_text)})"
-        return f"{said}{'' if is_clear(full) else ': no clear difference'}."
+        because = f", as {why}" if why and full.value < 0 else ""
+        return f"{said}{'' if is_clear(full) else ': no clear difference'}{because}."
     before, after = number(full.value), number(pruned.value)
     interval = interval_in_words(change, long_text, " of the change")
     if not full.low > 0:
         late = "harder" if full.high < 0 else "not clearly easier"
-        leads = f"**The full model has no in-context gain here**: late tokens are {late} than early ones"
+        because = f", as {why}" if why else ""
+        leads = f"**The full model has no in-context gain here**{because}: late tokens are {late} than early ones"
         return f"{leads} ({before} nats; {after} without {what}; {interval})."
     if not is_clear(change):
         moves = f"**Without {what}, the in-context gain does not clearly change**: from {before} to {after} nats"
