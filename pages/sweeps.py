@@ -33,7 +33,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import Work, live
 from pages.ui.sweeps import criteria
-from pages.ui.sweeps.plans import SECTIONS, points_of, requests_of
+from pages.ui.sweeps.plans import SECTIONS, has_curve, points_of, requests_of
 from pages.ui.sweeps.sections import SHOWS, draw_section, finding
 
 require_frame("pages/sweeps.py")
@@ -116,10 +116,12 @@ def draw() -> None:
     """Draws the results so far and the progress."""
     known = (Swept(), *stored, work.found or Swept())
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
-    possible = {point for point in points if point.task not in found.failed}
-    missing = len(possible - {row.point for row in found.rows})
+    measured = {row.point for row in found.rows}
+    possible = [point for point in points if point.task not in found.failed]
+    missing = len({*possible} - measured)
     inner = any({row.point.heads_permille, row.point.ffns_permille} - {0, 1000} for row in found.rows)
-    if missing and not inner:  # nothing and everything pruned is known from other rankings, too
+    is_begun = work.under_way or has_curve(measured, possible)  # a drag on Prune leaves a few points of a curve
+    if missing and not (inner and is_begun):  # nothing and everything pruned is known from other rankings, too
         demo = demo_view("sweeps", setup) if section == "heads" else {}  # whose results come with the app
         demo |= {"sweeps_limit": JUDGES} if demo else {}
         with empty_state("curves", f"You will see {SHOWS[section]}.", work.is_read, demo):

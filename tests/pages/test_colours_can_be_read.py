@@ -109,7 +109,7 @@ def test_the_number_of_an_ffn_is_readable_beside_its_bar_and_not_on_it(name):
 
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])
 LINES = pd.DataFrame({"kind": ["mean", "random", "chance", "task 1", "front"], "line": [*"abcde"], "level": 0.5})
-LINES = LINES.assign(acc=0.5, low=0.4, high=0.6)
+LINES = LINES.assign(acc=0.5, low=0.4, high=0.6, n_levels=11)
 CURVES = pd.DataFrame({"line": ["Importance", "random", "chance"], "kind": "criterion"})
 BARS = pd.DataFrame({"token": ["a"], "p": [1.0], "rank": [1], "place": [0], "model": [continuation.FULL]})
 INDEXED = pd.DataFrame(

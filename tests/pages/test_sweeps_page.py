@@ -131,6 +131,18 @@ def test_a_quick_look_sets_the_questions_and_more_of_them_come_after_it(open_scr
     assert more.startswith("Measure with 100 questions, about ") and many_tasks.LOOKED in said(at)
 
 
+@pytest.mark.parametrize("known, is_drawn", [((100,), False), ((0, 300, 600, 1000), True)])
+def test_a_few_points_of_a_curve_are_no_chart(open_screen, tiny_opt, monkeypatch, known, is_drawn):
+    setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 64, 64, EVEN)
+    session = Session(runtime.store())
+    of_one = [Point(TaskSpec("demo_copy", 0), level, 0) for level in known]  # as after a drag on Prune
+    final(sweep(session.target(setting.spec), setting, of_one, ()).run(session))
+    monkeypatch.setattr(many_tasks, "BUDGET_S", 0.0)
+    at = open_screen(sweeps_limit="64")
+    offered = [label.partition(" ")[0] for label in labels(at) if label.startswith(("Measure", "Quick look"))]
+    assert (bool(at.get("vega_lite_chart")), offered) == (is_drawn, ["Measure"] if is_drawn else ["Measure", "Quick"])
+
+
 def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypatch):
     at, tasks = open_screen(), [TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)]
     assert not at.get("vega_lite_chart")
@@ -314,6 +326,16 @@ def test_the_highlighted_task_is_the_boldest_line_and_the_mean_is_dashed():
     front, mean = (lines[f"(datum.kind === '{kind}')"] for kind in ("front", "mean"))
     assert front["strokeWidth"] > max(each["strokeWidth"] for each in lines.values() if each is not front)
     assert "strokeDash" in mean and "strokeDash" not in front
+
+
+def test_a_curve_is_points_until_it_has_four_levels():
+    def marks_of(*levels):
+        rows = [row(task, level, 0, 0.8 - level / 2000) for task in TASKS[::2] for level in levels]
+        drawing = to_svg(charts.curves(tables.curves(rows, [], "heads", "piqa"), "heads"), "title").decode()
+        return [drawing.count(f'aria-roledescription="{mark}"') for mark in ("line mark", "point")]
+
+    chance = 1  # a line of the highlighted task
+    assert marks_of(0, 300, 1000) == [chance, 9] and marks_of(0, 300, 600, 1000)[0] == chance + 3
 
 
 def test_the_border_runs_between_small_and_large_losses():

@@ -1,5 +1,6 @@
 """Charts of sweeps: DataFrames of `pages.ui.sweeps.tables` in, pictures out, for one shot count each."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,11 +11,12 @@ from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
 from pages.ui.page.tables import whole_percent
-from pages.ui.sweeps.tables import NAMES, TASKS, TOP, has_mean, line_names
+from pages.ui.sweeps.tables import LEAST_LEVELS, NAMES, POINTS, TASKS, TOP, has_mean, line_names
 
 _PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
 DOMAIN = palette(pruned="mean", now="front", random="random", chance="chance", **_PLACES)
 AS_FRONT = "datum.kind === 'chance' ? 'front' : datum.kind"  # chance has the color of its task
+IS_LINE = f"datum.n_levels >= {LEAST_LEVELS}"
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 LINE = "line:N|Line; level:Q|Pruned|.0%"
@@ -63,13 +65,14 @@ def _curves(axis: Axis, is_low: bool) -> charts.Template:
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=right("low:Q"), y2="high:Q")
     bars = _of_kind(base, "front").mark_rule().encode(y=right("low:Q"), y2="high:Q", **interval)
     layers = [
-        base.transform_filter(alt.FieldOneOfPredicate("kind", list(TASKS)))
-        .mark_line(strokeWidth=1.5)
-        .encode(**interval),
+        _of_kinds(base, POINTS).transform_filter(f"!({IS_LINE})").mark_point(filled=True, size=50).encode(**interval),
+        _of_kinds(base, TASKS).transform_filter(IS_LINE).mark_line(strokeWidth=1.5).encode(**interval),
         _of_kind(base, "chance").transform_calculate(kind=AS_FRONT).mark_line(strokeDash=[2, 3], strokeWidth=1.5),
         _of_kind(base, "random").mark_line(strokeWidth=1.5).encode(**interval),
-        _of_kind(base, "mean").mark_line(strokeWidth=2, strokeDash=[6, 3], point={"size": 20}),
-        _of_kind(base, "front").mark_line(strokeWidth=3.5, point=True).encode(**interval),
+        _of_kind(base, "mean")
+        .transform_filter(IS_LINE)
+        .mark_line(strokeWidth=2, strokeDash=[6, 3], point={"size": 20}),
+        _of_kind(base, "front").transform_filter(IS_LINE).mark_line(strokeWidth=3.5, point=True).encode(**interval),
     ]
     drawn = [each.encode(y=right("acc:Q")) for each in layers]
     limit = charts.named_chart("holds").encode(x=x)
@@ -130,6 +133,10 @@ def _share(field: str, title: str, top: float = 1.0) -> dict[str, Any]:
     """Returns a position channel in percent, always from 0 to 100 (or to `top`)."""
     axis, scale = {"format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}, {"domain": [0, top], "nice": False}
     return {"field": field.removesuffix(":Q"), "type": "quantitative", "title": title, "axis": axis, "scale": scale}
+
+
+def _of_kinds(base: alt.Chart, kinds: Sequence[str]) -> alt.Chart:
+    return base.transform_filter(alt.FieldOneOfPredicate("kind", list(kinds)))
 
 
 def _of_kind(base: alt.Chart, kind: str) -> alt.Chart:

@@ -1,6 +1,7 @@
 """The measurements of each section of the Sweeps screen, as requests, and the points of these."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from engine.questions.requests import TaskSpec
@@ -8,6 +9,7 @@ from engine.requests import Sweep
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, RANDOM_SEEDS, TENTHS
 from engine.studies.sweeps import Point
 from pages.ui.downloads.origin import of_grid, percent
+from pages.ui.sweeps.tables import LEAST_LEVELS
 
 SECTIONS = {
     "heads": "Heads",
@@ -61,6 +63,13 @@ def requests_of(
 def points_of(requests: Sequence[Sweep]) -> tuple[Point, ...]:
     """Returns all points of the requests, each once."""
     return tuple(dict.fromkeys(point for request in requests for point in request.points()))
+
+
+def has_curve(known: Collection[Point], points: Sequence[Point]) -> bool:
+    """Returns whether enough levels of a task by its own ranking are known to draw its curve as a line."""
+    of_task = Counter(point.task for point in points if point.by == "own")
+    found = Counter(point.task for point in {*points} & {*known} if point.by == "own")
+    return any(found[task] >= min(LEAST_LEVELS, n) for task, n in of_task.items())
 
 
 def _levels(levels: Sequence[int]) -> str:

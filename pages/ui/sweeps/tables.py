@@ -16,11 +16,12 @@ from pages.ui.figures.break_points import cliff_in_words, power_in_words
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.tables import number, whole_percent
 
-CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
+CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n", "n_levels"]
 CLIFF = ["cliff_from", "cliff_to", "cliff_points"]
 BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_detectable_loss", *CLIFF, "n", "looks",
                  "reading"]  # fmt: skip
 TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are not highlighted
+LEAST_LEVELS = 4  # of a line that is drawn: through fewer points it would look like a result
 MOST_NAMED = 8  # tasks whose lines are named in a chart
 TOP = 1.08  # of the axis: room for the name of a line at 100%
 NAME_SHARE, FAR_SHARE = 0.045, 0.12  # from a line to the middle of its name; from which another is far enough
@@ -37,6 +38,9 @@ NAMES = {
     "rescored": "rescored at each step",
     "random": "random rankings (mean)",
 }
+
+
+POINTS = ("front", "mean", *TASKS)  # kinds of lines that are points until they have LEAST_LEVELS
 
 
 def by_shots(frame: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
@@ -76,7 +80,9 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
         band = pd.concat([by_seed, *ends]).groupby(["shots", "level"])["mean"].agg(["mean", "min", "max"]).reset_index()
         band = band.rename(columns={"mean": "acc", "min": "low", "max": "high"})
         parts.append(band.assign(line="random rankings", kind="random"))
-    return pd.concat(parts, ignore_index=True).reindex(columns=CURVE_COLUMNS)
+    found = pd.concat(parts, ignore_index=True)
+    found["n_levels"] = found.groupby(["line", "shots"])["level"].transform("nunique")
+    return found.reindex(columns=CURVE_COLUMNS)
 
 
 def _kinds(names: Sequence[str], front: str) -> dict[str, str]:
@@ -98,6 +104,8 @@ def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataF
     furthest from other lines and names, and not on the rule at the level `limit`; `letter`: the width of one, in
     levels. Of many tasks only the highlighted one is named."""
     levels = np.linspace(0, 1, 101)
+    points = frame[frame["n_levels"].lt(LEAST_LEVELS) & frame["kind"].isin(POINTS)].groupby("line")["level"]
+    alone = {line: each.to_numpy() for line, each in points}  # of lines that are not drawn yet
     lines, kinds = dict[str, np.ndarray](), dict[str, str]()
     for line, kind in frame[["line", "kind"]].drop_duplicates().itertuples(index=False):
         rows = frame[frame["line"] == line].sort_values("level")
@@ -115,6 +123,8 @@ def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataF
             continue
         words = "chance" if kinds[name] == "chance" else name
         half, places = letter * len(words) / 2, list[tuple[float, float, float]]()
+        if name in alone:
+            lines[name][:, abs(levels[:, None] - alone[name]).min(axis=1) > half + 0.01] = np.nan
         for middle, level in enumerate(levels):
             near, own = abs(levels - level) <= half, lines[name][: 1 if kinds[name] == "random" else None]
             around = abs(levels - level) <= half + BESIDE_LETTERS * letter
