@@ -13,9 +13,8 @@ from pages.ui.page.defaults import AXES, Axis
 from pages.ui.page.tables import whole_percent
 from pages.ui.sweeps.tables import LEAST_LEVELS, NAMES, POINTS, TASKS, TOP, has_mean, line_names
 
-_PLACES = dict(zip(("second", "estimate", "other"), TASKS, strict=True))
-DOMAIN = palette(pruned="mean", now="front", random="random", chance="chance", **_PLACES)
-AS_FRONT = "datum.kind === 'chance' ? 'front' : datum.kind"  # chance has the color of its task
+_PLACES = dict(zip(("now", "second", "estimate", "other"), TASKS, strict=True))
+DOMAIN = palette(pruned="mean", random="random", chance="chance", **_PLACES)
 IS_LINE = f"datum.n_levels >= {LEAST_LEVELS}"
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
@@ -30,18 +29,14 @@ _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(
-    frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0, mean_loses: bool = False
-) -> charts.Picture:
+def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0) -> charts.Picture:
     """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
-    random rankings, and a dashed line at the level to which no task clearly loses, `holds` (0: none), though their mean
-    may. Lines are named if the chart has `names_in_px`, about its width (0: none)."""
+    random rankings, and a dashed line at the level to which no task clearly loses, `holds` (0: none). Lines are named
+    if the chart has `names_in_px`, about its width (0: none)."""
     if not has_mean(frame):
         frame = frame[frame["kind"] != "mean"]
     names = line_names(frame, LETTER_PX / (names_in_px - AXIS_PX), holds) if names_in_px else frame[:0]
-    words = (
-        "No single task clearly loses" if mean_loses else "No clear loss of a task"
-    ) + f" up to {whole_percent(holds)}"
+    words = f"{whole_percent(holds)}: no single task clearly loses"
     limit = pd.DataFrame([{"level": holds, "words": words}] if holds > 0 else [])
     return charts.picture(_curves(axis, holds < LEFT_UNDER), curves=frame, names=names, holds=limit)
 
@@ -49,25 +44,25 @@ def curves(
 @charts.kept
 def _curves(axis: Axis, is_low: bool) -> charts.Template:
     x, right = _share("level:Q", AXES[axis]), partial(_share, title=RIGHT, top=TOP)
-    colour = alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=None)
+    colour = alt.Color("place:N", scale=alt.Scale(domain=DOMAIN), legend=None)
     base = charts.named_chart("curves").encode(
         x=x, detail="line:N", color=colour, tooltip=charts.tips(LINE, "acc:Q|Questions right|.1%")
     )
     interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
     named = charts.named_chart("names").encode(x=x, y=right("at:Q"), text="line:N")
-    names = [
-        layer
-        for which, weight in (("===", 700), ("!==", 400))
-        for layer in charts.haloed(
-            charts.written(named.transform_filter(f"datum.kind {which} 'front'"), 11, fontWeight=weight)
-        )
-    ]
+    texts = (
+        charts.written(named.transform_filter("datum.kind === 'front'"), 11, fontWeight=700),
+        charts.written(named.transform_filter("datum.kind !== 'front' && datum.kind !== 'mean'"), 11),
+        named.transform_filter("datum.kind === 'mean'").mark_text(fontSize=11, fontWeight=600),  # between other lines
+    )
+    names = [layer for text in texts for layer in charts.haloed(text)]
+    names[-1] = names[-1].transform_calculate(place="datum.kind").encode(color=colour)
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=right("low:Q"), y2="high:Q")
     bars = _of_kind(base, "front").mark_rule().encode(y=right("low:Q"), y2="high:Q", **interval)
     layers = [
         _of_kinds(base, POINTS).transform_filter(f"!({IS_LINE})").mark_point(filled=True, size=50).encode(**interval),
         _of_kinds(base, TASKS).transform_filter(IS_LINE).mark_line(strokeWidth=1.5).encode(**interval),
-        _of_kind(base, "chance").transform_calculate(kind=AS_FRONT).mark_line(strokeDash=[2, 3], strokeWidth=1.5),
+        _of_kind(base, "chance").mark_line(strokeDash=[2, 3], strokeWidth=1.5),
         _of_kind(base, "random").mark_line(strokeWidth=1.5).encode(**interval),
         _of_kind(base, "mean")
         .transform_filter(IS_LINE)

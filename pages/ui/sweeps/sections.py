@@ -80,9 +80,8 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
             words = tables.curves_in_words(mine, NOUNS[axis])
             is_known = mine["kind"].eq("mean").sum() >= tables.N_LEVELS
             holds = tables.holds(table, shots) if is_known else 0.0
-            mean_loses = holds > 0 and tables.loses_on_average(tables.rows_at(own, axis, shots, holds))
             names_in_px = PLOTS_PX * width // sum(widths) if width == widths[-1] else 0
-            sheet.draw(title, charts.curves(mine, axis, names_in_px, holds, mean_loses), f"sweep {title}", words)
+            sheet.draw(title, charts.curves(mine, axis, names_in_px, holds), f"sweep {title}", words)
     st.subheader("How much can be pruned", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)

@@ -16,11 +16,11 @@ from pages.ui.figures.break_points import cliff_in_words, power_in_words
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.tables import number, whole_percent
 
-CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n", "n_levels"]
+CURVE_COLUMNS = ["line", "kind", "place", "shots", "level", "acc", "low", "high", "n", "n_levels"]
 CLIFF = ["cliff_from", "cliff_to", "cliff_points"]
 BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_detectable_loss", *CLIFF, "n", "looks",
                  "reading"]  # fmt: skip
-TASKS = ("task 1", "task 2", "task 3")  # kinds of the lines of tasks that are not highlighted
+TASKS = ("task 1", "task 2", "task 3", "task 4")  # places in the palette, and kinds of lines that are not highlighted
 LEAST_LEVELS = 4  # of a line that is drawn: through fewer points it would look like a result
 MOST_NAMED = 8  # tasks whose lines are named in a chart
 TOP = 1.08  # of the axis: room for the name of a line at 100%
@@ -56,17 +56,19 @@ def table(rows: Sequence[SweepRow]) -> pd.DataFrame:
 def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front: str = "") -> pd.DataFrame:
     """Returns rows for `charts.curves`: each task's line, their mean, and the mean of random rankings with the range of
     their seeds' means; the line of the task `front` has that kind, and another for its chance. A mean is given if every
-    task of a shot count is measured."""
+    task of a shot count is measured. `place`: the one in the palette, which a task keeps when it is highlighted."""
     frame, parts = table(own), []
     if frame.empty:
         return pd.DataFrame(columns=CURVE_COLUMNS)
     frame = frame.rename(columns={axis: "level"})
-    parts.append(frame.assign(line=frame["task"], kind=frame["task"].map(_kinds(frame["task"].unique(), front))))
+    places = _places(frame["task"].unique())
+    frame = frame.assign(line=frame["task"], place=frame["task"].map(places))
+    parts.append(frame.assign(kind=frame["place"].mask(frame["task"].eq(front), "front")))
     n_tasks = frame.groupby("shots")["task"].nunique()
     means = frame.groupby(["shots", "level"]).agg(acc=("acc", "mean"), n=("task", "size"))
     means = means.reset_index()
     means = means[means["n"] == means["shots"].map(n_tasks)]
-    parts.append(means.assign(line="mean of tasks", kind="mean"))
+    parts.append(means.assign(line="mean of tasks", kind="mean", place="mean"))
     guessed = frame[(frame["task"] == front) & (frame["chance"] > 0) & (frame["level"] >= CHANCE_FROM)]
     parts.append(
         guessed.assign(acc=guessed["chance"], line=f"chance on {front}", kind="chance", low=np.nan, high=np.nan)
@@ -79,17 +81,16 @@ def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front
         ends = [end[end["shots"].isin(by_seed["shots"])] for end in ends]  # alone they would be a straight line
         band = pd.concat([by_seed, *ends]).groupby(["shots", "level"])["mean"].agg(["mean", "min", "max"]).reset_index()
         band = band.rename(columns={"mean": "acc", "min": "low", "max": "high"})
-        parts.append(band.assign(line="random rankings", kind="random"))
+        parts.append(band.assign(line="random rankings", kind="random", place="random"))
     found = pd.concat(parts, ignore_index=True)
     found["n_levels"] = found.groupby(["line", "shots"])["level"].transform("nunique")
     return found.reindex(columns=CURVE_COLUMNS)
 
 
-def _kinds(names: Sequence[str], front: str) -> dict[str, str]:
-    """Returns the kind of each task's line: "front", or one of TASKS, in turn if lines are named at their ends."""
-    others = [name for name in names if name != front]
-    n_kinds = len(TASKS) if len(others) <= MOST_NAMED else 1
-    return {name: TASKS[at % n_kinds] for at, name in enumerate(others)} | {front: "front"}
+def _places(names: Sequence[str]) -> dict[str, str]:
+    """Returns the place of each task in the palette: one of TASKS, in turn if lines are named."""
+    n_places = len(TASKS) if len(names) <= MOST_NAMED + 1 else 1
+    return {name: TASKS[at % n_places] for at, name in enumerate(names)}
 
 
 def has_mean(frame: pd.DataFrame) -> bool:
@@ -137,7 +138,9 @@ def line_names(frame: pd.DataFrame, letter: float, limit: float = 0) -> pd.DataF
                 near_it = [each for line, other in lines.items() if line != name for each in other[:, around]]
                 is_between = any(((each - at) * (each - own[0, around]) < 0).any() for each in near_it)
                 apart = [abs(each - at) for each in near_it]
-                apart += [np.array([abs(y - at)]) for (_, y, _), is_near in zip(taken, beside, strict=True) if is_near]
+                apart += [
+                    np.array([abs(y - at) / 2]) for (_, y, _), is_near in zip(taken, beside, strict=True) if is_near
+                ]
                 room = np.nanmin(np.concatenate([[FAR_SHARE], *apart])) - FAR_SHARE * is_between
                 places.append((room - STEEP * abs(at - own[0, middle]), -level, at))
         if places:
@@ -270,9 +273,9 @@ def _shots_finding(
     if can_go and loses_on_average(here):
         lost, most, least = (number(-100 * each, 1) for each in (change.difference, *change.interval))
         words = (
-            f"**{whole_percent(level)} of {what} cost {lost} points on average**{at} (95% interval {least} to {most})"
+            f"**{whole_percent(level)} of {what} can go before any single task clearly loses**{at}; on average they "
+            f"cost {lost} points (95% interval {least} to {most}): {right}"
         )
-        words += f": {right}"
     else:
         words += f": {right}{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {interval})"
     by_random = _random_finding(random, means, level, what)
