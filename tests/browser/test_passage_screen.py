@@ -228,6 +228,9 @@ def test_a_slide_has_no_hints_and_shows_the_numbers_of_a_locked_token(page, addr
     page.goto(f"{address}/passage?precision=fp32&present=1")
     ready(page)
     expect(page.locator(".readout")).not_to_be_visible()
+    marked = page.locator(".text .shown b")
+    assert marked.count() == 1
+    assert marked.evaluate("each => getComputedStyle(each).outlineStyle") == "none", "its numbers are not there"
     page.goto(f"{address}/passage?precision=fp32&present=1&passage_token=41")
     ready(page)
     expect(page.locator(".readout h4")).to_be_visible()

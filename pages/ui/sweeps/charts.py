@@ -29,7 +29,9 @@ _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0) -> charts.Picture:
+def curves(
+    frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0, height_px: int = HEIGHT_PX
+) -> charts.Picture:
     """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
     random rankings, and a dashed line at the level to which no task clearly loses, `holds` (0: none). Lines are named
     if the chart has `names_in_px`, about its width (0: none)."""
@@ -38,11 +40,11 @@ def curves(frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float
     names = line_names(frame, LETTER_PX / (names_in_px - AXIS_PX), holds) if names_in_px else frame[:0]
     words = f"{whole_percent(holds)}: no single task clearly loses"
     limit = pd.DataFrame([{"level": holds, "words": words}] if holds > 0 else [])
-    return charts.picture(_curves(axis, holds < LEFT_UNDER), curves=frame, names=names, holds=limit)
+    return charts.picture(_curves(axis, holds < LEFT_UNDER, height_px), curves=frame, names=names, holds=limit)
 
 
 @charts.kept
-def _curves(axis: Axis, is_low: bool) -> charts.Template:
+def _curves(axis: Axis, is_low: bool, height_px: int) -> charts.Template:
     x, right = _share("level:Q", AXES[axis]), partial(_share, title=RIGHT, top=TOP)
     colour = alt.Color("place:N", scale=alt.Scale(domain=DOMAIN), legend=None)
     base = charts.named_chart("curves").encode(
@@ -74,7 +76,7 @@ def _curves(axis: Axis, is_low: bool) -> charts.Template:
     words = charts.written(limit, 12, baseline="bottom", dy=-4, **(AT_RIGHT if is_low else AT_LEFT))
     words = words.encode(text="words:N", y=alt.value(alt.ExprRef("height")))
     limit = limit.mark_rule(color=GREY, strokeWidth=1.5, strokeDash=[5, 4])
-    return charts.template(HEIGHT_PX, band, limit, words, bars, *drawn, *names)
+    return charts.template(height_px, band, limit, words, bars, *drawn, *names)
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:

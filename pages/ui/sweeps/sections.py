@@ -16,11 +16,13 @@ from pages.ui.figures.drawing import grey_ink
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
 from pages.ui.page.defaults import NOUNS, Axis
+from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
+SLIDE_PX = 480  # of the curves on a slide, which they fill
 MOST_ROWS = 10  # of the table, without scrolling
 PLOTS_PX = 820  # of all charts side by side, at 1280 px
 NOTHING = "Nothing is measured here yet."
@@ -81,13 +83,16 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
             is_known = mine["kind"].eq("mean").sum() >= tables.N_LEVELS
             holds = tables.holds(table, shots) if is_known else 0.0
             names_in_px = PLOTS_PX * width // sum(widths) if width == widths[-1] else 0
-            sheet.draw(title, charts.curves(mine, axis, names_in_px, holds), f"sweep {title}", words)
+            drawn = charts.curves(mine, axis, names_in_px, holds, SLIDE_PX if presenting() else charts.HEIGHT_PX)
+            sheet.draw(title, drawn, f"sweep {title}", words)
+    sheet.tables["Break points"] = table
+    if presenting():
+        return  # the curves fill the slide
     st.subheader("How much can be pruned", help=BREAK_HELP)
     st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
     height, words = 420 if len(table) > MOST_ROWS else "content", "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
-    sheet.tables["Break points"] = table
 
 
 def _caption_of_curves(frame: pd.DataFrame, has_mean: bool) -> None:

@@ -105,7 +105,7 @@ def run_panel(
     axis_px: int = 0,
     plot_px: int = PLOT_PX,
 ) -> charts.Picture:
-    """Returns the in-context gain (`gain`) or the `loss` of one run over those of the others in gray; the window is
+    """Returns the in-context gain (`gain`) or the `loss` of one run over thin ones of the others; the window is
     named. `bare_px`: the height of a chart without titles, and without axis of tokens but for `axis_px`; `plot_px`: the
     least width of its plot."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
@@ -128,11 +128,11 @@ def _run_panel(
 ) -> charts.Template:
     y = quantity(column, None if bare_px else OF_RUNS[column], domain=list(ends), nice=True)
     base = charts.named_chart("runs").encode(x=look.x(is_bare=bare_px > 0 and not axis_px), y=y)
-    others = base.transform_filter(alt.datum.run != run)
-    others = others.mark_line(color=GREY, strokeWidth=1, opacity=0.55).encode(detail="run:N")
+    others = base.transform_filter(alt.datum.run != run).mark_line(strokeWidth=1, opacity=0.55)
     own = base.transform_filter(alt.datum.run == run)
     colour = by_run(names, None)
     tooltip = charts.tips("run:N|Run; tokens:Q|Tokens|,.0f; gain:Q|In-context gain, nats|+.3f; loss:Q|Loss, nats|.3f")
+    others = others.encode(color=colour)
     later = own.mark_line(strokeWidth=2.5, opacity=LATER).encode(color=colour, tooltip=tooltip)
     line = own.transform_filter(look.past).mark_line(strokeWidth=2.5).encode(color=colour, tooltip=tooltip)
     dot = (

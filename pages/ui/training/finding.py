@@ -52,11 +52,11 @@ def _describe_change(run: DrawnRun) -> str:
 def _contrast(run: DrawnRun) -> str:
     """Describes a run without a phase change: its induction heads, and whether its gain outlasts repeated rows."""
     formed, peak, end = formed_at(run), _peak_on_repeats(run), number(_gain_at_end(run), sign=True)
-    heads = "no induction heads, no phase change"
+    heads = "induction heads never form, and there is no phase change"
     if formed is not None:
         heads = f"induction heads form at {in_tokens(formed)}, without a phase change"
     is_lost = peak is not None and _gain_at_end(run) <= 0
-    gain = f"its gain ({end}) does not outlast the repeated rows" if is_lost else f"its gain ends at {end}"
+    gain = f"its gain is lost once rows stop repeating, and ends at {end}" if is_lost else f"its gain ends at {end}"
     return f"{_name(run)}: {heads}; {gain}."
 
 

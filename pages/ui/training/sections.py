@@ -26,13 +26,14 @@ from pages.ui.training.slider import IN_A_ROW
 
 FILE_PX = 380
 SLOPES = "d loss by d ln(index) over training"
-SLIDE_PX = 110  # of a bare chart on a slide, where type is larger
+SLIDE_PX = 97  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
 GAIN_HELP = (
     "The loss of an early token of a text minus that of a late one, on held-out text: minus the in-context score of "
-    "Olsson et al. The colored line is the run, the gray ones are the others. The shaded window is the phase change: "
-    "the steepest lasting rise of this gain. Dashed: where rows of repeated random tokens end, or the run."
+    "Olsson et al. The thick line is the run, the thin ones are the others in their colors. The shaded window is the "
+    "phase change: the steepest lasting rise of this gain. Dashed: where rows of repeated random tokens end, or the "
+    "run."
 )
 SLOPES_HELP = (
     "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
@@ -122,11 +123,12 @@ def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis) -> Pictur
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws in-context gain and prefix matching, a column per run on one axis of tokens: the screen's point is that
-    they change together. On a slide each has its own axis."""
+    they change together. On a slide, too, if it has room for both."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
-    form = {"bare_px": SLIDE_PX, "axis_px": SHARED_AXIS_PX} if presenting() else {"bare_px": BARE_PX}
+    form = {"bare_px": SLIDE_PX if presenting() else BARE_PX}
+    form |= {"axis_px": SHARED_AXIS_PX} if presenting() and is_named else {}
     rows = (
-        ("gain", "**In-context gain**, nats: above 0, late tokens are predicted better (gray: the other runs)",
+        ("gain", "**In-context gain**, nats: above 0, late tokens are predicted better (thin: the other runs)",
          "In-context gain", GAIN_HELP,
          partial(gain_panel, view, **form, plot_px=PLOT_PX if len(view.runs) <= 3 else NARROW_PLOT_PX)),
         ("prefix", "**Prefix matching**, a line per head: attention to what followed an earlier copy",
