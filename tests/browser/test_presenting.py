@@ -87,15 +87,6 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     assert icon.bounding_box()["width"] == size
 
 
-def test_a_slide_of_training_has_both_rows_of_charts(page, address):
-    page.set_viewport_size({"width": 1920, "height": 1080})
-    page.goto(f"{address}/training?present=1")
-    shown = "[...document.querySelectorAll('[data-testid=stColumn] svg.marks')].filter(each => each.checkVisibility())"
-    page.wait_for_function(f"{shown}.length === 6")
-    page.wait_for_function("document.documentElement.style.getPropertyValue('--fit') > 1.1")
-    page.wait_for_function(f"{MAIN}.scrollHeight <= {MAIN}.clientHeight && {shown}.length === 6")
-
-
 def test_a_slide_opened_by_its_address_cuts_no_chart(page, address):
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.goto(f"{address}/induction?present=Induction")

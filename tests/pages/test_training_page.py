@@ -109,9 +109,7 @@ def twin_frames(at):
 def test_a_slide_has_the_charts_alone(open_training):
     at = open_training(present="1", **unfolded(*FOLDED))
     assert len(charts_of(at)) == 2 * 3 and not [each for each in at.button if "Train" in each.label]
-    assert all('"title": "Tokens trained on"' in json.dumps(each) for each in charts_of(at)[3:]), "one axis a column"
-    gain, prefix = ({each["height"] for each in row} for row in (charts_of(at)[:3], charts_of(at)[3:]))
-    assert max(gain) < min(prefix) <= 210, "a slide has room for both rows"
+    assert all('"title": "Tokens trained on"' in json.dumps(each) for each in charts_of(at)), "each with its axis"
     assert not [each.value for each in at.markdown if "badge[" in each.value]
 
 

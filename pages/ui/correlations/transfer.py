@@ -8,7 +8,7 @@ import pandas as pd
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.study import pool_of
-from engine.studies.sweeps import Swept, SweepRow, points, sweep
+from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup

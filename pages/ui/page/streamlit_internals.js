@@ -76,13 +76,11 @@ function fitSlide(presenting) {
   const fit = () => {
     const least = innerWidth / 1480, most = innerWidth / 1150 // type of 18 to 23 pixels in a window of 1280
     const room = slide.parentElement.clientHeight, blocks = [...slide.firstElementChild.children].filter(inOrder)
-    const now = Number(style.getPropertyValue("--fit")) || 1
-    style.setProperty("--fit", Math.min(now, least)) // a larger zoom may wrap lines
     for (const block of blocks) delete block.dataset.beyond
     const first = blocks.findIndex(hasFigure), fitsNot = () => slide.offsetHeight * least > room
     const isTitle = at => at < blocks.length - 1 && !hasFigure(blocks[at]) // of a figure that is left out
     for (let last = blocks.length - 1; last > first && (fitsNot() || isTitle(last)); last--) blocks[last].dataset.beyond = ""
-    style.setProperty("--fit", now)
+    const now = Number(style.getPropertyValue("--fit")) || 1
     if (width !== innerWidth) [grown, width] = [0, innerWidth]
     const fits = Math.max(0.7 * least, Math.min(most, room / slide.offsetHeight)) // one figure that is too tall
     if (fits < now) grown = Date.now() < grown + 1000 ? Infinity : grown // two layouts in turn: the small one stays
