@@ -75,7 +75,7 @@ target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup, judges)
 request = CompareMechanisms(
     **of_model(target), tasks=",".join(names), shots=shots, labels=labels, exclusive=excludes, fill=fill,
-    shares=f"{share / 10:g},{2 * share / 10:g}", task_data=setup.data_dir, limit=judges, 
+    shares=f"{share / 10:g},{2 * share / 10:g}", task_data=setup.data_dir, limit=judges,
     order_questions=RANKING_QUESTIONS, kinds=",".join(kinds), out="mechanisms.csv",
 )  # fmt: skip
 settings, manner = request.settings(), "" if labels == "true" else f", {labels} labels"

@@ -72,9 +72,8 @@ class InductionScores:
 
     @property
     def copying_share_error(self) -> np.ndarray:
-        """(L, H) the standard error of `copying_share`."""
-        error = self.standard_error["copying"]
-        return error if self.copying_share is self.mean["copying"] else error / 4
+        """(L, H) the standard error of `copying_share`; Olsson's score has four times that of its share."""
+        return self.standard_error["copying"] / (4 if (self.mean["copying"] < 0).any() else 1)
 
     @property
     def copies_hardly(self) -> np.ndarray:
