@@ -18,6 +18,7 @@ from pages.ui.correlations.charts import MEASURES, matrix
 from pages.ui.correlations.tables import between_tasks, cells, labelled, names_in_order, takeaway
 from pages.ui.figures.charts import Picture, rasterised, to_svg
 from pages.ui.figures.colours import NO, QUIET, YES, light_theme
+from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
 from pages.ui.importance.charts import aggregate_map, ffn_map
 from pages.ui.importance.tables import aggregate_rows, ffn_mean, ffn_rows, ffns_in_words, heads_in_words
 from pages.ui.page.defaults import NOUNS
@@ -96,10 +97,10 @@ def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, 
     for shots, mine in tables.by_shots(tables.grid(rows.get("combined", ()))):
         drawn = charts.grid_map(tables.spread(mine), tables.border(mine, SMALL_LOSS), SMALL_LOSS)
         yield f"Heads and FFNs, {shots_in_words(shots)}", tables.grid_in_words(mine, SMALL_LOSS), drawn
-    frame = tables.transfer(rows.get("transfer", ()), own)
+    frame = transfer_rows(rows.get("transfer", ()), own)
     if len(frame):
         level = rows["transfer"][0].point.heads_permille / 1000
-        yield "Transfer", tables.transfer_in_words(frame, level), charts.transfer_map(frame)
+        yield "Transfer", transfer_in_words(frame, level), transfer_map(frame)
     for title, name in (("Unseen tasks", "others"), ("Rescored after each step", "rescored")):
         if measured := rows.get(name, ()):
             judged = {row.point.task for row in measured}

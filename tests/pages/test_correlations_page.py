@@ -290,7 +290,8 @@ def test_sentences_say_the_numbers():
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     shares = "They share **2 of the 2** in each top 30% (chance 0.5). "
-    assert said == f"{shares}Rank correlation **1.00**, no interval, as the orders are equal or opposite."
+    equal = "no interval, as the orders are equal or opposite; within a layer **1.00**."
+    assert said == f"{shares}Rank correlation **1.00**, {equal}"
     pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]
     swapped = cross.assign(srcc=[0.9 if "0 shots" not in both else 0.5 for both in zip(cross["a"], cross["b"])])  # noqa: B905
@@ -437,8 +438,10 @@ def test_the_finding_says_how_far_tasks_agree_within_layers_and_on_all_heads():
     assert said == "Tasks rank heads **largely alike**: mean rank correlation **0.90**, within a layer **0.71**."
     assert "**partly alike**" in tables.tasks_in_words(agreement_of(0.5), "Head")
     said = tables.tasks_in_words(agreement_of(0.1), "Head")
-    none = "Tasks show **no detectable agreement** on heads: mean rank correlation **0.10**, within a layer **0.71**"
+    none = "Tasks show **no detectable agreement** on heads: mean rank correlation **0.10**"
     assert said == f"{none} (by chance within ±0.35)."
+    layers = "**Tasks agree on which layers matter, less on which heads of a layer**: mean rank correlation **0.97**"
+    assert tables.tasks_in_words(agreement_of(0.97), "Head") == f"{layers}, within a layer **0.71**."
     assert tables.tasks_in_words(agreement_of(np.nan), "Head") == ""
     tied = agreement_of(0.5, scores={"x": np.ones(8), "y": np.arange(8.0)})
     assert tables.tasks_in_words(tied, "FFN") == "By gradient, 8 of 8 FFNs tie on a task: their order says nothing."

@@ -24,6 +24,7 @@ PUBLISHED = (
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
 NAMES = {"srcc": "rank correlation", "as_published": "coefficient", "overlap": "top-30% overlap"}
+APART = 0.25  # between mean SRCC of all heads and within layers, from which tasks agree on layers more than on heads
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
 NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
@@ -238,11 +239,15 @@ def tasks_in_words(of: ScoreAgreement, noun: str) -> str:
         return ""
     if of.mostly_ties:
         return f"By {of.by}, {of.ties} of {of.n} {plural} tie on a task: their order says nothing."
-    within = f", within a layer **{number(pd.Series(of.within).mean())}**" if of.within else ""
-    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation **{number(srcc)}**{within}"
+    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation **{number(srcc)}**"
     if abs(srcc) < chance(of.n):
         return f"Tasks show **no detectable agreement** on {plural}: {mean} (by chance within ±{chance(of.n):.2f})."
-    return f"Tasks rank {plural} **{_likeness(srcc)}**: {mean}."
+    within = pd.Series(of.within, dtype=float).mean()
+    if srcc - within > APART:
+        said = f"**Tasks agree on which layers matter, less on which {plural} of a layer**"
+        return f"{said}: {mean}, within a layer **{number(within)}**."
+    rest = "" if math.isnan(within) else f", within a layer **{number(within)}**"
+    return f"Tasks rank {plural} **{_likeness(srcc)}**: {mean}{rest}."
 
 
 def shared_in_words(rows: pd.DataFrame, n_tasks: int) -> str:
@@ -321,8 +326,8 @@ def _coefficients(cross: pd.DataFrame, column: str) -> Iterable[tuple[int, int, 
 
 
 def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: str, second: str) -> str:
-    """Describes SRCC of two rankings with its interval, p and the overlap of their top 30%, unless ties reach across
-    its end: from their row of `pairs`, or computed here if they differ in both task and shots."""
+    """Describes SRCC of two rankings with its interval, that within a layer, and the overlap of their top 30%, unless
+    ties reach across its end: from their row of `pairs`, or computed here if they differ in both task and shots."""
     known = pairs[[{first, second} == {*both} for both in zip(pairs["first"], pairs["second"], strict=True)]]
     row = known.iloc[0].to_dict() if len(known) else {}
     if not row:
@@ -331,7 +336,10 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     if math.isnan(row["srcc"]):
         return f"Rank correlation {UNDEFINED}."
     n, count = scores[first].size, n_top(scores[first].size)
+    of_two = ScoreAgreement("", pairs, {side: scores[side] for side in (first, second)})
+    within = of_two.within.get((first, second), math.nan)
     words = f"Rank correlation **{number(row['srcc'])}**, {_interval(row)}"
+    words += "" if math.isnan(within) else f"; within a layer **{number(within)}**"
     if ties_at_cut(scores[first]) or ties_at_cut(scores[second]):
         words = f"{words}. Ties reach across the top 30%, so it is not counted."
     else:

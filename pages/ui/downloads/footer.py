@@ -66,18 +66,18 @@ def _draw_buttons(files: ScreenFiles) -> None:
 
 
 def _draw_files(files: ScreenFiles) -> None:
-    st.caption("This screen")
+    st.markdown("**This screen**")
     _button("This screen (HTML)", partial(to_html, files), files.origin.screen, ("html", "text/html"), HTML_HELP)
     _button("Everything (ZIP)", partial(to_zip, files), files.origin.screen, ("zip", "application/zip"), ZIP_HELP)
     _button("Notebook (IPYNB)", partial(to_notebook, files), files.origin.screen, NOTEBOOK, NOTEBOOK_HELP)
     if files.origin.screen == "Prune":
         _button("Tutorial (IPYNB)", TUTORIAL.read_bytes, "tutorial", NOTEBOOK, TUTORIAL_HELP)
     if files.sheet.tables:
-        st.caption("Tables")
+        st.markdown("**Tables**")
     for name in files.sheet.tables:
         _button(f"{name} (CSV)", partial(files.sheet.table, name), name, ("csv", "text/csv"))
     if files.sheet.pictures:
-        st.caption("Pictures")
+        st.markdown("**Pictures**")
     for name in files.sheet.pictures:
         for make, form, at in zip((files.png, files.svg), (PNG, SVG), st.columns(2), strict=True):
             with at:

@@ -86,7 +86,7 @@ class PruneControls:
     typed: str  # the text of a mask, pruned as well
     precomputes: bool  # nearby levels are measured while idle
     is_chat: bool  # prompts are chats
-    order_at: DeltaGenerator | None  # in place of the order's field, if another one is in use
+    order_at: DeltaGenerator  # in place of the order's field, if another one is in use
 
 
 def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:

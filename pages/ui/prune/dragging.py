@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
 
 import streamlit as st
 
@@ -28,6 +28,7 @@ from pages.ui.prune.jobs import (
     ranking_work,
 )
 
+NOT_OF_CURVE = ("order_at", "precomputes")  # controls that do not change it
 CURVE_OF = "prune curve of"  # in the session: the controls of the last run of the page, but for the axis's own level
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
 FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
@@ -43,7 +44,8 @@ def moving() -> list[Axis]:
 def keeps_curve(setup: Setup, controls: PruneControls, percent: Mapping[Axis, int]) -> bool:
     """Returns whether this run's curve is that of the run before, as far as the controls tell."""
     others = {axis: level for axis, level in percent.items() if axis != controls.axis}
-    now, state = (setup.spec, replace(controls, order_at=None, precomputes=True), others), st.session_state
+    chosen = {each.name: getattr(controls, each.name) for each in fields(controls) if each.name not in NOT_OF_CURVE}
+    now, state = (setup.spec, chosen, others), st.session_state
     before, state[CURVE_OF] = state.get(CURVE_OF), now
     return before in (None, now)
 
