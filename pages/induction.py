@@ -102,11 +102,12 @@ with scatter_at:
     st.subheader("Matching × copying", help=SCATTER_HELP)
     drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))
     chart_with_heads("scatter", "Prefix matching and copying", drawn, corner_in_words(frame), sheet)
-    st.caption(f"Shaded: matching from {INDUCTION_FROM}, copying above {whole_percent(found.chance)} (chance).")
+    weak = " Hollow, dashed: hardly above." if frame["hardly_copies"].any() else ""
+    st.caption(f"Shaded: matching from {INDUCTION_FROM}, copying above {whole_percent(found.chance)} (chance).{weak}")
     mark("corner", "drawn" if inside else "none", heads=len(inside))
 if not mask.is_full:
     st.caption("All scores are the full model's; a cross marks a head that is pruned.")
-draw_actions(target.shape, names, inside, mask)
+draw_actions(target.shape, names, inside, mask, int(frame["hardly_copies"].sum()))
 
 sheet.says += [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
 compared, second = dict[str, Measurement[Any]](), second_model(setup)

@@ -157,11 +157,14 @@ def test_the_screen_opens_with_whether_its_head_is_an_induction_head(open_screen
 
 def test_heads_are_said_to_be_induction_heads_only_if_all_are():
     mean = {"prefix_matching": np.array([[0.9, 0.1]]), "copying": np.array([[0.9, 0.1]])}
-    found = InductionScores(mean, mean, dict.fromkeys(mean, 10))
+    found = InductionScores(mean, {name: each / 100 for name, each in mean.items()}, dict.fromkeys(mean, 10))
     said = tables.kind_in_words([(0, 0)], found)
     assert said.startswith("**L0H0** is an induction head: it looks at") and said.endswith("(prefix matching 0.90).")
     assert tables.kind_in_words([(0, 1)], found) == "**L0H1**: not an induction head (prefix matching 0.10)."
     assert tables.kind_in_words([(0, 0), (0, 1)], found) == ""
+    weak = InductionScores(mean, mean, found.n)  # with errors as large as the scores
+    hardly = "**L0H0** matches prefixes but copies hardly more than chance (prefix matching 0.90)."
+    assert tables.kind_in_words([(0, 0)], weak) == hardly
 
 
 def test_rows_of_a_pattern_name_both_tokens_and_the_next():

@@ -126,7 +126,9 @@ def test_the_finding_says_what_is_lost_without_the_induction_heads(
     full, pruned = (whole_percent(accuracy(each).acc) for each in answers)
     assert f"(0 shots) is {full} before and {pruned} after" in said(at)
     assert f"without {len(inside)} other head" in said(open_screen(**wanted)), "what is stored shows at once"
-    press(at, f"Prune the induction heads ({len(inside)})")
+    n_weak = int(inside["hardly_copies"].sum())
+    weak = f"Prune these {len(inside) - n_weak} and the {n_weak} weak ones"
+    press(at, weak if n_weak else f"Prune the induction heads ({len(inside)})")
     go_to(at, "prune")
     assert at.text_input(key="prune_mask").value == selection.mask_text(SHAPE, inside["name"].tolist(), False)
 

@@ -74,9 +74,12 @@ def _score_map(score: str, n_layers: int, signed: bool, reach: float, row_px: in
     # not the other way round: Vega-Lite would then paint undefined values as 0
     known = alt.condition(f"!isValid(datum['{column}'])", alt.value(UNDEFINED), colour)
     cells = base.mark_rect(**charts.CELL, cursor="pointer", invalid="show").encode(color=known).add_params(_click())
-    outline = base.transform_filter("datum.in_corner").mark_rect(filled=False, stroke=MARK, strokeWidth=1.5)
+    inside = base.transform_filter("datum.in_corner")
+    outline = inside.transform_filter("!datum.hardly_copies").mark_rect(filled=False, stroke=MARK, strokeWidth=1.5)
+    weak = inside.transform_filter("datum.hardly_copies")
+    weak = weak.mark_rect(filled=False, stroke=MARK, strokeWidth=1.5, strokeDash=[2, 2])
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=3.5)
-    layers = [cells, outline, *charts.crosses(base, row_px), ring]
+    layers = [cells, outline, weak, *charts.crosses(base, row_px), ring]
     if numbered:
         of = (
             f"isValid(datum['{column}']) && datum['{column}_rank'] <= {N_NUMBERED} && !datum.pruned"  # a cross is there
@@ -114,7 +117,11 @@ def _induction_scatter(most: float) -> charts.Template:
     at = base.encode(y=y("copying_share:Q", scale=alt.Scale(domain=[0, most]), axis=axis))
     others, inside = at.transform_filter("!datum.in_corner"), at.transform_filter("datum.in_corner")
     dots = others.mark_point(filled=True, size=80, opacity=0.7, cursor="pointer", color=GREY).add_params(_click())
-    named = inside.mark_point(filled=True, size=110, opacity=1, cursor="pointer")
+    named = inside.transform_filter("!datum.hardly_copies").mark_point(
+        filled=True, size=110, opacity=1, cursor="pointer"
+    )
+    weak = inside.transform_filter("datum.hardly_copies")
+    weak = weak.mark_point(filled=False, size=80, strokeWidth=2, opacity=1, cursor="pointer")
     names = base.encode(y=y("name_y:Q", axis=axis)).transform_filter("isValid(datum.name_y)")
     names = [
         charts.written(names.transform_filter(side), 12, align=align, dx=dx).encode(text="name:N")
@@ -125,7 +132,7 @@ def _induction_scatter(most: float) -> charts.Template:
     corner = corner.encode(x="x:Q", x2="x2:Q", y=y("y:Q", axis=axis), y2="y2:Q", tooltip=alt.value(None))
     words = charts.written(charts.named_chart("corner"), 12, align="right", baseline="top", dx=-5, dy=5)
     words = words.encode(x="x2:Q", y=y("y2:Q", axis=axis), text=alt.value("induction heads"))
-    return charts.template(MAP_PX + charts.AXIS_PX - 5, corner, words, dots, named, ring, *names)
+    return charts.template(MAP_PX + charts.AXIS_PX - 5, corner, words, dots, named, weak, ring, *names)
 
 
 def name_places(frame: pd.DataFrame, most: float) -> pd.DataFrame:

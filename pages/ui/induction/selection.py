@@ -61,8 +61,11 @@ def head_table(frame: pd.DataFrame) -> None:
     draw_table(shown, config, about, formats=words, height=330, key=key, **selects)
 
 
-def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[str], mask: Mask) -> None:
-    """Draws the actions on the selected heads, or on the induction heads if none is selected; nothing on a slide."""
+def draw_actions(
+    shape: ModelShape, names: Sequence[str], induction: Sequence[str], mask: Mask, n_weak: int = 0
+) -> None:
+    """Draws the actions on the selected heads, or on the induction heads if none is selected, `n_weak` of which copy
+    hardly more than chance; nothing on a slide."""
     chosen = names or induction
     if presenting() or not chosen:
         return
@@ -73,7 +76,9 @@ def draw_actions(shape: ModelShape, names: Sequence[str], induction: Sequence[st
         gone = not np.array(mask.heads).ravel()[[shape.head_names.index(name) for name in chosen]].any()
         if gone:
             st.button("Restore them", icon=":material/undo:", on_click=_restore, args=(shape, chosen, mask))
-        words = "Prune these" if names else f"Prune the induction heads ({len(induction)})"
+        n = len(induction) - n_weak
+        of_all = f"Prune these {n} and the {n_weak} weak ones" if n_weak else f"Prune the induction heads ({n})"
+        words = "Prune these" if names else of_all
         prune = not gone and st.button(words, icon=":material/content_cut:", type="primary", help=PRUNE_HELP)
         if names:
             keep = st.button("Keep only these", icon=":material/filter_alt:", help=KEEP_HELP)
