@@ -397,6 +397,7 @@ def test_the_matrix_has_the_agreement_within_a_layer_above_its_diagonal():
     assert (
         len(tables.matrix_cells(replace(flat, scores={**flat.scores, "task_02": np.ones((1, 8))}), "srcc", names)) == 3
     )
+    assert [row["a"] for row in drawn.datasets["own"]] == names, "the diagonal"
     axis = drawn.spec["layer"][0]["encoding"]["x"]["axis"]
     assert axis["labelExpr"] == "slice(datum.label, 5)", "without what all names begin with"
 

@@ -65,7 +65,8 @@ def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str],
     shown = _ringed(cells, selected).assign(is_first=[at == 0 for at in range(len(cells))])
     if wide:
         shown = shown.assign(number=shown["number"].str.replace("0.", ".", regex=False))
-    return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11, bool(n_above)), cells=shown)
+    own = pd.DataFrame({"a": names, "b": names} if n_above else [])
+    return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11, bool(n_above)), cells=shown, own=own)
 
 
 @charts.kept
@@ -82,7 +83,9 @@ def _matrix(names: tuple[str, ...], measure: Measure, font_px: int, is_square: b
     low, high, few = ROWS_PX
     row_px = max(low, min(high, few // len(rows)))
     layers = _cells(base, measure, font_px, click=True, legend_px=HALF_PX if is_square else 4)
-    if is_square:  # on the chart itself, as they say which half is which
+    if is_square:  # on the chart itself, as they say which half is which, apart by a gray diagonal
+        diagonal = charts.named_chart("own").encode(x=x, y=y, tooltip=alt.value(None))
+        layers = [diagonal.mark_rect(fill=GREY, opacity=0.35, aria=False), *layers]
         halves = [("lower left: all heads", "left", 0), ("upper right: within a layer", "right", "width")]
         layers += [_half(words, align, x) for words, align, x in halves]
     return charts.template(row_px * len(rows) + NAMES_PX + LEGEND_PX + HALF_PX * is_square, *layers)
