@@ -16,7 +16,7 @@ from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
 from engine.studies.sweeps import Point, SweepRow
-from pages.ui.correlations import charts, tables, transfer
+from pages.ui.correlations import charts, sections, tables, transfer
 from pages.ui.figures.transfer import worst_in_words
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
@@ -400,6 +400,12 @@ def test_the_matrix_has_the_agreement_within_a_layer_above_its_diagonal():
     assert [row["a"] for row in drawn.datasets["own"]] == names, "the diagonal"
     axis = drawn.spec["layer"][0]["encoding"]["x"]["axis"]
     assert axis["labelExpr"] == "slice(datum.label, 5)", "without what all names begin with"
+
+
+def test_a_click_beside_the_cells_of_a_matrix_chooses_nothing():
+    assert sections.clicked_pair([{"first": "b, 0 shots", "second": "a, 0 shots"}]) == ("b, 0 shots", "a, 0 shots")
+    for nothing in (None, [], [{}], [{"first": "b, 0 shots"}]):
+        assert sections.clicked_pair(nothing) is None
 
 
 def test_heads_are_counted_by_the_tasks_that_need_them():

@@ -206,14 +206,20 @@ def chosen_outside(view: str | None = None) -> None:
     st.session_state[TURNS] = {each: turns.get(each, 0) + (each != view) for each in VIEWS}
 
 
+def clicked_pair(points: Sequence[Mapping[str, Any]] | None) -> tuple[str, str] | None:
+    """Returns the labels of the two rankings of a clicked cell, the later one in the order of tasks first; None for a
+    click elsewhere on the chart, such as on the diagonal."""
+    point = points[0] if points else {}
+    return (point["first"], point["second"]) if {"first", "second"} <= point.keys() else None
+
+
 def _clickable(view: str, at: DeltaGenerator, matrix: Picture, words: str) -> None:
     """Draws a matrix; a click in it chooses the two rankings."""
     own = f"correlations {view} {st.session_state.get(TURNS, {}).get(view, 0)}"
 
     def clicked() -> None:
-        if points := st.session_state[own]["selection"].get("pair"):
-            # the first is later in the order of tasks: on the axes, as in a matrix, upwards
-            st.session_state[SIDES[1]], st.session_state[SIDES[0]] = points[0]["first"], points[0]["second"]
+        if two := clicked_pair(st.session_state[own]["selection"].get("pair")):
+            st.session_state[SIDES[1]], st.session_state[SIDES[0]] = two
             chosen_outside(view)
 
     draw_chart(matrix, own, words, at, on_select=clicked, selection_mode="pair")
