@@ -11,7 +11,7 @@ from engine.questions.requests import CHUNK
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.controls.controls import one_of, settings_popover
-from pages.ui.controls.first_views import N_COMPARED, transfer_percent
+from pages.ui.controls.first_views import N_COMPARED
 from pages.ui.controls.many_tasks import (
     FirstMeasured,
     choose_tasks,
@@ -27,7 +27,7 @@ from pages.ui.controls.many_tasks import (
 )
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
-from pages.ui.correlations.transfer import transfer
+from pages.ui.correlations.transfer import CostliestOrder, transfer
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.empty import empty_state, reading_state
@@ -41,7 +41,6 @@ from pages.ui.page.work import live
 require_frame("pages/correlations.py")
 TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by gradient (Bansal et al.)",
           "heads-oracle": "Heads by removal", "ffns": "FFNs"}  # fmt: skip
-METHODS = {"srcc": "Spearman", "overlap": "top-30% overlap", "as_published": "of llm-interpret"}
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
 SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": "removal", "ffns": "removal"}
@@ -50,12 +49,8 @@ WHAT_HELP = (
     f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned. With few questions, most tie: "
     "their order then says little."
 )
-METHOD_HELP = (
-    "Spearman: rank correlation of the scores. Top-30% overlap: of the most important 30% of one ranking, the share "
-    "that is among those of the other. Of llm-interpret: what the paper's code prints, for comparison only."
-)
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − correlation)."
-SETTINGS_HELP = "Coefficient and order of the tasks."
+SETTINGS_HELP = "Order of the tasks."
 SHOWS = "You will see how far these tasks rank heads alike, and any two rankings head by head."
 ONE_TASK = "The rankings of two tasks at {} are compared: choose another task, or measure it."
 
@@ -77,8 +72,6 @@ rename_choice(sections.WHAT, {before: TITLES[score] for before, score in older.i
 what = one_of(row, "Importance", TITLES, sections.WHAT, WHAT_HELP, on_change=sections.chosen_outside)
 shown = sections.choose_count(row, counts)
 more_at = settings_popover(row, SETTINGS_HELP)
-rename_choice("correlations_method", {"as published": METHODS["as_published"]})
-method = one_of(more_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
 rename_choice("correlations_order", {"by name": ORDERS["chosen"]})
 ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 
@@ -132,35 +125,42 @@ scores, pairs = tables.rankings(found), tables.between_tasks(every)
 of_counts, noun = pairs[pairs["kind"].eq("shots")], "FFN" if what == "ffns" else "Head"
 agreement = tables.ScoreAgreement(SCORES[what], tables.of_tasks(every, shown), found.at(shown))
 names = tables.names_in_order(agreement.pairs, ordered)
+is_half, warning_at = 0 < len(names) <= BESIDE, st.container()
+tasks_at, pair_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
+title_at = tasks_at.container()
+method = sections.choose_method(tasks_at, what != "ffns") if names or not of_counts.empty else "srcc"
 if method == "as_published":
-    st.warning(tables.PUBLISHED, icon=":material/history_edu:")
+    warning_at.warning(tables.PUBLISHED, icon=":material/history_edu:")
 said = ONE_TASK.format(shots_in_words(shown))
 if names:
-    said = tables.tasks_in_words(agreement, noun) if method == "srcc" else ""
+    said = tables.tasks_in_words(agreement, noun) if method in ("srcc", "within") else ""
     said = said or tables.takeaway(agreement.pairs, method, agreement.n, noun, SCORES[what])
 elif not of_counts.empty:
     said = f"{tables.few_in_words(of_counts, method)} {said}"
 said = " ".join([*partly(measured, tasks), said])
 sheet = Sheet(tables={"Pairs of rankings": tables.csv_rows(every)}, says=[said])
 sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
-is_half = 0 < len(names) <= BESIDE
-tasks_at, pair_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
 measure = sections.measure_of(method, pairs)
+here = [task for task in tasks if task.shots == shown and task in found.scores]
+of_all = transfer(sections.COSTS, setup, target, here, what) if names and what in (EVEN, PAPERS) else None
+costliest = CostliestOrder()
+if of_all is not None and not measured.begun:
+    costliest = of_all.costliest({task.name: found.scores[task] for task in here})
+head = st.session_state.get(sections.HEAD, "") or next(iter(costliest.heads), "")
 pair = ("", "")
 if len(found.scores) > 1:
-    pair = sections.draw_pair(pair_at, TITLES[what], tables.labels(task_names, counts), pairs, scores, noun, sheet)
+    opens_with = [tables.label(name, shown) for name in costliest.names]
+    of_tasks = tables.labels(task_names, counts)
+    pair = sections.draw_pair(pair_at, TITLES[what], of_tasks, pairs, scores, noun, opens_with, head, sheet)
 if names:
-    sections.draw_tasks(tasks_at, agreement, names, measure, pair, said, sheet)
+    sections.draw_tasks(title_at, tasks_at, agreement, names, measure, pair, said, sheet)
     shared_at, costs_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
-    sections.draw_shared(shared_at, agreement, sheet)
-    if what in (EVEN, PAPERS):
-        here = [task for task in tasks if task.shots == shown and task.name in names]
-        two = [task for task in here if tables.label(task.name, task.shots) in pair]
-        of_all, of_pair = transfer(sections.COSTS, setup, target, here, what), None
+    sections.draw_shared(shared_at, agreement, head, sheet)
+    if of_all is not None:
+        two, of_pair = [task for task in here if tables.label(task.name, task.shots) in pair], None
         if len(two) == 2 < len(here) and not measured.begun:
             of_pair = transfer("order of the other", setup, target, two, what)
-        percent = transfer_percent(target.spec.is_demo)
-        said = f"{said} {sections.draw_costs(costs_at, of_all, of_pair, percent, since_s, sheet)}"
+        said = f"{said} {sections.draw_costs(costs_at, of_all, of_pair, costliest.words, since_s, sheet)}"
         origin = replace(origin, measurements={**origin.measurements, sections.COSTS: of_all.work.of})
 finding_at.markdown(said)
 if not of_counts.empty:

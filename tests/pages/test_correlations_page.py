@@ -68,12 +68,10 @@ def stored_scores(tiny_opt):
     return stored_scores
 
 
-def matrix_of(at, place=0, above=False):
-    """The cells of one matrix on the screen, below its diagonal or `above`, as {(a, b): row}, by either order of a
-    pair."""
+def matrix_of(at, place=0):
+    """The cells of one matrix on the screen as {(a, b): row}, by either order of a pair."""
     table = [tables["cells"] for tables in frames_of(at) if "cells" in tables][place]
-    is_above = table.duplicated("pair") if "pair" in table else table["a"].isna()
-    cells = {(row["a"], row["b"]): row for row in table[is_above if above else ~is_above].to_dict("records")}
+    cells = {(row["a"], row["b"]): row for row in table.to_dict("records")}
     assert not any((b, a) in cells for a, b in cells), "every pair once, and none with itself"
     return cells | {(b, a): row for (a, b), row in cells.items()}
 
@@ -99,12 +97,14 @@ def test_missing_importance_is_measured_drawn_and_found_by_the_command_and_the_p
         rho = spearmanr(scores[a].ravel(), scores[b].ravel()).statistic
         assert cell["value"] == pytest.approx(rho), (a, b)
         assert cell["number"] == number(rho)
-    for (a, b), cell in matrix_of(at, above=True).items():
-        rho = np.mean([spearmanr(*of_layer).statistic for of_layer in zip(scores[a], scores[b], strict=True)])
-        assert cell["value"] == pytest.approx(rho) and cell["number"] == number(rho), "within a layer"
     shared = next(tables["heads"] for tables in frames_of(at) if "heads" in tables)
     tops = [scores[name] >= np.sort(scores[name], axis=None)[-2] for name in scores]  # 30% of 8 heads
     assert shared["n"].tolist() == sum(tops).ravel().tolist()
+    at.segmented_control(key="correlations_method").set_value("within")
+    settled(at)
+    for (a, b), cell in matrix_of(at).items():
+        rho = np.mean([spearmanr(*of_layer).statistic for of_layer in zip(scores[a], scores[b], strict=True)])
+        assert cell["value"] == pytest.approx(rho) and cell["number"] == number(rho)
     at.segmented_control(key="correlations_method").set_value("overlap")
     settled(at)
     for (a, b), cell in matrix_of(at).items():
@@ -362,8 +362,8 @@ def test_scales_do_not_move_with_the_data():
     strong = survey({task: each.scores**9 for task, each in strong.scores.items()})
     for one, other in zip(all_charts(weak), all_charts(strong), strict=True):
         assert scales(one) == scales(other) and scales(one)
-    domains = [next(json.loads(scale)["domain"] for scale in scales(chart)) for chart in all_charts(weak)[:3]]
-    assert domains == [[-1, 1], [-1, 1], [0, 1]]
+    domains = [next(json.loads(scale)["domain"] for scale in scales(chart)) for chart in all_charts(weak)[:4]]
+    assert domains == [[-1, 1], [-1, 1], [-1, 1], [0, 1]]
 
 
 def test_colours_start_at_zero_unless_two_tasks_disagree():
@@ -379,27 +379,25 @@ def test_colours_start_at_zero_unless_two_tasks_disagree():
     assert whole.within(cells["value"] * np.nan).signed is False
 
 
-def test_the_matrix_has_the_agreement_within_a_layer_above_its_diagonal():
-    names, found = ["task_00", "task_01", "task_02"], many(3)
-    of = tables.ScoreAgreement("gradient", of_tasks(found), found.at(0))
-    cells = tables.matrix_cells(of, "srcc", names)
-    drawn = charts.matrix(cells, names, ("task_00, 0 shots", "task_02, 0 shots"), charts.MEASURES["srcc"])
-    rows = drawn.datasets["cells"]
-    below, above = ([row for row in rows if (row["a"] > row["b"]) == is_below] for is_below in (True, False))
-    assert len(below) == len(above) == 3 and [row["pair"] for row in below] == [row["pair"] for row in above]
-    for row in above:
-        a, b = (of.scores[row[side].split(",")[0]] for side in ("first", "second"))
+def test_agreement_within_a_layer_is_the_mean_over_layers_and_unknown_where_most_tie():
+    found = many(3)
+    pairs, scores = tables.pair_rows(found, "scores"), tables.rankings(found)
+    for row in tables.between_tasks(pairs).to_dict("records"):
+        a, b = scores[row["first"]], scores[row["second"]]
         within = np.mean([spearmanr(*of_layer).statistic for of_layer in zip(a, b, strict=True)])
-        assert row["value"] == pytest.approx(within) and row["number"] == row["within_number"] == number(within)
-    assert sum(row["selected"] for row in rows) == 2, "both cells of a pair"
-    assert len(tables.matrix_cells(of, "overlap", names)) == 3, "of the rank correlation alone"
-    flat = replace(of, scores={name: each[:1] for name, each in of.scores.items()})
-    assert (
-        len(tables.matrix_cells(replace(flat, scores={**flat.scores, "task_02": np.ones((1, 8))}), "srcc", names)) == 3
-    )
-    assert [row["a"] for row in drawn.datasets["own"]] == names, "the diagonal"
+        assert row["within"] == pytest.approx(within), (row["first"], row["second"])
+    assert pairs[pairs["a"].isin(tables.CONTROLS) | pairs["b"].isin(tables.CONTROLS)]["within"].isna().all()
+    tied = {TaskSpec("x"): np.ones((2, 4)), TaskSpec("y"): two_by_four(range(8)), TaskSpec("z"): two_by_four(range(8))}
+    known = of_tasks(survey(tied)).set_index(["a", "b"])["within"]
+    assert known.dropna().to_dict() == {("y", "z"): 1} and len(known) == 3
+    assert of_tasks(survey({TaskSpec(name): np.arange(4.0) for name in "xy"}))["within"].isna().all(), "FFNs"
+
+
+def test_a_matrix_leaves_out_what_all_names_begin_with():
+    names = ["task_00", "task_01", "task_02"]
+    drawn = charts.matrix(tables.cells(of_tasks(many(3)), "within", names), names, (), charts.MEASURES["within"])
     axis = drawn.spec["layer"][0]["encoding"]["x"]["axis"]
-    assert axis["labelExpr"] == "slice(datum.label, 5)", "without what all names begin with"
+    assert axis["labelExpr"] == "slice(datum.label, 5)"
 
 
 def test_a_click_beside_the_cells_of_a_matrix_chooses_nothing():
@@ -453,7 +451,8 @@ def test_the_finding_says_how_far_tasks_agree_within_layers_and_on_all_heads():
     tied = agreement_of(0.5, scores={"x": np.ones(8), "y": np.arange(8.0)})
     assert tables.tasks_in_words(tied, "FFN") == "By gradient, 8 of 8 FFNs tie on a task: their order says nothing."
     two = {"x": np.arange(8.0), "y": np.arange(8.0) * 2}
-    said = tables.tasks_in_words(replace(agreement_of(0.9, 2), scores=two), "FFN")
+    of_two = agreement_of(0.9, 2)
+    said = tables.tasks_in_words(replace(of_two, pairs=of_two.pairs.assign(within=np.nan), scores=two), "FFN")
     assert said == "Tasks rank FFNs **largely alike**: rank correlation **0.90**."
 
 
@@ -543,12 +542,35 @@ def test_what_another_tasks_order_costs_is_against_the_own_order():
         ["a", "a", True],
     ]
     assert found["lost"].tolist() == pytest.approx([-5, 20, 0])
-    worst = "At 70% of heads pruned, **20 points** of accuracy are lost on b by the ranking of {} (the worst)."
+    worst = "At 70% of heads pruned, b loses **20 points** by the ranking of {}."
     assert worst_in_words(found, 0.7) == worst.format("a")
     as_bad = pd.concat([found, found[1:2].assign(source="c", lost=19.6), found[1:2].assign(source="d", lost=19.4)])
     assert worst_in_words(as_bad, 0.7) == worst.format("a or c")
+    assert worst_in_words(as_bad, 0.7, "**L3H5**") == worst.format("a or c: only they prune **L3H5**")
+    assert worst_in_words(found, 0.7, "**L3H5**") == worst.format("a: only it prunes **L3H5**")
     none = "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."
     assert worst_in_words(found.assign(lost=4.9), 0.7) == worst_in_words(found[:0], 0.7) == none
+
+
+def test_the_costliest_order_names_the_heads_that_no_other_order_prunes(monkeypatch):
+    kept = {"demo_a": (0, 1, 2), "demo_b": (0, 1, 3), "demo_c": (0, 2, 3), "demo_d": (2, 3, 4)}
+    scores = {}
+    for name, heads in kept.items():
+        rising = np.arange(8.0)
+        rising[[*heads]] = 20 + np.arange(3)[::-1]  # the first of them is the most important
+        scores[name] = Scores("heads", 1, rising.reshape(2, 4))
+    assert transfer.only_pruned_by(["demo_c"], scores, 625) == [], "demo_d prunes L0H1 too"
+    assert transfer.only_pruned_by(["demo_d"], scores, 625) == ["L0H0"]
+    assert transfer.only_pruned_by(["demo_c", "demo_d"], scores, 625) == ["L0H1"]
+    of = transfer.Transfer(None, [*kept], 625)
+    found = pd.DataFrame([("a", "d", 20.0, False)], columns=["task", "source", "lost", "own"])
+    monkeypatch.setattr(transfer.Transfer, "rows", lambda of: found)
+    words = "**L0H0**, the most important head of a"
+    assert of.costliest(scores) == transfer.CostliestOrder(("demo_a", "demo_d"), ["L0H0"], words)
+    found = found.assign(task="b", lost=[4.9])
+    assert of.costliest(scores) == transfer.CostliestOrder()
+    monkeypatch.setattr(transfer.Transfer, "rows", lambda of: None)
+    assert of.costliest(scores) == transfer.CostliestOrder()
 
 
 def costs_of(at):

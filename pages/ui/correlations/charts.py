@@ -18,17 +18,13 @@ from pages.ui.figures.colours import DARK, GREY, MARK, UNDEFINED
 from pages.ui.page.tables import RANK_TITLE, shared_prefix
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"
-ROWS_PX, NAMES_PX = (
-    (22, 64, 400),
-    70,
-)  # a row of the matrix at least, at most, and all rows of a small one; slanted names
+ROWS_PX, NAMES_PX = (22, 52, 400), 70  # a matrix's row at least, at most, and all of a small one; slanted names
 ACROSS = 4  # small matrices side by side
 SMALL_PX, TITLE_PX, UNDER_PX = 26, 20, 30  # of a small matrix: a row, the title above, the space below
 KINDS = ("task", "row", "column")  # of words in the small matrices
-SCATTER_PX = 380  # so that it ends above the fold of a small window
+SCATTER_PX = 340  # so that it ends above the fold of a small window
 NUMBERED, MOST_LISTED = 210, 12  # of a dot of several: the least size of a number in it; names in its tooltip
 LEGEND_PX = 75  # Streamlit counts legend and axes as part of the height
-HALF_PX = 22  # above a matrix of two halves: their names
 NUMBERED_HEADS, NUMBERED_ROW_PX = 16, 18  # of the map of shared heads: with more heads or lower rows, no numbers
 N_NAMED, FAR = 3, 0.1  # heads named in the scatter, and how far from the diagonal at least, of all ranks
 NEAR_EDGE = 0.15  # of all ranks: a name stands on the other side of a dot that is nearer to an edge
@@ -52,51 +48,32 @@ class Measure:
 
 MEASURES = {
     "srcc": Measure("srcc", "Rank correlation"),
+    "within": Measure("within", "Rank correlation within a layer"),
     "as_published": Measure("as_published", "Coefficient of llm-interpret"),
     "overlap": Measure("overlap", "Share of the top 30% in both", signed=False),
 }
 
 
 def matrix(cells: pd.DataFrame, names: Sequence[str], selected: Collection[str], measure: Measure) -> charts.Picture:
-    """Returns rankings x rankings of `tables.matrix_cells`, every two below the diagonal, and above it where cells have
-    both; `selected`: labels of the pair that has a ring."""
-    n_above = len(cells) - len(cells.drop_duplicates(["first", "second"]))
-    wide = len(names) > ROOM_FOR_ZEROS
-    shown = _ringed(cells, selected).assign(is_first=[at == 0 for at in range(len(cells))])
+    """Returns rankings x rankings of `tables.cells`, every two below the diagonal; `selected`: labels of the pair that
+    has a ring."""
+    wide, shown = len(names) > ROOM_FOR_ZEROS, _ringed(cells, selected)
     if wide:
         shown = shown.assign(number=shown["number"].str.replace("0.", ".", regex=False))
-    own = pd.DataFrame({"a": names, "b": names} if n_above else [])
-    return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11, bool(n_above)), cells=shown, own=own)
+    return charts.picture(_matrix(tuple(names), measure, 8 if wide else 11), cells=shown)
 
 
 @charts.kept
-def _matrix(names: tuple[str, ...], measure: Measure, font_px: int, is_square: bool) -> charts.Template:
+def _matrix(names: tuple[str, ...], measure: Measure, font_px: int) -> charts.Template:
     short = f"slice(datum.label, {shared_prefix(names)})"
     axis = partial(PLAIN, title=None, labelLimit=160, labelOverlap=False, labelExpr=short)
-    rows, columns = (list(names),) * 2 if is_square else (list(names[1:]), list(names[:-1]))
+    rows, columns = list(names[1:]), list(names[:-1])
     x = alt.X("b:N", sort=columns, title="and", axis=axis(labelAngle=-45 if len(columns) > 3 else 0))
     y = alt.Y("a:N", sort=rows, title="Ranking", axis=axis())
-    if is_square:
-        x, y = x.scale(domain=columns), y.scale(domain=rows)
-    tooltip = [*_tooltip(measure), *(charts.tips("within_number:N|Within a layer") if is_square else [])]
-    base = charts.named_chart("cells").encode(x=x, y=y, tooltip=tooltip)
+    base = charts.named_chart("cells").encode(x=x, y=y, tooltip=_tooltip(measure))
     low, high, few = ROWS_PX
     row_px = max(low, min(high, few // len(rows)))
-    layers = _cells(base, measure, font_px, click=True, legend_px=HALF_PX if is_square else 4)
-    if is_square:  # on the chart itself, as they say which half is which, apart by a gray diagonal
-        diagonal = charts.named_chart("own").encode(x=x, y=y, tooltip=alt.value(None))
-        layers = [diagonal.mark_rect(fill=GREY, opacity=0.35, aria=False), *layers]
-        halves = [("lower left: all heads", "left", 0), ("upper right: within a layer", "right", "width")]
-        layers += [_half(words, align, x) for words, align, x in halves]
-    return charts.template(row_px * len(rows) + NAMES_PX + LEGEND_PX + HALF_PX * is_square, *layers)
-
-
-def _half(words: str, align: str, x: int | str) -> alt.Chart:
-    """Returns the name of a half of the matrix, above it."""
-    text = charts.written(
-        charts.named_chart("cells").transform_filter("datum.is_first"), 12, align=align, fontWeight=600
-    )
-    return text.encode(x=alt.value(x), y=alt.value(-9), text=alt.value(words))
+    return charts.template(row_px * len(rows) + NAMES_PX + LEGEND_PX, *_cells(base, measure, font_px, click=True))
 
 
 def shared_map(rows: pd.DataFrame, n_tasks: int, selected: str) -> charts.Picture:
@@ -243,12 +220,10 @@ def _listed(names: pd.Series) -> str:
     return f"{', '.join(names[:MOST_LISTED])}{more}"
 
 
-def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool, legend_px: int = 4) -> list[alt.Chart]:
+def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:
     """Returns colored cells, their numbers, and the ring around the selected one; an undefined value has no color."""
     ticks = [-1, 0, 1] if measure.signed else [0, 0.5, 1]
-    legend = alt.Legend(
-        orient="top", direction="horizontal", format=".1~f", gradientLength=200, values=ticks, offset=legend_px
-    )
+    legend = alt.Legend(orient="top", direction="horizontal", format=".1~f", gradientLength=200, values=ticks, offset=4)
     scale = charts.around_zero(1) if measure.signed else alt.Scale(domain=[0, 1], clamp=True)
     colour = alt.Color("value:Q", title=None, scale=scale, legend=legend if click else None)
     cursor = "pointer" if click else "default"
@@ -268,5 +243,5 @@ def _ringed(cells: pd.DataFrame, selected: Collection[str]) -> pd.DataFrame:
 
 
 def _tooltip(measure: Measure) -> list[alt.Tooltip]:
-    own = [f"number:N|{measure.title}"] if measure.column == "as_published" else []
+    own = [f"number:N|{measure.title}"] if measure.column in ("within", "as_published") else []
     return charts.tips("pair:N|Rankings", *own, TOOLTIP)

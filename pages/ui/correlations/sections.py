@@ -17,15 +17,18 @@ from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.transfer import transfer_in_words, transfer_map, worst_in_words
-from pages.ui.page.address import one_among, put_right
+from pages.ui.page.address import one_among, put_right, rename_choice
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.work import live
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
-TASKS_HELP = (
-    "Every two tasks. Below the diagonal: the rank correlation of all heads, which depth alone can make high. Above: "
-    "that of one layer's heads, its mean over layers. Hover for the 95% interval; click to see both rankings."
+TASKS_HELP = "Every two tasks. Hover for the 95% interval; click a cell to see both rankings."
+METHODS = {"srcc": "All layers", "within": "Within a layer", "overlap": "Top 30%", "as_published": "llm-interpret"}
+METHOD_HELP = (
+    "All layers: Spearman's rank correlation of all scores, which depth alone can make high. Within a layer: that of "
+    "one layer's heads, its mean over layers. Top 30%: of the most important 30% of one ranking, the share that is "
+    "among those of the other. llm-interpret: what the paper's code prints, for comparison only."
 )
 SHARED_HELP = (
     "How many of these tasks have a head among the top 30%. A clicked head is named in the two rankings, and "
@@ -65,6 +68,17 @@ def choose_count(where: DeltaGenerator, counts: Sequence[int]) -> int:
     return choice(key, counts, partial(where.segmented_control, label, **look))
 
 
+def choose_method(where: DeltaGenerator, has_layers: bool) -> str:
+    """Draws the choice of the coefficient; without that within a layer, unless a layer has several components."""
+    former = {"Spearman": "srcc", "top-30% overlap": "overlap", "of llm-interpret": "as_published"}
+    former |= {"as published": "as_published"}
+    rename_choice("correlations_method", {label: METHODS[name] for label, name in former.items()})
+    options = [name for name in METHODS if has_layers or name != "within"]
+    look: dict[str, Any] = {"default": options[0], "format_func": METHODS.__getitem__, "required": True}
+    look |= {"help": METHOD_HELP, "label_visibility": "collapsed"}
+    return choice("correlations_method", options, partial(where.segmented_control, "Agreement", **look))
+
+
 def draw_pair(
     at: DeltaGenerator,
     title: str,
@@ -72,15 +86,20 @@ def draw_pair(
     pairs: pd.DataFrame,
     scores: Mapping[str, np.ndarray],
     noun: str,
+    opens_with: Sequence[str],
+    head: str,
     sheet: Sheet,
 ) -> tuple[str, str]:
-    """Draws the choice of two rankings by the score of this title, and their scatter; returns their labels."""
+    """Draws the choice of two rankings by the score of this title, those of `opens_with` first, and their scatter with
+    this head marked; returns their labels."""
     at.subheader(f"{title}: two rankings", help=PAIR_HELP.format(tables.NOUNS[noun]))
     first_at, second_at = at.columns(2)
     more: dict[str, Any] = {"on_change": chosen_outside, "label_visibility": "collapsed"}
-    first = choice(SIDES[0], labels, partial(first_at.selectbox, "Ranking"), **more)
+    ordered = [*dict.fromkeys([*opens_with, *labels])]
+    first = choice(SIDES[0], labels, partial(first_at.selectbox, "Ranking"), index=labels.index(ordered[0]), **more)
     others = [label for label in [*labels[1:], labels[0]] if label != first]
-    second = choice(SIDES[1], others, partial(second_at.selectbox, "and ranking"), **more)
+    index = others.index(ordered[1]) if first == ordered[0] else 0
+    second = choice(SIDES[1], others, partial(second_at.selectbox, "and ranking"), index=index, **more)
     if missing := [side for side in (first, second) if side not in scores]:
         at.caption(f"Not measured yet: {'; '.join(missing)}.")
         return first, second
@@ -90,7 +109,7 @@ def draw_pair(
         _draw_apart(at, tables.apart_rows(scores[first], scores[second]), (first, second), noun)
         return first, second
     ranks = tables.rank_rows(scores[first], scores[second])
-    scatter = charts.rank_scatter(ranks, first, second, noun, st.session_state.get(HEAD, ""))
+    scatter = charts.rank_scatter(ranks, first, second, noun, head)
     sheet.draw("Two rankings", scatter, "correlations_pair", f"{first}; {second}. {said}", at)
     return first, second
 
@@ -107,6 +126,7 @@ def _draw_apart(at: DeltaGenerator, rows: pd.DataFrame, pair: tuple[str, str], n
 
 
 def draw_tasks(
+    title_at: DeltaGenerator,
     at: DeltaGenerator,
     of: tables.ScoreAgreement,
     names: Sequence[str],
@@ -116,22 +136,20 @@ def draw_tasks(
     sheet: Sheet,
 ) -> None:
     """Draws the matrix of tasks, in the order of `names`."""
-    cells = tables.matrix_cells(of, measure.column, names)
-    at.subheader(measure.title, help=TASKS_HELP)
-    drawn = charts.matrix(cells, names, pair, measure)
+    title_at.subheader(measure.title, help=TASKS_HELP)
+    drawn = charts.matrix(tables.cells(of.pairs, measure.column, names), names, pair, measure)
     _clickable("tasks", at, drawn, words)
     sheet.pictures["Tasks"] = drawn
 
 
-def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, sheet: Sheet) -> None:
-    """Draws the number of tasks that need each head, if it is defined, and what can be done with the clicked one."""
+def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, chosen: str, sheet: Sheet) -> None:
+    """Draws the number of tasks that need each head, if it is defined, and what can be done with the chosen one."""
     rows, n_tasks = tables.shared_rows(of.scores), len(of.scores)
     if rows.empty:
         return
     words = tables.shared_in_words(rows, n_tasks)
     at.subheader("Tasks that need each head", help=SHARED_HELP)
     at.caption(words)
-    chosen = st.session_state.get(HEAD, "")
     drawn = charts.shared_map(rows, n_tasks, chosen)
 
     def clicked() -> None:
@@ -149,12 +167,12 @@ def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, sheet: Sheet) -> 
 
 
 def draw_costs(
-    at: DeltaGenerator, of_all: Transfer, of_pair: Transfer | None, percent: int, since_s: float, sheet: Sheet
+    at: DeltaGenerator, of_all: Transfer, of_pair: Transfer | None, deciding: str, since_s: float, sheet: Sheet
 ) -> str:
     """Draws what it costs to prune each task by the order of another, and a link to other levels. Until that is known:
     what it costs the two chosen tasks, which is measured without a click if it is quick, and the button that measures
-    all. Returns the largest cost in words; "" if none is known."""
-    whole, worst, level = of_all.rows(), "", whole_percent(percent / 100)
+    all. Returns the largest cost in words, with the `deciding` heads; "" if none is known."""
+    whole, worst, level = of_all.rows(), "", of_all.permille / 1000
     shown = [of_all, *([of_pair] if of_pair is not None and whole is None else [])]
     rows = (
         whole if whole is not None else next((found for each in shown[1:] if (found := each.rows()) is not None), None)
@@ -165,13 +183,15 @@ def draw_costs(
 
     def draw() -> None:
         if not any([each.work.line() for each in shown]) and whole is None and of_all.work.is_read:
-            label = f"Prune {level} by the order of each of {of_all.n_tasks} tasks"
+            label = f"Prune {whole_percent(level)} by the order of each of {of_all.n_tasks} tasks"
             of_all.work.offer(label, "timeline", COSTS_HELP, 0.0, by_size=True)
 
     at.subheader(COSTS, help=COSTS_HELP)
     if rows is not None:
-        at.caption(f"At {level} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals are apart.")
-        worst, words = worst_in_words(rows, percent / 100), transfer_in_words(rows, percent / 100)
+        at.caption(
+            f"At {whole_percent(level)} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals are apart."
+        )
+        worst, words = worst_in_words(rows, level, deciding), transfer_in_words(rows, level)
         sheet.draw(COSTS, transfer_map(rows, is_half=True), "correlations transfer map", words, at)
         sheet.tables[COSTS] = rows
     with at:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,12 @@ PUBLISHED = (
     "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
-NAMES = {"srcc": "rank correlation", "as_published": "coefficient", "overlap": "top-30% overlap"}
+NAMES = {
+    "srcc": "rank correlation",
+    "within": "rank correlation within a layer",
+    "as_published": "coefficient",
+    "overlap": "top-30% overlap",
+}
 APART = 0.25  # between mean SRCC of all heads and within layers, from which tasks agree on layers more than on heads
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
 NOUNS = {"Head": "head", "FFN": "FFN"}
@@ -52,15 +56,6 @@ class ScoreAgreement:
     def mostly_ties(self) -> bool:
         return mostly_tied(*self.scores.values())
 
-    @property
-    def within(self) -> dict[tuple[str, str], float]:
-        """SRCC within a layer of every two tasks, by both names in either order; {} if most components tie, or with
-        one a layer."""
-        if self.mostly_ties:
-            return {}
-        pairs = zip(product(self.scores, repeat=2), agreement_within_layers(self.scores).flat, strict=True)
-        return {(a, b): float(srcc) for (a, b), srcc in pairs if a != b and not math.isnan(srcc)}
-
 
 def digest(found: Survey) -> str:
     """Returns a text that changes with any of the scores."""
@@ -87,9 +82,16 @@ def labels(names: Sequence[str], counts: Sequence[int]) -> list[str]:
 
 
 def pair_rows(found: Survey, how: str) -> pd.DataFrame:
-    """Returns every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`."""
-    tied_at_cut = {in_words(task) for task, each in found.scores.items() if ties_at_cut(each.scores)}
-    return labelled(agreement_rows(found, how), tied_at_cut)
+    """Returns every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`, with the SRCC `within` a
+    layer, which is nan for the controls, and for rankings of which most components tie."""
+    scores = rankings(found)
+    tied_at_cut = {name for name, each in scores.items() if ties_at_cut(each)}
+    rows = labelled(agreement_rows(found, how), tied_at_cut)
+    known = {name: each for name, each in scores.items() if not mostly_tied(each)}
+    srcc = pd.DataFrame(agreement_within_layers(known) if known else [], [*known], [*known])
+    is_known = ~rows["a"].isin(CONTROLS) & ~rows["b"].isin(CONTROLS)
+    within = srcc.stack().reindex(pd.MultiIndex.from_frame(rows[["first", "second"]])).to_numpy()
+    return rows.assign(within=np.where(is_known, within, math.nan))
 
 
 def between_tasks(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -128,20 +130,6 @@ def cells(pairs: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFram
         value=both[column], number=both[column].map(number)
     )
     return both.join(pd.DataFrame(words, index=both.index))
-
-
-def matrix_cells(of: ScoreAgreement, column: str, order: Sequence[str]) -> pd.DataFrame:
-    """Returns `cells` below the diagonal, and for SRCC those within a layer above it, where known, with the SRCC
-    `within_number` of every two in words."""
-    below = cells(of.pairs, column, order)
-    within = pd.Series(
-        [of.within.get(pair, math.nan) for pair in zip(below["a"], below["b"], strict=True)], dtype=float
-    )
-    below = below.assign(within_number=within.map(number))
-    if column != "srcc":
-        return below
-    above = below.rename(columns={"a": "b", "b": "a"}).assign(value=within, number=below["within_number"])
-    return pd.concat([below, above[within.notna()]], ignore_index=True)
 
 
 def shared_rows(scores: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -242,7 +230,7 @@ def tasks_in_words(of: ScoreAgreement, noun: str) -> str:
     mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation **{number(srcc)}**"
     if abs(srcc) < chance(of.n):
         return f"Tasks show **no detectable agreement** on {plural}: {mean} (by chance within ±{chance(of.n):.2f})."
-    within = pd.Series(of.within, dtype=float).mean()
+    within = of.pairs["within"].mean()
     if srcc - within > APART:
         said = f"**Tasks agree on which layers matter, less on which {plural} of a layer**"
         return f"{said}: {mean}, within a layer **{number(within)}**."
@@ -336,8 +324,8 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     if math.isnan(row["srcc"]):
         return f"Rank correlation {UNDEFINED}."
     n, count = scores[first].size, n_top(scores[first].size)
-    of_two = ScoreAgreement("", pairs, {side: scores[side] for side in (first, second)})
-    within = of_two.within.get((first, second), math.nan)
+    two = {side: scores[side] for side in (first, second)}
+    within = math.nan if mostly_tied(*two.values()) else agreement_within_layers(two)[0, 1]
     words = f"Rank correlation **{number(row['srcc'])}**, {_interval(row)}"
     words += "" if math.isnan(within) else f"; within a layer **{number(within)}**"
     if ties_at_cut(scores[first]) or ties_at_cut(scores[second]):
@@ -353,7 +341,7 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
 
 def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows that `headroom correlate` writes."""
-    return pairs.drop(columns=["first", "second", "shots_a", "shots_b", "cut_ties"])
+    return pairs.drop(columns=["first", "second", "shots_a", "shots_b", "cut_ties", "within"])
 
 
 def _tooltip(row: dict) -> dict[str, str]:

@@ -1,10 +1,13 @@
 """Accuracy of each task by the orders of others, as the Sweeps screen measures it."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from engine.importance.importance import Scores
+from engine.importance.rankings import n_pruned, order
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.study import pool_of
@@ -12,12 +15,22 @@ from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup
-from pages.ui.figures.transfer import transfer_rows
+from pages.ui.figures.transfer import transfer_rows, worst_transfer
 from pages.ui.page.runtime import first_figure_s
 from pages.ui.page.tables import shared_prefix
 from pages.ui.page.work import Work
 
 TITLE = "Pruning by another task's order"
+MOST_DECIDING = 2  # heads: more are not named
+
+
+@dataclass(frozen=True)
+class CostliestOrder:
+    """The order of another task that costs a task most; empty if none costs anything, or that is unknown."""
+
+    names: Sequence[str] = ()  # the task, and the one whose order prunes it
+    heads: Sequence[str] = ()  # pruned by this order, and those as costly, alone; none if more than `MOST_DECIDING`
+    words: str = ""  # names them, and says if one is the task's most important head
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,7 @@ class Transfer:
 
     work: Work[Swept]
     names: Sequence[str]  # of the tasks
+    permille: int  # the level of heads
 
     @property
     def n_tasks(self) -> int:
@@ -35,6 +49,22 @@ class Transfer:
         """Returns `rows_of` the results, or None until all of them are there."""
         found = max((each.rows for each in self.work.stored()), key=len, default=())
         return rows_of(found) if len(found) == self.n_tasks * (self.n_tasks + 1) else None
+
+    def costliest(self, scores: Mapping[str, Scores]) -> CostliestOrder:
+        """Returns the costliest order of the results; `scores`: by task, of heads."""
+        rows = self.rows()
+        if rows is None or (worst := worst_transfer(rows)) is None:
+            return CostliestOrder()
+        n = shared_prefix(self.names)
+        full = {name[n:]: name for name in self.names}
+        sources = [full[source] for source in worst.sources]
+        heads = only_pruned_by(sources, scores, self.permille)
+        heads = heads if len(heads) <= MOST_DECIDING else []
+        of_task = scores[full[worst.task]].scores
+        words = " and ".join(f"**{head}**" for head in heads)
+        if heads == [_name(int(of_task.argmax()), of_task.shape)]:
+            words += f", the most important head of {worst.task}"
+        return CostliestOrder((full[worst.task], sources[0]), heads, words)
 
     def start_if_quick(self) -> None:
         """Starts it as background work, if its forecast is what a screen may take for a first figure."""
@@ -49,7 +79,21 @@ def transfer(slot: str, setup: Setup, target: Target, tasks: Sequence[TaskSpec],
     wanted = points(tasks, [permille], [0], "own")
     wanted += [each for name in names for each in points(tasks, [permille], [0], "task", name)]
     setting = replace(setting_of(setup, JUDGES), heads_by=score)
-    return Transfer(Work(slot, TITLE, sweep(target, setting, wanted, pool_of(names)), 3), names)
+    return Transfer(Work(slot, TITLE, sweep(target, setting, wanted, pool_of(names)), 3), names, permille)
+
+
+def only_pruned_by(sources: Sequence[str], scores: Mapping[str, Scores], permille: int) -> list[str]:
+    """Returns the heads that the orders of all these tasks prune at a level, and no other order does."""
+    shape = next(iter(scores.values())).scores.shape
+    n = n_pruned(permille, math.prod(shape))
+    pruned = {name: {*order(each.scores, each.tie_break)[:n].tolist()} for name, each in scores.items()}
+    found = set.intersection(*(pruned[name] for name in sources))
+    found = found.difference(*(heads for name, heads in pruned.items() if name not in sources))
+    return [_name(at, shape) for at in sorted(found)]
+
+
+def _name(head: int, shape: tuple[int, ...]) -> str:
+    return f"L{head // shape[1]}H{head % shape[1]}"
 
 
 def rows_of(found: Sequence[SweepRow]) -> pd.DataFrame:

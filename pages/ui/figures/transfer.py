@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -99,13 +100,31 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
     return words
 
 
-def worst_in_words(frame: pd.DataFrame, level: float) -> str:
-    """Describes the largest loss by the order of another task, and names all orders by which the task loses as much."""
+@dataclass(frozen=True)
+class WorstTransfer:
+    """The largest loss of a task by the order of another."""
+
+    task: str
+    lost: float  # points
+    sources: Sequence[str]  # the tasks by whose order it loses as much
+
+
+def worst_transfer(frame: pd.DataFrame) -> WorstTransfer | None:
+    """Returns the largest loss of these rows; None if none is as large as `SMALL_LOSS`."""
     others = frame[~frame["own"] & (frame["source"] != "all tasks")].dropna(subset=["lost"])
-    at = f"At {whole_percent(level)} of heads pruned"
-    if others["lost"].max() < SMALL_LOSS or others.empty:
-        return f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
+    if others.empty or others["lost"].max() < SMALL_LOSS:
+        return None
     worst = others.sort_values("lost").iloc[-1]
     as_bad = others[others["task"].eq(worst["task"]) & others["lost"].gt(worst["lost"] - AS_BAD)]["source"]
-    lost = f"**{number(worst['lost'], 0)} points** of accuracy are lost on {worst['task']}"
-    return f"{at}, {lost} by the ranking of {' or '.join(as_bad)} (the worst)."
+    return WorstTransfer(worst["task"], worst["lost"], [*as_bad])
+
+
+def worst_in_words(frame: pd.DataFrame, level: float, heads: str = "") -> str:
+    """Describes the largest loss by the order of another task, and names all orders by which the task loses as much,
+    and the `heads` that only those prune."""
+    at, worst = f"At {whole_percent(level)} of heads pruned", worst_transfer(frame)
+    if worst is None:
+        return f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
+    said = f"{at}, {worst.task} loses **{number(worst.lost, 0)} points** by the ranking of {' or '.join(worst.sources)}"
+    only = f": only {'it prunes' if len(worst.sources) == 1 else 'they prune'} {heads}" if heads else ""
+    return f"{said}{only}."
