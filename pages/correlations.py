@@ -111,6 +111,7 @@ of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions 
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 if not found.scores or len(found.scores) < 2 and measured.n_known < len(tasks):
     show_failed(found.failed)
+    sections.choose_method(more_at, what != "ffns", label_visibility="visible")  # so that an address keeps it
     demo = demo_view("correlations", setup, N_COMPARED)
     width: Any = "stretch" if any(each.under_way for each in works) else "content"
     with empty_state("matrix", SHOWS, True, demo), st.container(width=width):

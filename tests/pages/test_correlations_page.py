@@ -406,6 +406,14 @@ def test_a_click_beside_the_cells_of_a_matrix_chooses_nothing():
         assert sections.clicked_pair(nothing) is None
 
 
+def test_a_clicked_cost_chooses_the_rankings_of_both_tasks():
+    named = {"a": TaskSpec("demo_a", 5), "b": TaskSpec("demo_b", 5)}
+    two = ["demo_a, 5 shots", "demo_b, 5 shots"]
+    assert sections.clicked_order([{"task": "a", "source": "b"}], named) == two
+    for nothing in (None, [], [{}], [{"task": "a", "source": "a"}], [{"task": "a", "source": "all tasks"}]):
+        assert sections.clicked_order(nothing, named) is None
+
+
 def test_heads_are_counted_by_the_tasks_that_need_them():
     scores = {"a": two_by_four(range(8)), "b": two_by_four([9, 0, 1, 2, 3, 4, 5, 7]), "c": two_by_four(range(8))}
     rows = tables.shared_rows(scores).set_index("name")
@@ -562,7 +570,7 @@ def test_the_costliest_order_names_the_heads_that_no_other_order_prunes(monkeypa
     assert transfer.only_pruned_by(["demo_c"], scores, 625) == [], "demo_d prunes L0H1 too"
     assert transfer.only_pruned_by(["demo_d"], scores, 625) == ["L0H0"]
     assert transfer.only_pruned_by(["demo_c", "demo_d"], scores, 625) == ["L0H1"]
-    of = transfer.Transfer(None, [*kept], 625)
+    of = transfer.Transfer(None, [TaskSpec(name, 5) for name in kept], 625)
     found = pd.DataFrame([("a", "d", 20.0, False)], columns=["task", "source", "lost", "own"])
     monkeypatch.setattr(transfer.Transfer, "rows", lambda of: found)
     words = "**L0H0**, the most important head of a"

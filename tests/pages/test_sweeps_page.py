@@ -373,7 +373,7 @@ def test_transfer_is_against_the_tasks_own_ranking():
     assert found["lost"].round(6).to_dict() == {"copa": 10, "piqa": 0, "all tasks": 5}
     assert found["own"].to_dict() == {"copa": False, "piqa": True, "all tasks": False}
     words = transfer_in_words(found.reset_index(), 0.5)
-    assert "**10 points** of accuracy are lost on piqa by the ranking of copa (the worst)" in words
+    assert "piqa loses **10 points** by the ranking of copa." in words
     assert "all tasks together: −5 points" in words and "better" not in words
     apart = found.reset_index().assign(lost=[10.0, -34.0, 0.2], clear=[False, True, False])
     assert [each["change"] for each in transfer_map(apart).datasets["transfer"]] == ["−10", "+34*", "0"]

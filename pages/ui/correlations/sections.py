@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.questions.requests import TaskSpec
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import shots_in_words
 from pages.ui.controls.heads import open_heads
@@ -39,10 +40,10 @@ PAIR_HELP = (
     "Left of one dashed line are the top 30% of the first ranking, under the other line those of the second. Named are "
     "the three farthest from the diagonal."
 )
-COSTS = "Pruned by another task's order"
+COSTS, COSTS_MAP = "Pruned by another task's order", "correlations transfer map"
 COSTS_HELP = (
     "Accuracy of each task when heads are pruned by the ranking of another, against its own ranking: whether the "
-    "agreement above is enough. In the background; stored results are kept."
+    "agreement above is enough. Click a cell to see both rankings. In the background; stored results are kept."
 )
 APART_HELP = "Accuracy lost when just that one is pruned. Ties: another loses as much on this task."
 TRANSFER = {"sweeps_what": "Transfer"}
@@ -68,15 +69,15 @@ def choose_count(where: DeltaGenerator, counts: Sequence[int]) -> int:
     return choice(key, counts, partial(where.segmented_control, label, **look))
 
 
-def choose_method(where: DeltaGenerator, has_layers: bool) -> str:
+def choose_method(where: DeltaGenerator, has_layers: bool, **look: Any) -> str:
     """Draws the choice of the coefficient; without that within a layer, unless a layer has several components."""
     former = {"Spearman": "srcc", "top-30% overlap": "overlap", "of llm-interpret": "as_published"}
     former |= {"as published": "as_published"}
     rename_choice("correlations_method", {label: METHODS[name] for label, name in former.items()})
     options = [name for name in METHODS if has_layers or name != "within"]
-    look: dict[str, Any] = {"default": options[0], "format_func": METHODS.__getitem__, "required": True}
-    look |= {"help": METHOD_HELP, "label_visibility": "collapsed"}
-    return choice("correlations_method", options, partial(where.segmented_control, "Agreement", **look))
+    look = {"default": options[0], "format_func": METHODS.__getitem__, "label_visibility": "collapsed"} | look
+    draw = partial(where.segmented_control, "Coefficient", required=True, help=METHOD_HELP, **look)
+    return choice("correlations_method", options, draw)
 
 
 def draw_pair(
@@ -181,6 +182,11 @@ def draw_costs(
         for each in shown[1:]:
             each.start_if_quick()
 
+    def clicked() -> None:
+        if two := clicked_order(st.session_state[COSTS_MAP]["selection"].get("order"), of_all.named):
+            st.session_state[SIDES[0]], st.session_state[SIDES[1]] = two
+            chosen_outside()
+
     def draw() -> None:
         if not any([each.work.line() for each in shown]) and whole is None and of_all.work.is_read:
             label = f"Prune {whole_percent(level)} by the order of each of {of_all.n_tasks} tasks"
@@ -192,11 +198,12 @@ def draw_costs(
             f"At {whole_percent(level)} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals are apart."
         )
         worst, words = worst_in_words(rows, level, deciding), transfer_in_words(rows, level)
-        sheet.draw(COSTS, transfer_map(rows, is_half=True), "correlations transfer map", words, at)
+        drawn = transfer_map(rows, is_half=True)
+        sheet.draw(COSTS, drawn, COSTS_MAP, words, at, on_select=clicked, selection_mode="order")
         sheet.tables[COSTS] = rows
     with at:
         live([slot for each in shown for slot in each.work.watched()], draw, since_s)
-    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": of_all.names}
+    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of_all.tasks]}
     at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
     return worst
 
@@ -231,6 +238,14 @@ def clicked_pair(points: Sequence[Mapping[str, Any]] | None) -> tuple[str, str] 
     click elsewhere on the chart, such as on the diagonal."""
     point = points[0] if points else {}
     return (point["first"], point["second"]) if {"first", "second"} <= point.keys() else None
+
+
+def clicked_order(points: Sequence[Mapping[str, Any]] | None, named: Mapping[str, TaskSpec]) -> list[str] | None:
+    """Returns the labels of the two rankings of a clicked cell on the map of costs, the judged task's first; None for
+    a task's own order, or a click elsewhere. `named`: tasks by their names on the map."""
+    point = points[0] if points else {}
+    two = [tables.label(of.name, of.shots) for side in ("task", "source") if (of := named.get(point.get(side, "")))]
+    return two if len({*two}) == 2 else None
 
 
 def _clickable(view: str, at: DeltaGenerator, matrix: Picture, words: str) -> None:

@@ -38,12 +38,18 @@ class Transfer:
     """The accuracy of tasks by their own orders and by those of each other."""
 
     work: Work[Swept]
-    names: Sequence[str]  # of the tasks
+    tasks: Sequence[TaskSpec]
     permille: int  # the level of heads
 
     @property
     def n_tasks(self) -> int:
-        return len(self.names)
+        return len(self.tasks)
+
+    @property
+    def named(self) -> dict[str, TaskSpec]:
+        """The tasks by their names in `rows`."""
+        n = shared_prefix([task.name for task in self.tasks])
+        return {task.name[n:]: task for task in self.tasks}
 
     def rows(self) -> pd.DataFrame | None:
         """Returns `rows_of` the results, or None until all of them are there."""
@@ -55,16 +61,15 @@ class Transfer:
         rows = self.rows()
         if rows is None or (worst := worst_transfer(rows)) is None:
             return CostliestOrder()
-        n = shared_prefix(self.names)
-        full = {name[n:]: name for name in self.names}
-        sources = [full[source] for source in worst.sources]
+        named = self.named
+        judged, sources = named[worst.task].name, [named[source].name for source in worst.sources]
         heads = only_pruned_by(sources, scores, self.permille)
         heads = heads if len(heads) <= MOST_DECIDING else []
-        of_task = scores[full[worst.task]].scores
+        of_task = scores[judged].scores
         words = " and ".join(f"**{head}**" for head in heads)
         if heads == [_name(int(of_task.argmax()), of_task.shape)]:
             words += f", the most important head of {worst.task}"
-        return CostliestOrder((full[worst.task], sources[0]), heads, words)
+        return CostliestOrder((judged, sources[0]), heads, words)
 
     def start_if_quick(self) -> None:
         """Starts it as background work, if its forecast is what a screen may take for a first figure."""
@@ -79,7 +84,7 @@ def transfer(slot: str, setup: Setup, target: Target, tasks: Sequence[TaskSpec],
     wanted = points(tasks, [permille], [0], "own")
     wanted += [each for name in names for each in points(tasks, [permille], [0], "task", name)]
     setting = replace(setting_of(setup, JUDGES), heads_by=score)
-    return Transfer(Work(slot, TITLE, sweep(target, setting, wanted, pool_of(names)), 3), names, permille)
+    return Transfer(Work(slot, TITLE, sweep(target, setting, wanted, pool_of(names)), 3), tasks, permille)
 
 
 def only_pruned_by(sources: Sequence[str], scores: Mapping[str, Scores], permille: int) -> list[str]:

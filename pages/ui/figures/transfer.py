@@ -39,7 +39,7 @@ def transfer_rows(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataF
 
 def transfer_map(frame: pd.DataFrame, is_half: bool = False) -> charts.Picture:
     """Returns tasks judged x task of the order; a cell has the points gained (+) or lost (−) against the judged task's
-    own order. `is_half`: on half of the page's width."""
+    own order. `is_half`: on half of the page's width; a clicked cell is the selection `order`."""
     names = tuple(dict.fromkeys(frame["task"]))
     others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
     change = [
@@ -68,19 +68,18 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...], is_half: boo
         y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
     )
     tooltip = charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}")
-    rect, is_small = {"stroke": GREY, "strokeOpacity": 0.4}, f"abs(datum.gained) < {SMALL_LOSS}"
+    is_small, cursor = f"abs(datum.gained) < {SMALL_LOSS}", "pointer" if is_half else "default"
     scale = charts.around_zero(30, clamp=True, reverse=True)  # worse is orange, as on other screens
     colour = alt.Color("gained:Q", title=CHANGE if is_half else f"{CHANGE} ({CLEAR})", scale=scale, legend=legend)
-    cells = [
-        base.transform_filter(f"!({is_small})").mark_rect(**rect).encode(color=colour, tooltip=tooltip),
-        base.transform_filter(is_small).mark_rect(fill=UNKNOWN, **rect).encode(tooltip=tooltip),
-    ]
+    rect = base.mark_rect(stroke=GREY, strokeOpacity=0.4, cursor=cursor)
+    rect = rect.encode(color=alt.condition(is_small, alt.value(UNKNOWN), colour), tooltip=tooltip)
+    clicked = [alt.selection_point(name="order", fields=["task", "source"], empty=False)] if is_half else []
     numbers = [
-        *charts.on_cells(base.transform_filter(f"!({is_small})"), 11, "gained", "change:N"),
-        charts.written(base.transform_filter(is_small), 11).encode(text="change:N"),
+        *charts.on_cells(base.transform_filter(f"!({is_small})"), 11, "gained", "change:N", cursor=cursor),
+        charts.written(base.transform_filter(is_small), 11, cursor=cursor).encode(text="change:N"),
     ]
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
-    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, *cells, own, *numbers)
+    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, rect.add_params(*clicked), own, *numbers)
 
 
 def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
