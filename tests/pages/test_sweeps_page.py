@@ -418,7 +418,8 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
         "90% right instead of 90%. By random orders, 50% of heads cost 60 points."
     ), "what the questions detect is in the caption of the table"
     assert said_of(with_losses(5, three)).startswith(
-        "**50% of heads can go before any single task clearly loses**; on average they cost 5.0 points (95% interval 2."
+        "**By each task's own ranking, 50% of heads can go before any single task clearly loses**; on average they "
+        "cost 5.0 points (95% interval 2."
     ), "the mean of three loses clearly"
     at_half = tables.rows_at(with_losses(5, three), "heads", 0, 0.5)
     assert tables.loses_on_average(at_half) and not tables.loses_on_average(at_half[:1])

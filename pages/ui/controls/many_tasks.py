@@ -30,6 +30,7 @@ QUICK = 16  # questions per task of a quick look
 LOOKED = "A quick look with few questions: intervals are wide."
 LOOK_HELP = "Measures the same with these settings. With fewer questions, intervals are wider."
 MADE_FOR_DEMO = "Tasks named demo_ were made for the demo model; other models may only guess at them."
+SHOTS_HELP = "Examples in the prompt of each question (shots); several counts can be chosen."
 TASKS_HELP = (
     "All whose rows are on this computer; type part of a name to filter. One from the hub appears here once its folder "
     "is in the task data folder."
@@ -69,14 +70,10 @@ def choose_tasks(
     box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
     first = first_tasks(every, is_demo, n)
     names = several(f"{prefix}_tasks", every, box, first)
-    shown, help = [str(count) for count in SHOT_COUNTS], "Examples in the prompt of each question. At least one count."
-    look: dict[str, Any] = {
-        "selection_mode": "multi",
-        "help": help,
-        "width": "stretch" if shots_at is None else "content",
-    }
-    pills = partial(right_at.pills, "Examples in the prompt", shown, **look)
-    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in first_counts(first, is_demo)])
+    shown, width = [str(count) for count in SHOT_COUNTS], "stretch" if shots_at is None else "content"
+    look: dict[str, Any] = {"selection_mode": "multi", "help": SHOTS_HELP, "width": width}
+    chips = partial(right_at.segmented_control, "Examples in the prompt", shown, **look)
+    shots = several(f"{prefix}_shots", shown, chips, [str(count) for count in first_counts(first, is_demo)])
     if not is_demo and any(name.startswith("demo_") for name in names):
         where.caption(MADE_FOR_DEMO)
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
