@@ -104,7 +104,7 @@ compared, second = dict[str, Measurement[Any]](), second_model(setup)
 if second is not None:
     compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
 weights, joint, of_heads = dict[str, Measurement[Any]](), dict[str, Measurement[Any]](), list[str]()
-width, trust_at, map_at, map_of, ffns_at = 1.0, None, None, None, None
+width, trust_at, map_at, map_of, ffns_at, words, measured = 1.0, None, None, None, None, "", ""
 if not shown.scores:  # until a task is measured
     weights[by_weights.NAME] = by_weights.weights(target)
 if weights:
@@ -117,18 +117,22 @@ else:
     with map_at or st.container():
         words, trust_at, map_of = sections.draw_heads(shown, sheet, loss, width)
         sections.draw_best(shown)
+    if what != ORACLE and n_heads > ORACLE_HEADS:
+        removed_at, ffns_at = st.columns(2, gap="medium")
+        with removed_at:
+            measured, joint = sections.draw_removed(shown, setup, sheet, since_s)
     if loss:
         joint = {"Without the induction heads": loss.measured}
         with ffns_at or st.container():
             together = [sections.draw_joint(shown, loss, sheet, map_of)]
-    of_heads = [words, *together]
+    of_heads = [measured or words, *together]
 if not is_empty:
     with ffns_at or st.container():
         sections.draw_ffns(setting, found["ffns"].scores, sheet, partial(draw_work, "ffns"), map_of, width)
 says = [*partly(found["heads"], tasks), *of_heads]
 finding_at.markdown(" ".join(says))
 st.session_state[IS_READ] = True
-trust = sections.draw_oracle(shown, tasks, sheet, since_s)
+trust = words if measured else sections.draw_oracle(shown, tasks, sheet, since_s)
 if trust and trust_at is not None:
     trust_at.caption(trust)
 sheet.says[:0] = [*says, *filter(None, [trust])]

@@ -50,14 +50,15 @@ class AccuracyWithout:
 @dataclass(frozen=True)
 class Removal:
     """The results so far: `heads` by flat index, best first (empty: the model has no induction heads);
-    accuracy without them (`removed`), without equally many random heads (`draws`), and without them on the task without
-    examples (`control`)."""
+    accuracy without them (`removed`), without equally many random heads (`draws`), without them on the task without
+    examples (`control`), and without each of them by itself, if asked (`alone`)."""
 
     heads: tuple[int, ...]
     partner: int = 0  # flat index of the best previous-token head, which they read from
     removed: AccuracyWithout | None = None
     control: AccuracyWithout | None = None
     draws: tuple[AccuracyWithout, ...] = ()
+    alone: tuple[AccuracyWithout, ...] = ()
 
     @property
     def at_random(self) -> tuple[float, float, float]:
@@ -147,12 +148,18 @@ def line_of(full: Answers, pruned: Answers) -> AccuracyWithout:
 
 
 def without_heads(
-    target: Target, task: TaskSpec, heads: tuple[int, ...], n: int, data_dir: str | None = None
+    target: Target,
+    task: TaskSpec,
+    heads: tuple[int, ...],
+    n: int,
+    data_dir: str | None = None,
+    each_alone: bool = False,
 ) -> Measurement[Removal]:
     """Returns the Removal so far of these heads (flat indices) and of random ones, on n questions of a task, without a
-    control task."""
+    control task; then of each head alone, if `each_alone`."""
     masks = [Mask.full(target.shape), without(target.shape, heads)]
     masks += [draw(target.shape, heads, seed) for seed in range(N_DRAWS)]
+    masks += [without(target.shape, (head,)) for head in heads] if each_alone else []
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal]:
         questions, answers = select(get_requests(task, data_dir, run.session.store), n, "stratified"), []
@@ -163,7 +170,7 @@ def without_heads(
             yield run.so_far(found, "questions")
         return found
 
-    return composed(target, ("without heads", task, data_dir, n, heads), body)
+    return composed(target, ("without heads", task, data_dir, n, heads, *(["each alone"] * each_alone)), body)
 
 
 def _known(heads: tuple[int, ...], answers: Sequence[Answers | None]) -> Removal:
@@ -171,8 +178,8 @@ def _known(heads: tuple[int, ...], answers: Sequence[Answers | None]) -> Removal
     full, *rest = answers
     if full is None or not rest or rest[0] is None:
         return Removal(heads)
-    removed, *draws = [line_of(full, each) for each in rest if each is not None]
-    return Removal(heads, removed=removed, draws=tuple(draws))
+    removed, *others = [line_of(full, each) for each in rest if each is not None]
+    return Removal(heads, removed=removed, draws=tuple(others[:N_DRAWS]), alone=tuple(others[N_DRAWS:]))
 
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
-from engine.statistics import Paired
+from engine.statistics import Paired, paired
 from engine.studies.removal import AccuracyWithout, Removal
 from engine.studies.surveys import StudySettings, Survey, grid, together
 from pages.ui.controls import many_tasks
@@ -138,6 +138,14 @@ def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path
     at = open_screen(model=str(make_tiny_opt(folder, 9, 24, 48)), importance_what="Measured")
     assert any("216 heads" in info.value and "200 at most" in info.value for info in at.info)
     assert not {"Compare with measured losses", "Measure heads"} & {*labels(at)}
+    at.segmented_control(key="importance_what").set_value(divisors.EVEN)
+    measure(settled(at), "heads")
+    best = at.dataframe[0].value["name"].tolist()
+    press(at, "Remove the top 10 heads")
+    [rows] = [tables["sets"] for tables in frames_of(at) if "sets" in tables]
+    alone = [f"{name} alone" for name in best]
+    assert rows["row"].tolist() == [*alone, "all 10 heads together", "10 random heads together"]
+    assert "Of the 10 heads with the highest scores, " in said(at)
 
 
 def test_a_model_with_one_layer(open_screen, tmp_path):
@@ -283,6 +291,29 @@ def test_what_heads_cost_alone_and_together_is_one_picture():
     assert [bar["points"] for bar in picture.datasets["sets"]] == ["50", "25", "3", "0", "60", "2"]
     svg = charts.to_svg(picture, "title").decode()
     assert "64 train questions" in svg and svg.count("#d9480f") >= 3, "what is clear"
+
+
+def test_heads_removed_one_by_one_are_told_apart_by_what_is_clear():
+    def removed(*lost):
+        lines = [
+            AccuracyWithout(0.9, 0.9 - n / 100, paired(np.arange(100) < 90, np.arange(100) < 90 - n)) for n in lost
+        ]
+        return Removal((4, 1, 2), removed=lines[0], draws=(lines[1],), alone=tuple(lines[2:]))
+
+    rows = tables.removed_rows(removed(60, 2, 5, 30, 6), ["L0H0", "L0H1", "L0H2", "L1H0", "L1H1"])
+    alone = ["L1H1 alone", "L0H1 alone", "L0H2 alone"]
+    assert rows["row"].tolist() == [*alone, "all 3 heads together", "3 random heads together"]
+    assert rows["lost"].tolist() == pytest.approx([5, 30, 6, 60, 2])
+    assert rows["is_clear"].tolist() == [False, True, False, True, False], "L0H2 is clear by itself, not among three"
+    words = "Of the 3 heads with the highest scores, **L0H1 alone costs 30 points** on a"
+    end = "All 3 together cost 60 points, 3 random heads 2."
+    assert tables.removed_in_words(rows, 3, "a") == f"{words}. {end}"
+    two = tables.removed_in_words(rows.assign(is_clear=[False, True, True, True, False]), 3, "a")
+    assert two == f"{words}, and 1 other clearly costs accuracy. {end}"
+    none = tables.removed_in_words(rows.assign(is_clear=False), 3, "a")
+    assert none == f"Of the 3 heads with the highest scores, none clearly costs accuracy on a alone. {end}"
+    part = replace(removed(60, 2, 5, 30, 6), removed=None, draws=(), alone=())
+    assert tables.removed_rows(part, []).empty
 
 
 def test_the_mean_over_tasks_is_one_map_that_says_each_heads_loss_by_task():

@@ -170,15 +170,48 @@ def joint_rows(scores: Scores, rows: pd.DataFrame, found: Removal) -> pd.DataFra
     ]
     changes = [Paired(scores.n, gained[at], lost[at], mcnemar(gained[at], lost[at])) for _, at, _ in sets]
     bars = [_bar(f"{name} alone", change, is_clear) for (name, _, is_clear), change in zip(sets, changes, strict=True)]
-    n = len(found.heads)
-    bars.append(_bar(f"all {n} induction heads together", found.removed.change, True))
+    return pd.DataFrame([*bars, *_together_bars(found, "induction heads", True)])
+
+
+def removed_rows(found: Removal, names: Sequence[str]) -> pd.DataFrame:
+    """Returns the rows of `joint_rows` for the best heads by a gradient, whose `names` are by flat index: each alone as
+    far as measured, at 5% for all of these together (Holm), then all together, and as many at random."""
+    adjusted = holm([each.change.p_mcnemar for each in found.alone])
+    bars = [
+        _bar(f"{names[head]} alone", each.change, p < ALPHA)
+        for head, each, p in zip(found.heads, found.alone, adjusted, strict=False)
+    ]
+    is_clear = found.removed is not None and found.removed.change.is_significant
+    return pd.DataFrame([*bars, *_together_bars(found, "heads", is_clear)])
+
+
+def removed_in_words(rows: pd.DataFrame, n: int, task: str) -> str:
+    """Describes complete `removed_rows` of n heads on a task: the costliest alone, if one is clear, and all of them
+    together."""
+    alone, together, at_random = rows[:n], *rows["lost"][n:]
+    clear = alone[alone["is_clear"] & alone["lost"].gt(0)].sort_values("lost", ascending=False)
+    words = f"Of the {n} heads with the highest scores, none clearly costs accuracy on {task} alone"
+    if len(clear):
+        most, lost = clear.iloc[0]["row"].split()[0], number(clear.iloc[0]["lost"], 0)
+        words = f"Of the {n} heads with the highest scores, **{most} alone costs {lost} points** on {task}"
+        if n_others := len(clear) - 1:
+            words += f", and {n_others} {'others clearly cost' if n_others > 1 else 'other clearly costs'} accuracy"
+    return f"{words}. All {n} together cost {number(together, 0)} points, {n} random heads {number(at_random, 0)}."
+
+
+def _together_bars(found: Removal, noun: str, is_clear: bool) -> list[dict[str, object]]:
+    """Returns the rows of all heads together, and of as many at random, as far as they are measured."""
+    n, bars = len(found.heads), []
+    if found.removed is None:
+        return bars
+    bars.append(_bar(f"all {n} {noun} together", found.removed.change, is_clear))
     if found.draws:
         mean, low, high = (-points for points in found.at_random)
         at_random = {"lost": mean, "low": high, "high": low, "n": found.removed.change.n}
         bars.append(
             at_random | {"row": f"{n} random heads together", "is_clear": False, "of": f"{len(found.draws)} draws"}
         )
-    return pd.DataFrame(bars)
+    return bars
 
 
 def _bar(row: str, change: Paired, is_clear: bool) -> dict[str, object]:

@@ -7,6 +7,7 @@ import pytest
 
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import InductionScores, induction
+from engine.importance.importance import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
@@ -14,7 +15,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import paired
 from engine.studies import removal as module
-from engine.studies.removal import AccuracyWithout, Removal, draw, induction_heads, removal, without
+from engine.studies.removal import AccuracyWithout, Removal, draw, induction_heads, removal, without, without_heads
 from tests.engine.fixtures import target_in, write_questions
 
 SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
@@ -88,3 +89,13 @@ def test_every_line_is_the_difference_of_two_counts(session, tiny_opt, tmp_path,
         assert drawn.pruned == right(draw(target.shape, found.heads, seed), 20) / 20
         assert drawn.full == found.removed.full, "one baseline"
     assert final(removal(target, task, None, 20).run(session)) == replace(found, control=None), "of a model without one"
+
+
+def test_heads_removed_one_by_one_lose_what_the_oracle_says(session, tiny_opt):
+    target, task = session.target(LoadSpec(str(tiny_opt), "fp32")), TaskSpec("demo_copy", 0, "train")
+    questions = select(get_requests(task, None, session.store), 16, "stratified")
+    by_oracle = 100 * final(importance(target, questions, "heads-oracle").run(session)).scores.ravel()
+    found = final(without_heads(target, task, (5, 0, 3), 16, each_alone=True).run(session))
+    assert [-each.points for each in found.alone] == pytest.approx(by_oracle[[5, 0, 3]])
+    together = final(without_heads(target, task, (5, 0, 3), 16).run(session))
+    assert together == replace(found, alone=()) and len(found.draws) == module.N_DRAWS
