@@ -150,7 +150,7 @@ if more.open:
 differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
 text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
 how = [reading.request(x, b_shown)], reading.measurements(x, b_shown)
-origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total))
+origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total), f"{x.name}, {b_shown.name}")
 said = [tables.finding(a, b, without(b_shown))[0]] if differs else []
 says = [*filter(None, said), tables.summary(a, b if differs else None)[0]]
 sheet = Sheet({"Text": text_picture}, {"Losses by token": frame}, says)

@@ -43,8 +43,9 @@ n_shown = 1 if presenting() else 2
 finding_at.markdown("  \n".join(said[:n_shown]), help=None if presenting() else "  \n".join(said[2:]) or None)
 at = moment(choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
-slider(choice.runs, view.look, at)
-sections.first_charts(view, sheet)
+with st.container():  # one block: a slide shows all of it, in smaller type if need be
+    slider(choice.runs, view.look, at)
+    sections.first_charts(view, sheet)
 sheet.tables["Runs"] = recipes(view.runs)
 if not presenting():  # a slide shows one screen, and these sections are below it
     draw_followed(choice, at)

@@ -24,7 +24,7 @@ from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import ORDER
 from pages.ui.prune import experiment
 from pages.ui.prune.experiment import AnswersSoFar
-from pages.ui.prune.figure import in_a_sentence
+from pages.ui.prune.figure import full_in_a_sentence, in_a_sentence
 from tests.pages.conftest import (
     WAIT_S,
     N,
@@ -142,6 +142,8 @@ def test_a_slide_says_what_pruning_does_once_enough_questions_are_answered():
     few = in_a_sentence("copy", AnswersSoFar(full, answers(100, 89)), "4 of 8 heads pruned")
     assert few.endswith("copy does not detectably change: **90.0%** right before, **89.0%** now.")
     assert not in_a_sentence("copy", AnswersSoFar(full, full.first(MIN_QUESTIONS - 1)), "")
+    assert full_in_a_sentence("copy", full) == "The full model answers **90.0%** of copy right."
+    assert not full_in_a_sentence("copy", full.first(MIN_QUESTIONS - 1)) and not full_in_a_sentence("copy", None)
 
 
 def click(at, what, number, parts, pruned):

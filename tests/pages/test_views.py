@@ -146,6 +146,29 @@ def test_a_view_without_a_typed_name_is_saved_under_the_proposed_one(stage):
     names = [view.name for view in views.saved(runtime.store())]
     assert names == ["Prune", "Prune, gpt2"], "the same page once"
     assert stage.text_input[0].placeholder == "Prune, gpt2 2"
+    stage.session_state[presentation.VIEW_NAME] = "Importance", "Importance: demo_pet"
+    assert stage.run().text_input[0].placeholder == "Prune, gpt2 2", "the screen drawn before"
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ({"prune_heads": "50"}, "Prune: 4 of 8 heads, boats.jsonl, "),
+        ({"prune_mask": "F1"}, "Prune: 1 of 2 FFNs, boats.jsonl, "),
+        ({}, "Prune: full model, boats.jsonl, "),
+    ],
+)
+def test_the_proposed_name_says_what_the_view_shows(open_app, query, name):
+    at = open_app(**query)
+    at.session_state["views"] = True
+    [placeholder] = [each.placeholder for each in at.run().text_input if each.label == "Name of this view"]
+    assert placeholder.startswith(name)
+
+
+def test_a_proposed_name_is_short_enough_to_save():
+    name = views.free_name("Passage: " + 80 * "a" + "\n", "/models/gpt2", [])
+    assert views.checked(SavedView(name, "/")).name == name
+    assert views.free_name("Passage: " + 80 * "a" + "\n", "/models/gpt2", [SavedView(name, "/")]) == f"{name} 2"
 
 
 @pytest.mark.parametrize(("by", "left_out"), [("prune", True), ("prune", False), ("attention", False)])

@@ -60,4 +60,4 @@ def draw_details(
     sheet.pictures["Attention pattern"] = lambda: pattern_map(map_cells(seen, view))
     sheet.pictures["Text"] = partial(raised_text, seen, view)
     sheet.tables["Attention"] = lambda: to_csv(pattern_rows(seen, view))
-    closing(Origin("Attention", requests, measurements, of), sheet)
+    closing(Origin("Attention", requests, measurements, of, f"{text.name}, {', '.join(names)}"), sheet)

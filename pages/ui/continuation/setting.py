@@ -14,7 +14,7 @@ from engine.progress import Progress, last_value
 from engine.requests import ContinuePrompt
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
 from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
-from pages.ui.page.tables import mask_in_words
+from pages.ui.page.tables import mask_counts, mask_in_words
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,10 @@ def origin(x: ContinuationControls, mask: Mask | None) -> Origin:
     """Returns the request and the records of the results shown."""
     of = about(x.target, in_words(x.how), mask_in_words(x.target.shape, mask))
     mask = mask or Mask.full(x.target.shape)
+    subject = f"{mask_counts(x.target.shape, mask) or 'nothing'} pruned"
     said = {f"{name.capitalize()} model": one for name, one in x.continuations(mask).items()}
     parts = {"Next tokens": x.next_tokens(mask), **said, **ranking_part(x.target, x.pruning, x.data_dir)}
-    return Origin("Continue", [request(x, mask)], parts, of)
+    return Origin("Continue", [request(x, mask)], parts, of, subject)
 
 
 def in_words(how: How) -> str:

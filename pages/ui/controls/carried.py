@@ -10,6 +10,7 @@ from engine.shapes import ModelShape
 from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.presentation import PRUNED_BY, presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import mask_counts
 from pages.ui.page.widget_writes import write
 
 SCREENS = {
@@ -41,7 +42,7 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
     seen[screen] = mask
     if not mask.is_full:
         with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-            st.badge(in_words(shape, mask), icon=":material/content_cut:", color="orange", help=HELP)
+            st.badge(f"Pruned: {mask_counts(shape, mask)}", icon=":material/content_cut:", color="orange", help=HELP)
             about = {"key": f"{screen} restore", "on_click": set_pruned, "args": (screen, "")}
             st.button("Restore all", type="tertiary", help=RESTORE_HELP, **about)
 
@@ -60,10 +61,3 @@ def restore_all() -> None:
     if state.pop(PRUNED_BY, None) or any(state.get(f"prune_{part}") for part in (*LEVELS, "mask")):
         for screen in SCREENS:
             set_pruned(screen, "")
-
-
-def in_words(shape: ModelShape, mask: Mask) -> str:
-    """Returns a phrase such as "Pruned: 4 of 32 heads, 1 of 4 FFNs"; kinds with nothing pruned are omitted."""
-    heads = [f"{mask.n_heads_pruned:,} of {shape.n_heads_total:,} heads"] if mask.n_heads_pruned else []
-    ffns = [f"{mask.n_ffns_pruned} of {shape.n_layers} FFNs"] if mask.n_ffns_pruned else []
-    return f"Pruned: {', '.join([*heads, *ffns])}"

@@ -13,7 +13,7 @@ from pages.ui.downloads.provenance import draw_measured, permalink
 from pages.ui.downloads.shipped import draw_shipped
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.marks import mark
-from pages.ui.page.presentation import presenting
+from pages.ui.page.presentation import VIEW_NAME, presenting
 from pages.ui.page.runtime import session
 from pages.ui.page.tables import plain
 
@@ -31,7 +31,8 @@ SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 def closing(origin: Origin, sheet: Sheet) -> None:
     """Draws a row of buttons: the command, the receipts, the Python program, and the downloads. A file is made when its
     button is clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
-    if presenting():
+    st.session_state[VIEW_NAME] = origin.screen, origin.view_name
+    if presenting() and origin.about:
         st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # hidden on a slide
         mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open

@@ -15,6 +15,7 @@ from pages.ui.page.tables import written
 
 LARGER, TALLEST_PX = 1.4, 340  # on a slide: the page's type size, and the most a picture is stretched to
 SMALLEST_PX, NOTE_PX = 18, 12  # notes on an axis, and sizes that are expressions, stay as they are
+LABELS_PX = 54  # the least width of labels left of a chart, so that charts one above the other share an axis
 LABELS = {"labelFontSize": SMALLEST_PX, "titleFontSize": 20}
 TYPE = {"text": {"fontSize": SMALLEST_PX}, "axis": LABELS, "legend": LABELS, "header": LABELS}  # if no other is set
 
@@ -67,6 +68,8 @@ def _larger(value: Any) -> Any:
     if isinstance(value, Mapping):
         if isinstance(legend := value.get("legend"), Mapping):  # all legends of slides have type of the same size
             value = {**value, "legend": {name: each for name, each in legend.items() if name not in LABELS}}
+        if isinstance(extent_px := value.get("minExtent"), int | float):
+            value = {**value, "minExtent": max(LABELS_PX, extent_px)}
         return {name: _type(each) if _is_size(name, each) else _larger(each) for name, each in value.items()}
     return [_larger(each) for each in value] if isinstance(value, list) else value
 

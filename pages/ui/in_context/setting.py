@@ -24,7 +24,7 @@ from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import Source
 from engine.texts.tokenloss import losses_of_texts
 from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
-from pages.ui.page.tables import mask_in_words
+from pages.ui.page.tables import mask_counts, mask_in_words
 
 OPERATIONS_PER_S = 1e11  # of a processor with few cores
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array per text
@@ -150,7 +150,8 @@ def origin(x: InContextControls, mask: Mask | None, kind: str, fill: str, around
         measurements["Pruned model"] = x.losses(mask)
     measurements |= {"Heads ablated": ablations(x, fill), **ranking_part(x.target, x.pruning, x.data_dir)}
     of = about(x.target, x.source.name, f"{len(x.texts)} texts of 512 tokens", mask_in_words(x.target.shape, mask))
-    return Origin("In context", requests(x, mask, (kind, fill), around), measurements, of)
+    pruned = "" if mask is None or mask.is_full else f", {mask_counts(x.target.shape, mask)} pruned"
+    return Origin("In context", requests(x, mask, (kind, fill), around), measurements, of, x.source.name + pruned)
 
 
 def requests(x: InContextControls, mask: Mask | None, how: tuple[str, str], around: int) -> list[Request]:

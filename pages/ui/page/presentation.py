@@ -39,6 +39,7 @@ _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS
 FAULT, SAVED = "views fault", "views saved"  # in the session: what the next run says
 HEARD = "views heard"  # in the session: the name that was saved last
 PRUNED_BY = "pruned by"  # in the session: the screen that last set the shared mask
+VIEW_NAME = "view name"  # in the session: the screen drawn last, and the name proposed for a view of it
 WITHOUT_MASK = "view_without_mask"
 UNNAMED = "1"  # the value of the parameter for a slide that is not a saved view
 VIEWS_HELP = "Saves a screen with all its controls under a name, to return to or to present."
@@ -102,7 +103,8 @@ def _draw_views(title: str) -> None:
             show_error(fault)
         with st.form("name a view", border=False):
             name_at, save_at = st.columns([2, 1], vertical_alignment="bottom")
-            name = views.free_name(title, str(st.session_state.get("model") or ""), known)
+            screen, named = st.session_state.get(VIEW_NAME, ("", ""))
+            name = views.free_name(named if screen == title else title, str(st.session_state.get("model") or ""), known)
             name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=name)
             if mask := _mask_of_another_screen():
                 st.caption(f"Saved with {plain(mask if len(mask) <= 40 else mask[:40] + '…')} pruned.")

@@ -67,9 +67,9 @@ class _ViewsFile:
 
 
 def free_name(title: str, model: str, views: Sequence[SavedView]) -> str:
-    """Returns a name for a view of the screen of this `title` that none of the `views` has: with its model, unless that
-    is the demo."""
-    named = title if model in ("", "demo") else f"{title}, {model.rstrip('/').rpartition('/')[2]}"[: MAX_NAME - 4]
+    """Returns a name for a view that none of the `views` has: this `title`, with the model unless that is the demo."""
+    named = title if model in ("", "demo") else f"{title}, {model.rstrip('/').rpartition('/')[2]}"
+    named = "".join(letter for letter in named if letter.isprintable())[: MAX_NAME - 4]
     taken = {view.name for view in views}
     return next(name for n in count(1) if (name := named if n == 1 else f"{named} {n}") not in taken)
 

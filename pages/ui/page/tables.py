@@ -131,6 +131,13 @@ def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
     return f"{heads}, {mask.n_ffns_pruned} of {shape.n_layers} FFNs pruned{dropped}"
 
 
+def mask_counts(shape: ModelShape, mask: Mask) -> str:
+    """Returns text such as "19 of 48 heads, 2 of 6 FFNs"; kinds with nothing pruned are omitted."""
+    heads = [f"{mask.n_heads_pruned:,} of {shape.n_heads_total:,} heads"] if mask.n_heads_pruned else []
+    ffns = [f"{mask.n_ffns_pruned} of {shape.n_layers} FFNs"] if mask.n_ffns_pruned else []
+    return ", ".join([*heads, *ffns])
+
+
 def shared_prefix(names: Sequence[str]) -> int:
     """Returns the length of the beginning that all names share, up to an underscore."""
     n = len(os.path.commonprefix([*names]).rpartition("_")[0])

@@ -145,6 +145,13 @@ def in_a_sentence(task: str, measured: AnswersSoFar, pruned_in_words: str) -> st
     return f"{what} {verb} by **{points} points**, from {percent(after - share)} to **{percent(after)}** right."
 
 
+def full_in_a_sentence(task: str, full: Answers | None) -> str:
+    """Returns the accuracy of the full model, for a slide; "" before it has answered enough questions."""
+    if full is None or len(full) < MIN_QUESTIONS:
+        return ""
+    return f"The full model answers **{percent(accuracy(full).acc)}** of {plain(task)} right."
+
+
 def component_tables(shown: Found) -> None:
     """Draws the data of the map and the bars as two tables, the most important first."""
     of = shown.x, shown.known, shown.mask

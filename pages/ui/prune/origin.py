@@ -10,7 +10,7 @@ from engine.models.masks import Mask
 from engine.statistics import paired
 from pages.ui.downloads.origin import Origin, about, tasks_in_words
 from pages.ui.figures import published
-from pages.ui.page.tables import percent
+from pages.ui.page.tables import mask_counts, percent
 from pages.ui.prune import figure
 from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, curve, request
@@ -25,7 +25,8 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis, orde
     if not x.judged.greedy:
         measurements["Estimates"] = gradients(x.target, x.questions)
     of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", _describe_pruned(x, known, order))
-    return Origin("Prune", [request(x, found)], measurements, of)
+    pruned = "" if mask is None else f"{mask_counts(x.shape, mask) or 'full model'}, "
+    return Origin("Prune", [request(x, found)], measurements, of, pruned + x.task.title)
 
 
 def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence, order: str) -> list[str]:

@@ -28,7 +28,7 @@ from pages.ui.prune import charts, dragging, estimates, example, head_map, neigh
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
-from pages.ui.prune.figure import accuracy_figure, estimate_figure, in_a_sentence
+from pages.ui.prune.figure import accuracy_figure, estimate_figure, full_in_a_sentence, in_a_sentence
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.opening.playing import draw_opening, draw_replay
 from pages.ui.prune.panels import perplexity
@@ -203,7 +203,11 @@ def is_first_draw_since_ranked(key: str) -> bool:
 
 def draw_sentence(shown: PruneResult) -> None:
     """Draws the finding of a slide that tells no story."""
-    if shown.mask is not None and not shown.mask.is_full:
+    if shown.mask is None:
+        return
+    if shown.mask.is_full:
+        st.markdown(full_in_a_sentence(shown.x.task.title, shown.measured.full))
+    else:
         pruned = estimates.pruned_in_words(shown.x, shown.known, shown.mask)
         st.markdown(in_a_sentence(shown.x.task.title, shown.measured, pruned))
 

@@ -14,7 +14,7 @@ SAID = ("text", "text_digest", "n_texts", "early", "late", "around", "n_ablated_
 
 
 def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource], in_full: bool) -> Origin:
-    """Returns the requests of the results shown of these runs, which are named, or described `in_full`."""
+    """Returns the requests of the results shown of these runs, which are described `in_full`, or not at all."""
     requests = [
         MeasureTrajectory(
             series=str(sources[run.name].record),
@@ -23,8 +23,8 @@ def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource], in_full: 
         )
         for run in runs
     ]
-    about = " · ".join(run.in_full if in_full else run.label for run in runs)
-    return Origin("Training", requests, {}, about)
+    about = " · ".join(run.in_full for run in runs) if in_full else ""
+    return Origin("Training", requests, {}, about, ", ".join(run.label for run in runs))
 
 
 def recipes(runs: Sequence[DrawnRun]) -> pd.DataFrame:

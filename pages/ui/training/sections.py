@@ -26,7 +26,7 @@ from pages.ui.training.slider import IN_A_ROW
 
 FILE_PX = 380
 SLOPES = "d loss by d ln(index) over training"
-SLIDE_PX = 110  # of a bare chart on a slide, where type is larger
+SLIDE_PX = 100  # of a bare chart on a slide, where type is larger
 NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
         "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
 GAIN_HELP = (
@@ -123,9 +123,9 @@ def slopes_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis) -> Pictur
 
 def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
     """Draws in-context gain and prefix matching, a column per run on one axis of tokens: the screen's point is that
-    they change together. On a slide each has its own axis, as the second row may have no room."""
+    they change together."""
     is_named = len(view.runs) > IN_A_ROW  # else the slider has the names, in the same columns
-    form = {"bare_px": SLIDE_PX, "axis_px": SHARED_AXIS_PX} if presenting() else {"bare_px": BARE_PX}
+    form = {"bare_px": SLIDE_PX if presenting() else BARE_PX}
     rows = (
         ("gain", "**In-context gain**, nats: above 0, late tokens are predicted better (thin: the other runs)",
          "In-context gain", GAIN_HELP,
