@@ -2,6 +2,7 @@
 and which heads cause it."""
 
 import time
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,6 @@ ABLATE_HELP = (
     "stored."
 )
 PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
-OPENS = "incontext opens"  # in the session: the part that the screen opened with
 ANSWERS = "Prune scores the answers alone."
 SHOWS = "You will see how the loss falls along a text, in the full and in the pruned model."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
@@ -118,7 +118,9 @@ def draw_heads() -> None:
     n_passes, n_done = 2 * len(texts) * (target.shape.n_heads_total + 1), len(found[KINDS[0]].base) if found else 0
     label = f"Ablate {target.shape.n_heads_total:,} heads, one at a time"
     if not heads.line() and n_done < len(texts):
-        heads.offer(label, "science", ABLATE_HELP.format(n_passes), by_size=True)
+        is_empty = empty_state("matrix", sections.HEADS_SHOW, heads.is_read, key="empty heads")
+        with nullcontext() if n_done else is_empty:
+            heads.offer(label, "science", ABLATE_HELP.format(n_passes), by_size=True)
     if n_done:
         known = induction(target).stored(session())
         frame = head_frame(target.shape, found, so_far(), kind, controls.around, known)
@@ -132,11 +134,8 @@ live(["incontext"], draw_scores, since_s)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
 if not presenting():  # a slide shows one screen, and these sections are below it
     put_right("incontext_part", "Part", one_among(PARTS))
-    if OPENS not in st.session_state:  # the heads of another model, one by one, take hours
-        st.session_state[OPENS] = PARTS[0 if target.spec.is_demo else 1 if together.has_something_to_show(x) else 2]
-    opens = st.session_state[OPENS]
     bound: dict[str, Any] = {"on_change": "rerun", "bind": "query-params"}
-    heads_at, together_at, slope_at = st.tabs(PARTS, default=opens, key="incontext_part", **bound)
+    heads_at, together_at, slope_at = st.tabs(PARTS, key="incontext_part", **bound)
     with heads_at:
         if target.shape.n_ctx < MIN_TOKENS:
             short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"

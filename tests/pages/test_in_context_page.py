@@ -27,7 +27,6 @@ from pages.ui.in_context import charts, sections, setting, tables, together
 from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.page import runtime
-from pages.ui.page.work import Work
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in, write_questions
 from tests.pages.conftest import (
@@ -195,11 +194,11 @@ def test_sets_of_heads_are_measured_when_their_tab_is_open_if_that_is_short(open
     assert len(runtime.jobs().snapshot("incontext together").value) == n_sets(SHAPE)
 
 
-@pytest.mark.parametrize(("takes_s", "opens"), [(1e9, "Slope of the loss"), (1.0, "Top heads together")])
-def test_another_model_opens_with_a_part_that_has_something_to_show(open_screen, monkeypatch, takes_s, opens):
-    monkeypatch.setattr(together, "Work", partial(Work, takes=lambda: takes_s))
+def test_another_model_opens_with_the_first_part_and_says_what_it_will_show(open_screen):
     at = open_screen(incontext_texts="1", incontext_heads="0")
-    assert at.session_state["incontext opens"] == opens
+    assert at.session_state["incontext_part"] == "Which heads cause it"
+    assert sections.HEADS_SHOW in said(at)
+    assert any(label.startswith("Ablate 8 heads, one at a time") for label in labels(at))
 
 
 def test_a_long_text_is_cut_into_pieces_and_one_that_is_too_short_is_one_plain_line(open_screen):

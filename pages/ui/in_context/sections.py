@@ -78,6 +78,7 @@ KIND_HELP = (
 )
 ONLY_ANSWERS = "the demo model was trained only on the answers of questions, and every token counts here"
 AWAITED = "Measured now: how much better late tokens are predicted than early ones."
+HEADS_SHOW = "You will see the gain lost without each head alone, as a map, and whether these are induction heads."
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
 COLORS = "Orange: gain is lost without the head. Blue: more is gained. Gray: not clear. "

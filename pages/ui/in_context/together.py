@@ -30,15 +30,6 @@ def work_of(x: InContextControls) -> Work[dict[HeadSet, Losses]]:
     return Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
 
 
-def has_something_to_show(x: InContextControls) -> bool:
-    """Returns whether results are stored, or short enough to be measured when the section opens."""
-    work = work_of(x)
-    if any(each.draw for found in work.stored() for each in found):
-        return True
-    takes_s = work.takes_s(by_size=True)
-    return takes_s is not None and takes_s <= budget_s()
-
-
 def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
     """Returns one row per set: heads, mean loss, score and its paired change with the 95% interval, in nats."""
     full, values = losses.get(HeadSet()), {}
