@@ -74,10 +74,10 @@ def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator
     if st.session_state.pop(LEARNING, False) and not under_way(_slots(folder), trainings()):
         begin(folder, FIRST, RECIPES[FIRST].recipe)
     with start_at:
-        first = RECIPES[FIRST].recipe
-        both_s = seconds(first) + seconds(RECIPES[RECIPES[FIRST].control].recipe)
+        first, control = RECIPES[FIRST].recipe, RECIPES[RECIPES[FIRST].control].recipe
+        both_s = seconds(first) + seconds(control)
         promise = "" if under_way(_slots(folder), trainings()) else f", about {in_time(both_s)}"  # a run says it itself
-        label = f"Train a tiny model live{promise}"
+        label = f"Train {first.n_layers} layers and a control{promise}"
         look: dict[str, Any] = {"type": "primary", "width": "stretch", "help": None}  # a tooltip would hide the finding
         _offer(folder, FIRST, first, label, **look)
     with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
