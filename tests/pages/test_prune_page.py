@@ -206,7 +206,7 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
     for heads, ffns, mask, starts in (
         (50, 0, "", ""),
         (50, 50, "L0H1", "in addition to “L0H1”, 50% of FFNs"),
-        (0, 0, "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0", "in addition to 4 heads and 1 FFN by name"),
+        (0, 0, "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0", "in addition to 4 heads and 1 FFN"),
         (0, 0, "", ""),
     ):
         at.text_input(key="prune_mask").set_value(mask)
@@ -256,7 +256,7 @@ def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_
     assert words in under_figure(at)
     slider = sent(at, "prune_heads")
     assert slider["texts"]["50"] == f"{about}4 of 8 heads"
-    assert slider["label"] == "Attention heads pruned" + (", in addition to those set by name" if named else "")
+    assert slider["label"] == "Attention heads pruned" + (", plus those under Settings" if named else "")
     button(at, "Cancel").click().run()
     assert [each.text for each in at.progress] == ["Ranking heads: stopping"]
     gate.go_on.set()

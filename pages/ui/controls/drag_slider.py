@@ -32,7 +32,7 @@ HTML = """
 </div>
 """
 _COMPONENT = component_of("drag_slider", HTML, Path(__file__).parent, "drag_slider")
-STEP, ON_TOP = 5, "in addition to those set by name"
+STEP, ON_TOP = 5, "plus those under Settings"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) ->
 def draw_slider(
     field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None, is_more: bool = False
 ) -> None:
-    """Draws the slider of a field, and the box; `is_more`: components are set by name as well, which its label says.
+    """Draws the slider of a field, and the box; `is_more`: a mask prunes as well, which its label says.
 
     `live`: the page runs while the slider moves, and `hand` returns its position; such a slider is the page's main
     control, and drawn larger. `texts` describe each level, at once

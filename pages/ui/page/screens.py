@@ -26,7 +26,7 @@ class Screen:
     icon: str  # in the navigation
     purpose: str  # one sentence
     action: str  # one thing to try
-    action_by_name: str = ""  # in its place while this screen prunes by name
+    action_by_name: str = ""  # in its place while a mask prunes as well
     compares: bool = False  # compares two models
 
 
@@ -39,7 +39,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
             "drag “Attention heads pruned” and release it. The large number is the share of questions answered right.",
-            "click a crossed head in the map to restore it, or “Restore” next to the slider for all that are named.",
+            "click a crossed head in the map to restore it, or “Restore” next to the slider for all of these.",
             compares=True,
         ),
     ),

@@ -68,8 +68,8 @@ IDLE_HELP = (
     "being measured, up to a forecast of {budget} here. Whatever you start comes first. The same holds "
     "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
 )
-MASK_CHIP_HELP = "Pruned by name, whatever the slider says. Opens Settings."
-RESTORE_HELP = "Restores what is pruned by name; the slider's level stays."
+MASK_CHIP_HELP = "Clicked, typed, or pruned on another screen, whatever the slider says. Opens Settings."
+RESTORE_HELP = "Restores these; the slider's level stays."
 CHIP_HELP = "Pruned as well. Shows this slider."
 
 
@@ -131,9 +131,9 @@ def drawn_axis() -> Axis:
 
 def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, typed: str, named: str) -> None:
     """Draws the rest of the pruning: a button for each other axis, which shows its slider, one with the number of heads
-    and FFNs pruned by name (`named`, or "" if unknown), which opens Settings, and one that restores them."""
+    and FFNs pruned as well (`named`, or "" if unknown), which opens Settings, and one that restores them."""
     if typed:
-        text = f"{named or 'pruned'} by name"
+        text = f"{named} also pruned" if named else "also pruned"
         text = f"{text}: {typed}" if len(typed) <= MOST_ON_CHIP else text
         look: dict[str, Any] = {"key": "prune chip mask", "icon": ":material/content_cut:", "help": MASK_CHIP_HELP}
         at = where.container(horizontal=True, vertical_alignment="center", gap="xsmall")

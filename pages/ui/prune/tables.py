@@ -31,7 +31,7 @@ def starting_from(x: Experiment, axis: Axis) -> str:
     """Returns the pruning at the start of the curve over `axis`, such as " in addition to “L1H0”, 20% of FFNs",
     or ""."""
     text = x.pruning.typed.text()
-    named = f"“{text}”" if len(text) <= MOST_NAMED else f"{named_in_words(x) or 'parts kept'} by name"
+    named = f"“{text}”" if len(text) <= MOST_NAMED else f"{named_in_words(x) or 'parts kept'}"
     others = [f"{level_percent(x.pruning.level(each))} of {LEVEL_NOUNS[each]}"
               for each in LEVELS if each != axis and x.pruning.level(each)]  # fmt: skip
     parts = [named] * bool(text) + others
@@ -39,7 +39,7 @@ def starting_from(x: Experiment, axis: Axis) -> str:
 
 
 def named_in_words(x: Experiment) -> str:
-    """Returns how much is pruned by name, such as "4 heads and 1 FFN", or ""."""
+    """Returns how much the typed or shared mask prunes, such as "4 heads and 1 FFN", or ""."""
     alone = x.pruning.typed.alone
     counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
     return " and ".join(counts)
