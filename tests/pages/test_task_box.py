@@ -21,12 +21,13 @@ from pages.ui.controls.first_views import (
     suited,
 )
 from pages.ui.controls.own_questions import FOLDER, keep_file
-from pages.ui.controls.task_box import ADD
+from pages.ui.controls.task_box import ADD, label_of, path_of
 from pages.ui.downloads.origin import tasks_in_words
 from pages.ui.page import runtime
 from pages.ui.page.work import Work
+from pages.ui.prune.parts import NONE_RIGHT, NONE_WRITTEN
 from tests.engine.fixtures import in_turns
-from tests.pages.conftest import figure, labels, page_hash, settled
+from tests.pages.conftest import button, figure, labels, page_hash, settled
 
 
 def rows(n=12):
@@ -47,6 +48,17 @@ def test_a_task_is_shown_by_its_name_and_a_file_without_its_folder():
     names = ("demo_copy", "/store/questions/85e5/mine.csv", "~/mine.jsonl")
     assert [TaskSpec(name).title for name in names] == ["demo_copy", "mine.csv", "mine.jsonl"]
     assert tasks_in_words([TaskSpec(names[1], 5)]) == "mine.csv, 5 shots"
+
+
+@pytest.mark.parametrize(
+    ("task", "label"),
+    [("demo_copy", "demo_copy"), ("mine.jsonl", "mine.jsonl"), ("~/mine.csv", "mine.csv in ~"),
+     ("/mine.jsonl", "mine.jsonl in /"), ("/a/b.csv/in.jsonl", "in.jsonl in /a/b.csv"),
+     ("./a in b/mine.jsonl", "mine.jsonl in ./a in b")],
+)  # fmt: skip
+def test_the_box_shows_the_name_of_a_file_first_and_a_link_with_either_opens_it(task, label):
+    assert label_of(task) == label and path_of(label) == task
+    assert label_of(path_of(label)) == label and path_of(task) == task
 
 
 def test_the_box_filters_by_substring_and_begins_with_adding_one(open_app):
@@ -76,12 +88,41 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     settled(at)
     kept = Path(at.selectbox(key="prune_task").value)
     assert kept.name == "of-boxes.jsonl" and kept.read_bytes() == rows()
-    assert at.metric[0].label.startswith("of-boxes.jsonl") and at.query_params["prune_task"] == str(kept)
+    assert at.metric[0].label.startswith("of-boxes.jsonl") and at.query_params["prune_task"] == label_of(str(kept))
     assert kept.parent.parent == runtime.store().directory / FOLDER and figure(at) == by_path
-    assert str(kept) in at.selectbox(key="prune_task").options and str(file) in at.selectbox(key="prune_task").options
+    files = {label_of(str(kept)), f"boxes.jsonl in {tmp_path}"}
+    assert files <= set(at.selectbox(key="prune_task").options)
     at.wanted_page_hash = page_hash("passage")
     at.run()
-    assert {str(kept), str(file)} <= set(at.selectbox(key="passage_task").options), "known on the other screens too"
+    assert files <= set(at.selectbox(key="passage_task").options), "known on the other screens too"
+
+
+@pytest.mark.slow("measures pasted questions")
+@pytest.mark.parametrize(
+    ("text", "name", "caption"),
+    [
+        ("".join(f'{{"context": "Box {i}:", "choices": ["red", "green"], "gold": 0}}\n' for i in range(12)),
+         "pasted.jsonl", None),
+        ("question,answer\n" + "".join(f"word {i},xyzzy {i} quux\n" for i in range(12)), "pasted.csv", NONE_WRITTEN),
+    ],
+)  # fmt: skip
+def test_rows_are_pasted_and_if_no_answer_is_right_a_line_says_what_to_check(open_app, text, name, caption):
+    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
+    at.text_area(key="prune_own_pasted").set_value(text)
+    button(at, "Use the pasted rows").click()
+    settled(at)
+    kept = Path(at.selectbox(key="prune_task").value)
+    assert kept.name == name and kept.read_text() == text and not at.error
+    said = [each.value for each in at.markdown if each.value in (NONE_RIGHT, NONE_WRITTEN)]
+    assert said == [caption] * (caption is not None)
+
+
+def test_pasted_rows_have_the_errors_of_a_file(open_app):
+    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
+    at.text_area(key="prune_own_pasted").set_value('{"context": "Box:", "choices": ["a", "b"], "gold": 7}')
+    button(at, "Use the pasted rows").click()
+    settled(at)
+    assert at.dataframe[0].value["what"].tolist() == ["column 'gold' must be a whole number from 0 to 1"]
 
 
 def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):

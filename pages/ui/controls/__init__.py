@@ -4,7 +4,7 @@
 `selection`: the second model: one control and one query parameter for all screens
 `controls`: task, ranking, levels and mask, bound to the address
 `task_box`: the select box of tasks
-`own_questions`: a user's own questions: the path of a file, or an upload
+`own_questions`: a user's own questions: the path of a file, an upload, or pasted rows
 `pruning`: pruning on the screens of texts: two levels, a mask, a ranking
 `many_tasks`: controls and work of the screens about many tasks
 `first_views`: the tasks and shot counts that these screens open with

@@ -1,5 +1,5 @@
-"""A user's own questions or word pairs: a file given by its path, or uploaded. Uploaded files are kept with the
-results, by their content, so that a link that names one always means the same questions.
+"""A user's own questions or word pairs: a file given by its path, uploaded, or pasted. Except by path they are kept
+with the results, by their content, so that a link that names one always means the same questions.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from engine.errors import HeadroomError
 from engine.files import write_whole
 from engine.questions.requests import TooFewExamples
 from engine.questions.rows import RowFault
-from engine.questions.tasks import OWN, OWN_SUFFIXES
+from engine.questions.tasks import OWN, OWN_PAIRS, OWN_SUFFIXES
 from pages.ui.page.defaults import SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, store
@@ -39,6 +39,10 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: 
     where.text_input("Your own questions: path of a file", key=path, args=(prefix, path, task_key, used), **about)
     about = {"on_change": _use_file, "args": (prefix, file, task_key, used), "max_upload_size": MOST_MB}
     where.file_uploader("Or upload a file", OWN_SUFFIXES, key=file, help=HELP, **about)
+    with where.form(f"{key}_form", border=False):  # of a form, Ctrl+Enter in the field is the button
+        st.text_area("Or paste the rows", key=f"{key}_pasted", height=90, help=HELP)
+        about = {"on_click": _use_pasted, "args": (prefix, f"{key}_pasted", task_key, used)}
+        st.form_submit_button("Use the pasted rows", icon=":material/check:", **about)
     where.caption(f"A line for each question, such as `{FORMAT}`")
     where.caption("Or a `.csv` file of word pairs: `question,answer` and below it `cat,cats`")
     if line := st.session_state.pop(_fault(prefix), None):
@@ -114,9 +118,19 @@ def _use_path(prefix: str, path: str, task_key: str, used: Callable[[], None]) -
 
 
 def _use_file(prefix: str, file: str, task_key: str, used: Callable[[], None]) -> None:
-    if (given := st.session_state[file]) is None:
-        return
+    if (given := st.session_state[file]) is not None:
+        _keep_and_use(prefix, given.name, given.getvalue(), task_key, used)
+
+
+def _use_pasted(prefix: str, pasted: str, task_key: str, used: Callable[[], None]) -> None:
+    """Uses pasted rows: a line of JSON for each question, or else word pairs."""
+    if text := st.session_state[pasted].strip():
+        name = f"pasted{OWN if text.startswith('{') else OWN_PAIRS}"
+        _keep_and_use(prefix, name, f"{text}\n".encode(), task_key, used)
+
+
+def _keep_and_use(prefix: str, name: str, content: bytes, task_key: str, used: Callable[[], None]) -> None:
     try:
-        _use(task_key, str(keep_file(given.name, given.getvalue(), store().directory / FOLDER)), used)
+        _use(task_key, str(keep_file(name, content, store().directory / FOLDER)), used)
     except HeadroomError as error:
         st.session_state[_fault(prefix)] = str(error)

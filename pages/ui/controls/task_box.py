@@ -13,6 +13,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.widget_writes import follow_default, hold, write
 
 ADD = "Add your own questions …"
+IN = " in "  # between the name of a file and its folder
 OWN_FILES = "own question files"  # in the session: paths that were chosen on any screen
 
 
@@ -33,7 +34,7 @@ def task_box(
     state, current = st.session_state, f"{key} current"
     follow_default(key, names[0])
     hold(key)
-    rewrite_param(key, lambda values: None if values[-1] in ("", ADD) else values[-1])
+    rewrite_param(key, lambda values: None if values[-1] in ("", ADD) else label_of(path_of(values[-1])))
     tasks = _with_own_files(names, key)
     options = [ADD, *tasks] if add else tasks
 
@@ -46,15 +47,28 @@ def task_box(
         "bind": "query-params",
         "filter_mode": "contains",
         "index": options.index(tasks[0]),
+        "format_func": label_of,
         **more,
     }
     state[current] = name = str(where.selectbox(label, options, key=key, on_change=changed, **about)).strip()
     return name
 
 
+def label_of(task: str) -> str:
+    """Returns a task as the box and the address show it: a file's name before its folder, as the box cuts the end."""
+    folder, slash, name = task.rpartition("/")
+    return f"{name}{IN}{folder or '/'}" if slash and name.endswith(OWN_SUFFIXES) else task
+
+
+def path_of(label: str) -> str:
+    """Returns the task with this label; a path, as in older addresses, is its own."""
+    name, is_in, folder = label.partition(IN)
+    return f"{folder.rstrip('/')}/{name}" if is_in and name.endswith(OWN_SUFFIXES) else label
+
+
 def _with_own_files(names: Sequence[str], key: str) -> list[str]:
     """Returns the names, then the user's own files, and a value set by the address or another part of the app."""
-    chosen = "" if current_value(key) == ADD else current_value(key)
+    chosen = "" if current_value(key) == ADD else path_of(current_value(key))
     files = st.session_state.setdefault(OWN_FILES, [])
     if chosen.endswith(OWN_SUFFIXES) and chosen not in files:
         files.append(chosen)

@@ -41,6 +41,8 @@ from pages.ui.prune.story import draw_story
 LEFT_RIGHT = 4, 7  # widths of figure and curve
 CLICK = "Click one to prune or restore it."
 RANKED = "prune ranked"  # in the session: the last experiment that was drawn again as its job had ranked
+NONE_RIGHT = "None is right: does `gold` count from 0, and does each choice continue its context?"
+NONE_WRITTEN = "None is right: is each answer just what follows the question, in the same case?"
 UNSCORED = "not scored yet"
 UNRANKED = "Which ones are pruned is known once they are ranked."
 MAP_HELP = (
@@ -183,6 +185,8 @@ def draw_result(shown: PruneResult) -> None:
         st.caption(
             f"{len(x.judged.questions):,} of your rows are asked, {n_rows:,} others are for examples and the order."
         )
+        if x.settled(measured) and measured.full and not measured.full.correct.any():
+            st.markdown(NONE_WRITTEN if x.judged.greedy else NONE_RIGHT)
     if x.judged.kept:
         st.caption(f"{whole_percent(x.judged.kept)} of the examples keep their true answer: too few answers differ.")
     if (work := accuracy_work(x, shown.mask)).now() is not None:
