@@ -88,7 +88,9 @@ with finding_at:
         measurements["Without the induction heads"] = measured
     st.markdown(" ".join(sheet.says), help=finding_help(frame))
     if inside:
-        live(removal.watched(), partial(draw_effect, removal, known, task.name, setup.spec.is_demo), since_s)
+        live(
+            removal.watched(), partial(draw_effect, removal, known, len(heads), task.name, setup.spec.is_demo), since_s
+        )
     together.draw_finding(setup, target, task)
 map_at, scatter_at = st.columns([6, 5], gap="large")
 with map_at:

@@ -34,7 +34,7 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     words = f"Without the {top}, {examples} {what[0] if one else what[1]} ({left} points). The full model gains "
     words += f"{found.gain:.0f}; without as many random heads it still gains {at_random:.0f} or more."
     if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
-        return f"{words} {alone}"
+        return f"{alone} {words}"
     as_much = {each.kind: len({*each.heads} & {*most.heads}) for each in clear[1:]
                if not found.lost(most, each).is_clear}  # fmt: skip
     same = [kind for kind, shared in as_much.items() if shared >= NEARLY * n]

@@ -262,7 +262,7 @@ def test_orange_marks_where_heads_of_its_kind_look_and_only_if_it_does():
     seen = SimpleNamespace(token_ids=ids, pattern=pattern, to_previous=np.full(9, 0.02))
     share, copies = looks_in_text(seen, "prefix_matching")
     offsets, words = mark_kind("prefix_matching", share, copies)
-    assert offsets == (2,) and words == "Orange: what followed an earlier copy, 60% of its attention."
+    assert offsets == (2,) and words == "Orange: what followed an earlier copy, 60% of repeated tokens' attention."
     assert mark_kind("previous_token", *looks_in_text(seen, "previous_token")) == ((), "")
     assert looks_in_text(seen, "duplicate_token") == (0, (3,)) and mark_kind("duplicate_token", np.nan, (3,)) == (
         (),

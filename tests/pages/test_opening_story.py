@@ -167,6 +167,6 @@ def test_an_entrance_trains_a_model(visit, monkeypatch):
     at.session_state[first_visit.LEARNING] = True  # as the component's report does
     ran(at)
     at = go_to(at, "training")
-    assert begun == [live.FIRST] and button(at, "Train 2 layers and a control, about 2 min")
+    assert begun == [live.FIRST] and button(at, "Train two tiny models live, about 2 min")
     go_to(at, "training")
     assert len(begun) == 1

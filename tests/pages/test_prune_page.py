@@ -140,7 +140,7 @@ def test_a_slide_says_what_pruning_does_once_enough_questions_are_answered():
         "With 4 of 8 heads pruned, copy falls by **60.0 points**, from 90.0% to **30.0%** right."
     )
     few = in_a_sentence("copy", AnswersSoFar(full, answers(100, 89)), "4 of 8 heads pruned")
-    assert few.endswith("copy does not detectably change: **90.0%** right before, **89.0%** now.")
+    assert few.endswith("copy does not clearly change: **90.0%** right before, **89.0%** now.")
     assert not in_a_sentence("copy", AnswersSoFar(full, full.first(MIN_QUESTIONS - 1)), "")
     assert full_in_a_sentence("copy", full) == "The full model answers **90.0%** of copy right."
     assert not full_in_a_sentence("copy", full.first(MIN_QUESTIONS - 1)) and not full_in_a_sentence("copy", None)

@@ -65,7 +65,7 @@ def opened(text, tmp_path):
 
 def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
     at, runs = opened(), tmp_path / "runs"
-    assert not charts_of(at) and button(at, "Train 2 layers and a control, about 2 min")
+    assert not charts_of(at) and button(at, "Train two tiny models live, about 2 min")
     button(at, "Train it").click().run()
     slot = f"training {runs / 'own'}"
     assert live.trainings().snapshot(slot) is not None and len(charts_of(at)) == 5

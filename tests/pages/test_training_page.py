@@ -63,7 +63,7 @@ def test_the_screen_opens_with_its_finding_and_two_rows_of_charts(open_training)
     assert words.proto.help.count("phase change") == 1, "of the third run"
     assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
-    assert primary[0] == "Train 2 layers and a control, about 2 min"
+    assert primary[0] == "Train two tiny models live, about 2 min"
 
 
 def test_the_loss_along_the_text_is_folded_and_yet_in_the_downloads(open_training, monkeypatch):

@@ -84,7 +84,7 @@ def _draw_text(known: Known, sheet: Sheet) -> None:
         return
     seen, kind = known.found.texts[READ], kind_of(known.found)
     offsets, words = mark_kind(kind, *looks_in_text(seen, kind))
-    words = f"{words} Left edge: the first token, {whole_percent(seen.rests)}.".strip()
+    words = f"{words} Left edge: the first token, {whole_percent(seen.rests)} of all tokens'.".strip()
     _draw_pattern(known, "texts", (tables.text_cells(seen), len(seen.token_ids), offsets), words, sheet)
 
 
@@ -99,7 +99,8 @@ def mark_kind(kind: str, share: float, copies: Sequence[int]) -> tuple[tuple[int
     if not share >= NOTICED:
         return (), ""
     at = {"prefix_matching": [each - 1 for each in copies], PREVIOUS: [1], "duplicate_token": copies}[kind]
-    return tuple(at), f"Orange: {LOOKS_AT[kind]}, {whole_percent(share)} of its attention."
+    whose = "its attention" if kind == PREVIOUS else "repeated tokens' attention"
+    return tuple(at), f"Orange: {LOOKS_AT[kind]}, {whole_percent(share)} of {whose}."
 
 
 def looks_in_text(seen: HeadInText, kind: str) -> tuple[float, Sequence[int]]:

@@ -35,9 +35,9 @@ def work_of(measured: Measurement[Removal]) -> Work[Removal]:
     return Work("induction removed", "Accuracy without them", measured, 1, while_seen=True)
 
 
-def draw_effect(work: Work[Removal], known: Removal, task: str, is_demo: bool) -> None:
-    """Draws the state of the measurement until it is complete. It starts by itself if it is short, else a button asks;
-    to be run by `live`."""
+def draw_effect(work: Work[Removal], known: Removal, n_heads: int, task: str, is_demo: bool) -> None:
+    """Draws the state of the measurement of so many heads until it is complete; to be run by `live`. It starts by
+    itself if it is short, else a button asks."""
     mark("removal", "measured" if len(known.draws) == N_DRAWS else "missing", draws=len(known.draws))
     if len(known.draws) == N_DRAWS or work.line() or not work.is_read:
         return
@@ -45,7 +45,8 @@ def draw_effect(work: Work[Removal], known: Removal, task: str, is_demo: bool) -
     if budget_s() and (is_demo if takes_s is None else takes_s <= budget_s()):
         work.start()
         st.rerun()
-    work.offer(f"Measure accuracy on {plain(task)} without them", "science", MEASURE_HELP)
+    them = "it" if n_heads == 1 else f"all {n_heads}"
+    work.offer(f"Measure accuracy on {plain(task)} without {them}", "science", MEASURE_HELP)
 
 
 def so_far(work: Work[Removal]) -> Removal:

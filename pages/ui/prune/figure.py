@@ -123,7 +123,7 @@ def change_in_words(change: Paired) -> str:
     if change.n < MIN_QUESTIONS:
         return f"{counted}  \nToo few questions for a verdict (at least {MIN_QUESTIONS})"
     if not change.is_clear:
-        return f"{counted}  \n**No detectable change**: anything from {signed} points fits"
+        return f"{counted}  \n**Not a clear change**: anything from {signed} points fits"
     share = 100 * (change.gained - change.lost) / change.n
     ends = " to ".join(number(end, 1) for end in ((low, high) if share > 0 else (-high, -low)))
     return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95% interval {ends}"
@@ -138,9 +138,7 @@ def in_a_sentence(task: str, measured: AnswersSoFar, pruned_in_words: str) -> st
     share = (change.gained - change.lost) / change.n
     what = f"With {pruned_in_words}, {plain(task)}"
     if not change.is_clear:
-        return (
-            f"{what} does not detectably change: **{percent(after - share)}** right before, **{percent(after)}** now."
-        )
+        return f"{what} does not clearly change: **{percent(after - share)}** right before, **{percent(after)}** now."
     verb, points = "falls" if share < 0 else "rises", number(100 * abs(share), 1)
     return f"{what} {verb} by **{points} points**, from {percent(after - share)} to **{percent(after)}** right."
 

@@ -77,7 +77,7 @@ def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator
         first, control = RECIPES[FIRST].recipe, RECIPES[RECIPES[FIRST].control].recipe
         both_s = seconds(first) + seconds(control)
         promise = "" if under_way(_slots(folder), trainings()) else f", about {in_time(both_s)}"  # a run says it itself
-        label = f"Train {first.n_layers} layers and a control{promise}"
+        label = f"Train two tiny models live{promise}"
         look: dict[str, Any] = {"type": "primary", "width": "stretch", "help": None}  # a tooltip would hide the finding
         _offer(folder, FIRST, first, label, **look)
     with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):

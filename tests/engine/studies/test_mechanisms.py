@@ -114,7 +114,7 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     alone = {each: answered(*((50, 30) if (each.kind, each.excludes) == ("induction", True) else (88, 30)))
              for each in more if each.excludes}  # fmt: skip
     said = finding(replace(found, settings=excludes, answered={**found.answered, **alone}), SHAPE)
-    assert said.endswith("Of heads of one kind alone, only induction heads cost clearly more than random ones.")
+    assert said.startswith("Of heads of one kind alone, only induction heads cost clearly more than random ones.")
     rights |= {"induction": (89, 30), "function vector": (88, 30)}
     assert "No kind" in finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets}), SHAPE)
     assert finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets[:3]}), SHAPE) == ""
