@@ -26,8 +26,9 @@ function begin(part) {
                  mode: "destination", about: "next", tint: "score", inside: false, askedAt: 0, reports: 0 }
   for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(`.${name}`)
   const index = event => view.spans.indexOf(event.target.closest?.("span[role]"))
-  view.text.onmouseover = event => {
+  view.text.onmousemove = event => { // not "over": a text that appears under a resting mouse keeps its token
     const i = index(event)
+    if (i === view.over) return
     view.over = i >= 0 && open(view, i) ? i : null
     if (view.over !== null && view.locked === null) go(view, i)
   }

@@ -25,10 +25,10 @@ from pages.ui.page.work import live
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 TASKS_HELP = "Every two tasks. Hover for the 95% interval; click a cell to see both rankings."
-METHODS = {"srcc": "All layers", "within": "Within a layer", "overlap": "Top 30%", "as_published": "llm-interpret"}
+METHODS = {"within": "Within a layer", "srcc": "All layers", "overlap": "Top 30%", "as_published": "llm-interpret"}
 METHOD_HELP = (
-    "All layers: Spearman's rank correlation of all scores, which depth alone can make high. Within a layer: that of "
-    "one layer's heads, its mean over layers. Top 30%: of the most important 30% of one ranking, the share that is "
+    "Within a layer: Spearman's rank correlation of one layer's heads, its mean over layers. All layers: that of all "
+    "scores, which depth alone can make high. Top 30%: of the most important 30% of one ranking, the share that is "
     "among those of the other. llm-interpret: what the paper's code prints, for comparison only."
 )
 SHARED_HELP = (
@@ -212,7 +212,10 @@ def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.
     """Draws the matrices of shot counts: their mean over tasks, and each task's."""
     cross = tables.count_cells(of_counts, measure.column)
     sides = [str(count) for count in sorted({*cross["shots_a"], *cross["shots_b"]})]
-    st.subheader("Across shot counts", help="A task's rankings with different numbers of examples in the prompt.")
+    st.subheader(
+        f"Across shot counts :small[{measure.title.lower()}]",
+        help="A task's rankings with different numbers of examples in the prompt.",
+    )
     st.markdown(says := tables.few_in_words(of_counts, measure.column))
     mean_at, each_at = st.columns([3, 8], gap="medium")
     mean = charts.mean_matrix(tables.mean_cells(cross), sides, measure)

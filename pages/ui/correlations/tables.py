@@ -241,8 +241,9 @@ def tasks_in_words(of: ScoreAgreement, noun: str) -> str:
 def shared_in_words(rows: pd.DataFrame, n_tasks: int) -> str:
     """Returns how many heads of `shared_rows` all tasks need, and how many they would by chance."""
     n, tasks = len(rows), "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
-    by_chance = number(n * (n_top(n) / n) ** n_tasks, 1)
-    return f"{(rows['n'] == n_tasks).sum()} of {n} heads are in the top 30% of {tasks} (by chance {by_chance})."
+    by_chance = n * (n_top(n) / n) ** n_tasks
+    said = number(by_chance, 1) if by_chance >= 0.05 else "none"
+    return f"{(rows['n'] == n_tasks).sum()} of {n} heads are in the top 30% of {tasks} (by chance {said})."
 
 
 def _by_chance(n: int) -> str:

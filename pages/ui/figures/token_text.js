@@ -17,7 +17,10 @@ function begin(part) {
     const span = event.target.closest?.("span")
     return span && view.text.contains(span) ? view.spans.indexOf(span) : -1
   }
-  view.text.onmouseover = event => { const i = index(event); view.over = i < 0 ? null : i; show(view) }
+  view.text.onmousemove = event => { // not "over": a text that appears under a resting mouse keeps its token
+    const i = index(event), over = i < 0 ? null : i
+    if (over !== view.over) { view.over = over; show(view) }
+  }
   view.text.onmouseleave = () => { view.over = null; show(view) }
   view.text.onclick = event => { const i = index(event); if (i >= 0) { move(view, i, true); lock(view, i) } }
   view.text.addEventListener("focusin", event => { const i = index(event); if (i >= 0) move(view, i, true); show(view) })

@@ -62,6 +62,7 @@ function paint(view) {
     const score = data.score[at] === null ? "" : `, ${data.title.toLowerCase()} ${data.score[at]}`
     const rank = data.rank[at] === null ? "" : `, rank ${data.rank[at]} (1 = most important)`
     cell.classList.toggle("pruned", pruned[at])
+    cell.classList.toggle("ringed", Boolean(data.ringed?.includes(at)))
     cell.ariaPressed = String(pruned[at])
     cell.ariaLabel = cell.title = `${data.names[at]}: ${!pruned[at] ? "kept" : data.gone.includes(data.layers[at]) ? "layer dropped" : "pruned"}${score}${rank}`
     if (data.bars) {

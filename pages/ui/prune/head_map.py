@@ -44,16 +44,17 @@ class Edit:
     pruned: bool
 
 
-def draw_heads(frame: pd.DataFrame, words: str, title: str) -> None:
-    """Draws the map of heads of `pages.ui.prune.tables.head_frame`; `words` describe it to screen readers, `title`
-    names its scores."""
+def draw_heads(frame: pd.DataFrame, words: str, title: str, ringed: Sequence[int] = ()) -> None:
+    """Draws the map of heads of `pages.ui.prune.tables.head_frame`, those in `ringed` (by flat index) outlined; `words`
+    describe it to screen readers, `title` names its scores."""
     known = _scores(frame["score"])
     top = max((score for score in known if score is not None), default=0.0) or 1.0
     # as in the picture: most heads score far below the best few; the root keeps them apart
     shade = [None if score is None else max(score / top, 0.0) ** 0.5 for score in known]
     n_columns = int(frame["head"].max()) + 1
     scale = None if None in known else [[0.0, "0"], [0.5, magnitude(top / 4)], [1.0, magnitude(top)]]
-    _draw("heads", frame, words, {"columns": n_columns, "shade": shade, "scale": scale, "title": title})
+    look = {"columns": n_columns, "shade": shade, "scale": scale, "title": title, "ringed": list(ringed)}
+    _draw("heads", frame, words, look)
 
 
 def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:

@@ -9,7 +9,9 @@ import streamlit as st
 
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Axis
+from engine.models.session import Target
 from engine.questions.tasks import OWN_SUFFIXES
+from engine.studies.removal import found_heads
 from pages.ui.controls import carried
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
@@ -21,6 +23,7 @@ from pages.ui.page.defaults import AXES, LEVEL_HELP, LEVELS, NOUNS, ORDER
 from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
+from pages.ui.page.reads import stored_once
 from pages.ui.page.streamlit_internals import RunEnded
 from pages.ui.page.tables import for_file, whole_percent
 from pages.ui.page.work import live, under_way
@@ -44,6 +47,7 @@ RANKED = "prune ranked"  # in the session: the last experiment that was drawn ag
 NONE_RIGHT = "None is right: does `gold` count from 0, and does each choice continue its context?"
 NONE_WRITTEN = "None is right: is each answer just what follows the question, in the same case?"
 UNSCORED = "not scored yet"
+OUTLINES, OUTLINED = "prune induction heads", "Outlined: induction heads."
 UNRANKED = "Which ones are pruned is known once they are ranked."
 MAP_HELP = (
     "{heads}. Layer 0 is next to the tokens, a cross marks a pruned head. A click prunes or restores, with Shift the "
@@ -278,6 +282,15 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     draw_curve_of_second(shown, axis)
 
 
+def _induction_heads(target: Target) -> tuple[int, ...]:
+    """Returns the model's induction heads, if they are stored; in a drag, as they were before it."""
+    notes, of = st.session_state.setdefault(OUTLINES, {}), (target.spec, target.bos)
+    if of not in notes or not dragging.moving():
+        found = stored_once(found_heads(target))
+        notes[of] = () if found is None else found.heads
+    return notes[of]
+
+
 def draw_components(shown: PruneResult, sheet: Sheet) -> None:
     """Draws the map of heads and the bars of FFNs, pruned at the slider's position."""
     x = shown.at_hand()
@@ -300,8 +313,12 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
             st.subheader(f"{titles[of]} :small[{in_short[of] if is_scored else UNSCORED}]", help=about[of])
             by = named[of].lower()
             words = tables.components_in_words(frame, NOUNS[of], by) if mask is not None else UNRANKED
-            draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns
-            draw(frame, words, named[of])
+            if of == "heads":
+                ringed = _induction_heads(x.target)
+                words = f"{words} {OUTLINED}" if ringed else words
+                head_map.draw_heads(frame, words, named[of], ringed)
+            else:
+                head_map.draw_ffns(frame, words, named[of])
             st.caption(f"{words} {CLICK}" if of == "heads" else words)
             if of == "heads" and x.pruning.typed.text():  # those that were clicked or typed
                 kept = [kept for row in x.pruning.typed.alone.heads for kept in row]

@@ -22,6 +22,7 @@ from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
+TOGETHER = "All levels are tested together here, one at a time on Prune."
 SLIDE_PX = 480  # of the curves on a slide, which they fill
 MOST_ROWS = 10  # of the table, without scrolling
 PLOTS_PX = 820  # of all charts side by side, at 1280 px
@@ -89,7 +90,7 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
     if presenting():
         return  # the curves fill the slide
     st.subheader("How much can be pruned", help=BREAK_HELP)
-    st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
+    st.caption(" ".join(filter(None, [tables.power_of(table), TOGETHER, published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
     height, words = 420 if len(table) > MOST_ROWS else "content", "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)

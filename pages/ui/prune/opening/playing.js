@@ -30,6 +30,7 @@ function begin(part) {
     end(view, "stopped")
   }
   view.changed = event => { if (!event.composedPath().includes(root)) close(view) }
+  view.escape = event => { if (event.key === "Escape") close(view) }
   view.resizes = new ResizeObserver(() => view.data && place(view))
   view.resizes.observe(root)
   part(".prune").onclick = () => {
@@ -170,6 +171,7 @@ function halt(view) {
   for (const timer of view.timers) clearTimeout(timer)
   view.timers = []
   window.removeEventListener("input", view.changed, true)
+  window.removeEventListener("keydown", view.escape, true)
   for (const kind of INPUTS) window.removeEventListener(kind, view.input, { capture: true })
 }
 
@@ -180,6 +182,7 @@ function end(view, state) {
   place(view)
   if (state === "closed") return
   window.addEventListener("input", view.changed, true)
+  setTimeout(() => { if (view.root.dataset.state === state) window.addEventListener("keydown", view.escape, true) }) // the next key
   watch(view, location.search)
 }
 
