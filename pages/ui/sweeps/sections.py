@@ -22,7 +22,7 @@ from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and a sentence about them
-TOGETHER = "All levels are tested together here, one at a time on Prune."
+TOGETHER = "Of the measured levels, tested together; one in between can lose more."
 SLIDE_PX = 480  # of the curves on a slide, which they fill
 MOST_ROWS = 10  # of the table, without scrolling
 PLOTS_PX = 820  # of all charts side by side, at 1280 px
