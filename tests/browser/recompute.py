@@ -197,7 +197,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
         p_words = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         found.same("gained, lost, p", said.groups(), (str(gained), str(lost), p_words))
     if "Too few questions" not in text:
-        found.same("change in words", "Not a clear change" in text, p >= 0.05)
+        found.same("change in words", "Within noise" in text, p >= 0.05)
     if not controls["Prune these as well"] and controls["Stop early at ±"] == "off":
         curve(seen, full, oracle, store, found)
 

@@ -59,12 +59,14 @@ def test_the_interval_covers_what_is_true_nearly_always(p_gain, p_lose):
 def test_the_words_follow_the_test():
     few = change(MIN_QUESTIONS - 1, 0, 20)
     assert "Too few questions" in change_in_words(few) and not few.is_clear
-    assert "**Not a clear change**: anything from −1.4 to +1.4 points fits" in change_in_words(change(200, 0, 0))
+    assert "**Within noise** of 200 questions: anything from −1.4 to +1.4 points fits" in change_in_words(
+        change(200, 0, 0)
+    )
     assert "**Lost 39.0 points**, 95% interval" in change_in_words(change(200, 22, 100))
     gained = change_in_words(change(200, 30, 5))
     low, high = change(200, 30, 5).interval
     assert f"**Gained 12.5 points**, 95% interval {100 * low:.1f} to {100 * high:.1f}" in gained
-    assert "Not a clear change" in change_in_words(change(200, 5, 0)), "p = 0.06"
+    assert "Within noise" in change_in_words(change(200, 5, 0)), "p = 0.06"
     assert math.isnan(change(0, 0, 0).interval[0])
 
 

@@ -54,7 +54,7 @@ def accuracy_figure(
             before = percent(result.acc - share)
             before += f" on these {change.n}" if change.n < max(len(full), total) else ""
             delta = f"{number(100 * share, 1, sign=True)} points against the full model's {before}"
-            pairs, verdict = change_in_words(change, total).split("  \n")
+            pairs, verdict = change_in_words(change).split("  \n")
             lines.insert(1, f"{verdict}  \nThe full model: {before}" if few else verdict)
             details.append(pairs)
         if few:
@@ -115,17 +115,15 @@ def cut_in_words(answers: Answers) -> list[str]:
     return [f"**{n:,}** of them do not fit the model's window: their first tokens, of the examples, are left out"]
 
 
-def change_in_words(change: Paired, total: int = 0) -> str:
-    """Returns lines such as "Lost 12.5 points, 95% interval 8.1 to 16.8", with the gained and lost questions; of
-    `total` questions, the verdict is of those so far."""
+def change_in_words(change: Paired) -> str:
+    """Returns lines such as "Lost 12.5 points, 95% interval 8.1 to 16.8", with the gained and lost questions."""
     counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
     low, high = (100 * end for end in change.interval)
     signed = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
     if change.n < MIN_QUESTIONS:
         return f"{counted}  \nToo few questions for a verdict (at least {MIN_QUESTIONS})"
     if not change.is_clear:
-        so_far = " so far" * (change.n < total)
-        return f"{counted}  \n**Not a clear change{so_far}**: anything from {signed} points fits"
+        return f"{counted}  \n**Within noise** of {change.n:,} questions: anything from {signed} points fits"
     share = 100 * (change.gained - change.lost) / change.n
     ends = " to ".join(number(end, 1) for end in ((low, high) if share > 0 else (-high, -low)))
     return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95% interval {ends}"
