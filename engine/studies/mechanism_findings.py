@@ -33,18 +33,19 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     what = _what_examples_do(found.gain, lost)
     words = f"Without the {top}, {examples} {what[0] if one else what[1]} ({left} points). The full model gains "
     words += f"{found.gain:.0f}; without as many random heads it still gains {at_random:.0f} or more."
-    if found.settings.excludes and (alone := _finding_of_exclusive(found, share)):
-        return f"{alone} {words}"
     as_much = {each.kind: len({*each.heads} & {*most.heads}) for each in clear[1:]
                if not found.lost(most, each).is_clear}  # fmt: skip
     same = [kind for kind, shared in as_much.items() if shared >= NEARLY * n]
     if same:
-        nearly = "" if all(as_much[kind] == n for kind in same) else "nearly "
-        the_same = _listed([most.kind, *same]).capitalize()
-        words += f" {the_same} heads are {nearly}the same{f' {n}' if n > 1 else ''}."
+        if alike := [kind for kind in same if as_much[kind] == n]:
+            words += f" {_listed([most.kind, *alike]).capitalize()} heads are the same{f' {n}' if n > 1 else ''}."
+        if nearly := [kind for kind in same if kind not in alike]:
+            too = " too" if alike else ""
+            words += f" {_listed([most.kind, *nearly]).capitalize()} heads are nearly the same{too}."
     if others := [kind for kind in as_much if kind not in same]:
         words += f" {_listed(others).capitalize()} heads cost about as much."
-    return words
+    alone = _finding_of_exclusive(found, share) if found.settings.excludes else ""
+    return f"{alone} {words}".strip()  # the screen's headline is the first sentence
 
 
 def finding_of_scores(found: Mechanisms, shape: ModelShape) -> str:

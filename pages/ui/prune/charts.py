@@ -133,7 +133,8 @@ def _head_map(title: str, n_layers: int, known: bool, top: float) -> charts.Temp
 
 
 def ffn_bars(frame: pd.DataFrame, title: str = ACCURACY_LOST) -> charts.Picture:
-    """Returns one bar per layer, pruned ones crossed; `frame`: layer, name, score (or nan), rank, pruned, state."""
+    """Returns one bar per layer, or a thin line before any score, pruned ones crossed; `frame`: layer, name, score
+    (or nan), rank, pruned, state."""
     known = bool(frame["score"].notna().any())
     shown = frame if known else frame.assign(score=1.0)
     low, high = min(0.0, float(shown["score"].min())), max(0.0, float(shown["score"].max()))
@@ -148,9 +149,9 @@ def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -
     x = alt.X("score:Q", title=title if known else None, scale=scale, axis=axis)
     tooltip = charts.tips("name:N|FFN", *([f"score:Q|{title}|{form}"] if known else []), STATE)
     base = charts.named_chart("ffns").encode(y=charts.layer_rows(), tooltip=tooltip)
-    look: dict[str, Any] = {} if known else {"color": UNKNOWN, "stroke": GREY, "strokeOpacity": 0.4}
+    look: dict[str, Any] = {} if known else {"color": GREY}
     fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9)) if known else alt.value(1)
-    bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}, **look).encode(x=x, opacity=fill)
+    bars = base.mark_bar(strokeWidth=1, height={"band": 0.72 if known else 0.05}, **look).encode(x=x, opacity=fill)
     crosses = charts.crosses(base.encode(x=alt.datum(0.0 if known else 0.5)), row_px)
     return charts.template(row_px * n_layers + (charts.AXIS_PX if known else 0), bars, *crosses)
 
