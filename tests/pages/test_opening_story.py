@@ -121,7 +121,7 @@ def test_a_button_plays_it_on_any_view(visit):
 
 def test_a_button_says_where_it_cannot_be_played(visit, monkeypatch):
     monkeypatch.setenv("HEADROOM_SHIPPED", "0")
-    at = visit(prune_limit="50")
+    at = settled(visit(prune_limit="16", prune_order="random", prune_shots="0", prune_idle="false"))
     button(at, "Play the story").click()
     assert played(ran(at)) == [] and [each.value for each in at.toast] == [playing.MISSING]
 
