@@ -27,7 +27,7 @@ require_frame("pages/training.py")
 draw_field()
 since_s = time.monotonic()
 finding_at = st.container()
-runs_at, start_at, recipes_at, more_at = st.columns([17.8, 12.8, 5.7, 5.7], vertical_alignment="bottom", gap="small")
+runs_at, start_at, recipes_at, more_at = st.columns([17.0, 13.6, 5.7, 5.7], vertical_alignment="bottom", gap="small")
 choice = choose(runs_at, more_at)
 sheet = Sheet()
 if not presenting():

@@ -575,12 +575,12 @@ def test_the_costliest_order_names_the_heads_that_no_other_order_prunes(monkeypa
     assert transfer.only_pruned_by(["demo_c", "demo_d"], scores, 625) == ["L0H1"]
     of = transfer.Transfer(None, [TaskSpec(name, 5) for name in kept], 625)
     found = pd.DataFrame([("a", "d", 20.0, False)], columns=["task", "source", "lost", "own"])
-    monkeypatch.setattr(transfer.Transfer, "rows", lambda of: found)
+    monkeypatch.setattr(transfer.Transfer, "rows", property(lambda of: found))
     words = "**L0H0**, the most important head of a"
     assert of.costliest(scores) == transfer.CostliestOrder(("demo_a", "demo_d"), ["L0H0"], words)
     found = found.assign(task="b", lost=[4.9])
     assert of.costliest(scores) == transfer.CostliestOrder()
-    monkeypatch.setattr(transfer.Transfer, "rows", lambda of: None)
+    monkeypatch.setattr(transfer.Transfer, "rows", None)
     assert of.costliest(scores) == transfer.CostliestOrder()
 
 

@@ -21,6 +21,7 @@ from pages.ui.figures.transfer import transfer_in_words, transfer_map, worst_in_
 from pages.ui.page.address import one_among, put_right, rename_choice
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, whole_percent
+from pages.ui.page.widget_writes import follow_default
 from pages.ui.page.work import live
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
@@ -97,9 +98,12 @@ def draw_pair(
     first_at, second_at = at.columns(2)
     more: dict[str, Any] = {"on_change": chosen_outside, "label_visibility": "collapsed"}
     ordered = [*dict.fromkeys([*opens_with, *labels])]
+    follow_default(SIDES[0], ordered[0])  # until the costliest order is read, it is another one
     first = choice(SIDES[0], labels, partial(first_at.selectbox, "Ranking"), index=labels.index(ordered[0]), **more)
     others = [label for label in [*labels[1:], labels[0]] if label != first]
     index = others.index(ordered[1]) if first == ordered[0] else 0
+    if first == ordered[0]:
+        follow_default(SIDES[1], ordered[1])
     second = choice(SIDES[1], others, partial(second_at.selectbox, "and ranking"), index=index, **more)
     if missing := [side for side in (first, second) if side not in scores]:
         at.caption(f"Not measured yet: {'; '.join(missing)}.")
@@ -173,11 +177,9 @@ def draw_costs(
     """Draws what it costs to prune each task by the order of another, and a link to other levels. Until that is known:
     what it costs the two chosen tasks, which is measured without a click if it is quick, and the button that measures
     all. Returns the largest cost in words, with the `deciding` heads; "" if none is known."""
-    whole, worst, level = of_all.rows(), "", of_all.permille / 1000
+    whole, worst, level = of_all.rows, "", of_all.permille / 1000
     shown = [of_all, *([of_pair] if of_pair is not None and whole is None else [])]
-    rows = (
-        whole if whole is not None else next((found for each in shown[1:] if (found := each.rows()) is not None), None)
-    )
+    rows = whole if whole is not None else next((found for each in shown[1:] if (found := each.rows) is not None), None)
     if rows is None and not of_all.work.under_way:
         for each in shown[1:]:
             each.start_if_quick()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pandas as pd
 
@@ -51,15 +52,15 @@ class Transfer:
         n = shared_prefix([task.name for task in self.tasks])
         return {task.name[n:]: task for task in self.tasks}
 
+    @cached_property
     def rows(self) -> pd.DataFrame | None:
-        """Returns `rows_of` the results, or None until all of them are there."""
+        """`rows_of` the results, or None until all of them are there: the same wherever a run of the page asks."""
         found = max((each.rows for each in self.work.stored()), key=len, default=())
         return rows_of(found) if len(found) == self.n_tasks * (self.n_tasks + 1) else None
 
     def costliest(self, scores: Mapping[str, Scores]) -> CostliestOrder:
         """Returns the costliest order of the results; `scores`: by task, of heads."""
-        rows = self.rows()
-        if rows is None or (worst := worst_transfer(rows)) is None:
+        if self.rows is None or (worst := worst_transfer(self.rows)) is None:
             return CostliestOrder()
         named = self.named
         judged, sources = named[worst.task].name, [named[source].name for source in worst.sources]
