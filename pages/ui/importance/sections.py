@@ -104,6 +104,11 @@ class HeadMaps:
         return tables.aggregate_rows(self.scores, together(self.setting, self.scores))
 
     @cached_property
+    def best(self) -> pd.DataFrame:
+        """The most important heads by `mean`, with their rank on each task."""
+        return tables.best_rows(self.scores, self.mean)
+
+    @cached_property
     def selected(self) -> pd.Series:
         """The row of `mean` of the head that is clicked in the maps, else of the most important."""
         points = st.session_state.get(MAPS, {}).get("selection", {}).get("head")
@@ -203,7 +208,7 @@ def draw_best(of: HeadMaps) -> None:
         _draw_selected(of, st.container())
         return
     best_at, side_at = st.columns([8, 4], gap="large")
-    best = tables.best_rows(of.scores, of.mean)
+    best = of.best
     _draw_selected(of, side_at.container(height=SELECTED_PX, border=False), set(best["name"]))
     best_at.subheader("Heads with the highest scores", help=BEST_HELP)
     tasks = [name for name in best.columns if name in map(in_words, of.scores)]
@@ -261,7 +266,7 @@ def draw_removed(of: HeadMaps, setup: Setup, sheet: Sheet, since_s: float) -> tu
     """Draws what the heads with the highest scores cost on the first task, each alone and all together, or the button
     that measures it; returns that in words, "" until all is measured, and what it is measured by."""
     task, names = next(iter(of.scores)), of.target.shape.head_names
-    heads = tuple(names.index(name) for name in tables.best_rows(of.scores, of.mean)["name"])
+    heads = tuple(names.index(name) for name in of.best["name"])
     measured = without_heads(of.target, replace(task, split="train"), heads, N, setup.data_dir, each_alone=True)
     work = Work("importance removed", REMOVED, measured, 2)
     found = max((Removal(heads), *work.stored()), key=_n_removed)

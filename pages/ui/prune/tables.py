@@ -31,7 +31,7 @@ def starting_from(x: Experiment, axis: Axis) -> str:
     """Returns the pruning at the start of the curve over `axis`, such as " in addition to “L1H0”, 20% of FFNs",
     or ""."""
     text = x.pruning.typed.text()
-    named = f"“{text}”" if len(text) <= MOST_NAMED else f"{named_in_words(x) or 'parts kept'}"
+    named = f"“{text}”" if len(text) <= MOST_NAMED else named_in_words(x) or "parts kept"
     others = [f"{level_percent(x.pruning.level(each))} of {LEVEL_NOUNS[each]}"
               for each in LEVELS if each != axis and x.pruning.level(each)]  # fmt: skip
     parts = [named] * bool(text) + others

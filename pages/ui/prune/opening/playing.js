@@ -182,7 +182,7 @@ function end(view, state) {
   place(view)
   if (state === "closed") return
   window.addEventListener("input", view.changed, true)
-  setTimeout(() => { if (view.root.dataset.state === state) window.addEventListener("keydown", view.escape, true) }) // the next key
+  window.addEventListener("keydown", view.escape, true) // from the next key on: not called for the one that ended it
   watch(view, location.search)
 }
 
