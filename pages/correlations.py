@@ -10,7 +10,7 @@ import streamlit as st
 from engine.questions.requests import CHUNK
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
-from pages.ui.controls.controls import one_of, settings_popover
+from pages.ui.controls.controls import one_of, settings_menu
 from pages.ui.controls.first_views import N_COMPARED
 from pages.ui.controls.many_tasks import (
     FirstMeasured,
@@ -44,13 +44,12 @@ TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by gradient (Bansal et al.)"
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
 SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": "removal", "ffns": "removal"}
-BESIDE = 9  # tasks: up to this many, a matrix fits next to the two rankings
+HALF = 9  # tasks: up to this many, a matrix fits on half of the page's width
 WHAT_HELP = (
     f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned. With few questions, most tie: "
     "their order then says little."
 )
 ORDER_HELP = "By similarity: tasks that agree are next to each other (average linkage on 1 − correlation)."
-SETTINGS_HELP = "Order of the tasks."
 SHOWS = "You will see how far these tasks rank heads alike, and any two rankings head by head."
 ONE_TASK = "The rankings of two tasks at {} are compared: choose another task, or measure it."
 
@@ -62,18 +61,17 @@ def compared(digest: str, _found: Survey) -> pd.DataFrame:
 
 
 setup, finding_at = chosen(), reserve_finding("finding")
-tasks_at = st.container()
-row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
-tasks = choose_tasks("correlations", tasks_at, setup, N_COMPARED, row)
+row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+tasks_at, menu = row.container(), settings_menu(row, "correlations")
+tasks = choose_tasks("correlations", tasks_at, setup, N_COMPARED, menu)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 older = {"Heads by one divisor": EVEN, "Heads as published": PAPERS, "Heads by Bansal et al.": PAPERS}
 older |= {"Heads by oracle": "heads-oracle", "Heads by removal (oracle)": "heads-oracle"}
 rename_choice(sections.WHAT, {before: TITLES[score] for before, score in older.items()})
-what = one_of(row, "Importance", TITLES, sections.WHAT, WHAT_HELP, on_change=sections.chosen_outside)
-shown = sections.choose_count(row, counts)
-more_at = settings_popover(row, SETTINGS_HELP)
+what = one_of(menu, "Importance", TITLES, sections.WHAT, WHAT_HELP, on_change=sections.chosen_outside)
+shown = sections.choose_count(menu, counts)
 rename_choice("correlations_order", {"by name": ORDERS["chosen"]})
-ordered = one_of(more_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
+ordered = one_of(menu, "Order of tasks", ORDERS, "correlations_order", ORDER_HELP)
 
 target = wait_for_model(setup, prunes=True)
 since_s, setting = time.monotonic(), setting_of(setup)
@@ -111,7 +109,7 @@ of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions 
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 if not found.scores or len(found.scores) < 2 and measured.n_known < len(tasks):
     show_failed(found.failed)
-    sections.choose_method(more_at, what != "ffns", label_visibility="visible")  # so that an address keeps it
+    sections.choose_method(menu, menu, what != "ffns", label_visibility="visible")  # so that an address keeps it
     demo = demo_view("correlations", setup, N_COMPARED)
     width: Any = "stretch" if any(each.under_way for each in works) else "content"
     with empty_state("matrix", SHOWS, True, demo), st.container(width=width):
@@ -126,24 +124,26 @@ scores, pairs = tables.rankings(found), tables.between_tasks(every)
 of_counts, noun = pairs[pairs["kind"].eq("shots")], "FFN" if what == "ffns" else "Head"
 agreement = tables.ScoreAgreement(SCORES[what], tables.of_tasks(every, shown), found.at(shown))
 names = tables.names_in_order(agreement.pairs, ordered)
-is_half, warning_at = 0 < len(names) <= BESIDE, st.container()
-tasks_at, pair_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
-title_at = tasks_at.container()
-method = sections.choose_method(tasks_at, what != "ffns") if names or not of_counts.empty else "srcc"
-if method == "as_published":
-    warning_at.warning(tables.PUBLISHED, icon=":material/history_edu:")
-said = ONE_TASK.format(shots_in_words(shown))
-if names:
-    said = tables.tasks_in_words(agreement, noun) if method in ("srcc", "within") else ""
-    said = said or tables.takeaway(agreement.pairs, method, agreement.n, noun, SCORES[what])
-elif not of_counts.empty:
-    said = f"{tables.few_in_words(of_counts, method)} {said}"
-said = " ".join([*partly(measured, tasks), said])
-sheet = Sheet(tables={"Pairs of rankings": tables.csv_rows(every)}, says=[said])
-sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
-measure = sections.measure_of(method, pairs)
+if names and works[-1].under_way:  # the matrix has its size from the start
+    names = [*dict.fromkeys([*names, *task_names])]
 here = [task for task in tasks if task.shots == shown and task in found.scores]
 of_all = transfer(sections.COSTS, setup, target, here, what) if names and what in (EVEN, PAPERS) else None
+warning_at = st.container()
+places = sections.places(4 if of_all else 3, 0 < len(names) <= HALF)
+tasks_at, pair_at, shared_at = places[0], places[-2], places[-1]
+title_at = tasks_at.container()
+method = sections.choose_method(tasks_at, menu, what != "ffns") if names or not of_counts.empty else "srcc"
+if method == "as_published":
+    warning_at.warning(tables.PUBLISHED, icon=":material/history_edu:")
+agrees = ONE_TASK.format(shots_in_words(shown))
+if names:
+    agrees = tables.tasks_in_words(agreement, noun) if method in ("srcc", "within") else ""
+    agrees = agrees or tables.takeaway(agreement.pairs, method, agreement.n, noun, SCORES[what])
+elif not of_counts.empty:
+    agrees = f"{tables.few_in_words(of_counts, method)} {agrees}"
+sheet = Sheet(tables={"Pairs of rankings": tables.csv_rows(every)}, says=[" ".join([*partly(measured, tasks), agrees])])
+sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
+measure = sections.measure_of(method, pairs)
 costliest = CostliestOrder()
 if of_all is not None and not measured.begun:
     costliest = of_all.costliest({task.name: found.scores[task] for task in here})
@@ -153,17 +153,17 @@ if len(found.scores) > 1:
     opens_with = [tables.label(name, shown) for name in costliest.names]
     of_tasks = tables.labels(task_names, counts)
     pair = sections.draw_pair(pair_at, TITLES[what], of_tasks, pairs, scores, noun, opens_with, head, sheet)
+worst = ""
 if names:
-    sections.draw_tasks(title_at, tasks_at, agreement, names, measure, pair, said, sheet)
-    shared_at, costs_at = st.columns(2, gap="large") if is_half else (st.container(), st.container())
     sections.draw_shared(shared_at, agreement, head, sheet)
     if of_all is not None:
         two, of_pair = [task for task in here if tables.label(task.name, task.shots) in pair], None
         if len(two) == 2 < len(here) and not measured.begun:
             of_pair = transfer("order of the other", setup, target, two, what)
-        said = f"{said} {sections.draw_costs(costs_at, of_all, of_pair, costliest.words, since_s, sheet)}"
+        worst = sections.draw_costs(places[1], of_all, of_pair, costliest.words, since_s, sheet)
         origin = replace(origin, measurements={**origin.measurements, sections.COSTS: of_all.work.of})
-finding_at.markdown(said)
+    sections.draw_tasks(title_at, tasks_at, agreement, names, measure, pair, agrees, bool(worst), sheet)
+finding_at.markdown(" ".join([*partly(measured, tasks), worst or agrees]))
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 closing(origin, sheet)

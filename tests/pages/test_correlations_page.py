@@ -201,8 +201,8 @@ def test_one_task_alone_says_what_is_compared(measured):
 
 def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, stored_scores):
     at = measured()
-    at.segmented_control(key="correlations_method").set_value("as_published")
-    settled(at)
+    assert "as_published" not in at.segmented_control(key="correlations_method").options
+    press(at, "Show the coefficient of llm-interpret")
     assert [warning.value for warning in at.warning] == [tables.PUBLISHED]
     scores = [array.ravel() for array in stored_scores().values()]
     published = spearmanr(*(np.argsort(one, kind="stable") for one in scores)).statistic
@@ -402,6 +402,13 @@ def test_a_matrix_leaves_out_what_all_names_begin_with():
     assert axis["labelExpr"] == "slice(datum.label, 5)"
 
 
+def test_a_matrix_has_room_for_tasks_that_are_not_measured_yet():
+    names = ["task_00", "task_01", "task_02"]
+    drawn = charts.matrix(tables.cells(of_tasks(many(2)), "within", names), names, (), charts.MEASURES["within"])
+    x, y = (drawn.spec["layer"][0]["encoding"][side]["scale"]["domain"] for side in "xy")
+    assert (x, y) == (names[:-1], names[1:]) and len(drawn.datasets["cells"]) == 1
+
+
 def test_a_click_beside_the_cells_of_a_matrix_chooses_nothing():
     assert sections.clicked_pair([{"first": "b, 0 shots", "second": "a, 0 shots"}]) == ("b, 0 shots", "a, 0 shots")
     for nothing in (None, [], [{}], [{"first": "b, 0 shots"}]):
@@ -451,13 +458,14 @@ def test_a_scatter_names_the_heads_farthest_from_the_diagonal_and_the_clicked_on
 
 def test_the_finding_says_how_far_tasks_agree_within_layers_and_on_all_heads():
     said = tables.tasks_in_words(agreement_of(0.9), "Head")
-    assert said == "Tasks rank heads **largely alike**: mean rank correlation **0.90**, within a layer **0.71**."
+    both = "mean rank correlation **0.71** within a layer, {} over all layers"
+    assert said == f"Tasks rank heads **largely alike**: {both.format('0.90')}."
     assert "**partly alike**" in tables.tasks_in_words(agreement_of(0.5), "Head")
     said = tables.tasks_in_words(agreement_of(0.1), "Head")
     none = "Tasks show **no detectable agreement** on heads: mean rank correlation **0.10**"
     assert said == f"{none} (by chance within ±0.35)."
-    layers = "**Tasks agree on which layers matter, less on which heads of a layer**: mean rank correlation **0.97**"
-    assert tables.tasks_in_words(agreement_of(0.97), "Head") == f"{layers}, within a layer **0.71**."
+    layers = "**Tasks agree on which layers matter, less on which heads of a layer**"
+    assert tables.tasks_in_words(agreement_of(0.97), "Head") == f"{layers}: {both.format('0.97')}."
     assert tables.tasks_in_words(agreement_of(np.nan), "Head") == ""
     tied = agreement_of(0.5, scores={"x": np.ones(8), "y": np.arange(8.0)})
     assert tables.tasks_in_words(tied, "FFN") == "By gradient, 8 of 8 FFNs tie on a task: their order says nothing."
@@ -561,6 +569,10 @@ def test_what_another_tasks_order_costs_is_against_the_own_order():
     assert worst_in_words(found, 0.7, "**L3H5**") == worst.format("a: only it prunes **L3H5**")
     none = "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."
     assert worst_in_words(found.assign(lost=4.9), 0.7) == worst_in_words(found[:0], 0.7) == none
+    told = partial(transfer.costliest_in_words, level=0.7, heads="")
+    assert told(found) == f"**Not all tasks need the same heads**: a{worst[1:].format('a')}"
+    assert told(found.assign(clear=False)) == worst.format("a"), "it may be chance"
+    assert told(found.assign(lost=4.9)) == f"**These tasks could share one ranking**: a{none[1:]}"
 
 
 def test_the_costliest_order_names_the_heads_that_no_other_order_prunes(monkeypatch):
@@ -574,9 +586,9 @@ def test_the_costliest_order_names_the_heads_that_no_other_order_prunes(monkeypa
     assert transfer.only_pruned_by(["demo_d"], scores, 625) == ["L0H0"]
     assert transfer.only_pruned_by(["demo_c", "demo_d"], scores, 625) == ["L0H1"]
     of = transfer.Transfer(None, [TaskSpec(name, 5) for name in kept], 625)
-    found = pd.DataFrame([("a", "d", 20.0, False)], columns=["task", "source", "lost", "own"])
+    found = pd.DataFrame([("a", "d", 20.0, False, True)], columns=["task", "source", "lost", "own", "clear"])
     monkeypatch.setattr(transfer.Transfer, "rows", property(lambda of: found))
-    words = "**L0H0**, the most important head of a"
+    words = "**L0H0**, its most important head"
     assert of.costliest(scores) == transfer.CostliestOrder(("demo_a", "demo_d"), ["L0H0"], words)
     found = found.assign(task="b", lost=[4.9])
     assert of.costliest(scores) == transfer.CostliestOrder()
@@ -596,10 +608,10 @@ def every_two(*names):
 
 def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(measured):
     at = measured()
-    assert "At 50% of heads pruned" not in said(at) and not costs_of(at)
-    press(at, "Prune 50% by the order of each of 2 tasks")
+    assert "50% of heads pruned" not in said(at) and not costs_of(at)
+    press(at, "Prune 50% by each of 2 rankings")
     settled(at)
-    assert costs_of(at) == [every_two("copy", "lookup")] and "At 50% of heads pruned" in said(at)
+    assert costs_of(at) == [every_two("copy", "lookup")] and "at 50% of heads pruned, no task loses" in said(at)
 
 
 @pytest.mark.slow("measures three tasks, and what the orders of two of them cost")
@@ -612,4 +624,4 @@ def test_two_tasks_are_pruned_by_each_others_order_without_a_click_if_that_is_qu
     settled(at)
     two = [at.selectbox(key=f"correlations_{side}").value for side in "ab"]
     assert costs_of(at) == [every_two(*(label.removeprefix("demo_").split(",")[0] for label in two))]
-    assert any(label.startswith("Prune 50% by the order of each of 3 tasks") for label in labels(at))
+    assert any(label.startswith("Prune 50% by each of 3 rankings") for label in labels(at))

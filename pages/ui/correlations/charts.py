@@ -68,8 +68,8 @@ def _matrix(names: tuple[str, ...], measure: Measure, font_px: int) -> charts.Te
     short = f"slice(datum.label, {shared_prefix(names)})"
     axis = partial(PLAIN, title=None, labelLimit=160, labelOverlap=False, labelExpr=short)
     rows, columns = list(names[1:]), list(names[:-1])
-    x = alt.X("b:N", sort=columns, title="and", axis=axis(labelAngle=-45 if len(columns) > 3 else 0))
-    y = alt.Y("a:N", sort=rows, title="Ranking", axis=axis())
+    x = alt.X("b:N", scale=alt.Scale(domain=columns), title="and", axis=axis(labelAngle=-45 if len(columns) > 3 else 0))
+    y = alt.Y("a:N", scale=alt.Scale(domain=rows), title="Ranking", axis=axis())
     base = charts.named_chart("cells").encode(x=x, y=y, tooltip=_tooltip(measure))
     low, high, few = ROWS_PX
     row_px = max(low, min(high, few // len(rows)))

@@ -1,6 +1,7 @@
 """The sections of the Correlations screen: matrices that can be clicked, two rankings in detail, shot counts; drawn."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,12 +14,13 @@ from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import shots_in_words
 from pages.ui.controls.heads import open_heads
 from pages.ui.correlations import charts, tables
-from pages.ui.correlations.transfer import Transfer
+from pages.ui.correlations.transfer import Transfer, costliest_in_words
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
+from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.figures.transfer import transfer_in_words, transfer_map, worst_in_words
-from pages.ui.page.address import one_among, put_right, rename_choice
+from pages.ui.figures.transfer import transfer_in_words, transfer_map
+from pages.ui.page.address import current_value, one_among, put_right, rename_choice
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.widget_writes import follow_default
@@ -27,28 +29,30 @@ from pages.ui.page.work import live
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 TASKS_HELP = "Every two tasks. Hover for the 95% interval; click a cell to see both rankings."
 METHODS = {"within": "Within a layer", "srcc": "All layers", "overlap": "Top 30%", "as_published": "llm-interpret"}
+PUBLISHED_HELP = "What the paper's code prints, instead of the rank correlation; for comparison only."
 METHOD_HELP = (
     "Within a layer: Spearman's rank correlation of one layer's heads, its mean over layers. All layers: that of all "
     "scores, which depth alone can make high. Top 30%: of the most important 30% of one ranking, the share that is "
-    "among those of the other. llm-interpret: what the paper's code prints, for comparison only."
+    "among those of the other."
 )
 SHARED_HELP = (
     "How many of these tasks have a head among the top 30%. A clicked head is named in the two rankings, and "
     "its page opens from here."
 )
 PAIR_HELP = (
-    "One dot per {0}. Click a cell on the left, or choose two rankings here. On the diagonal, both rank a {0} alike. "
+    "One dot per {0}. Click a cell above, or choose two rankings here. On the diagonal, both rank a {0} alike. "
     "Left of one dashed line are the top 30% of the first ranking, under the other line those of the second. Named are "
     "the three farthest from the diagonal."
 )
 COSTS, COSTS_MAP = "Pruned by another task's order", "correlations transfer map"
 COSTS_HELP = (
     "Accuracy of each task when heads are pruned by the ranking of another, against its own ranking: whether the "
-    "agreement above is enough. Click a cell to see both rankings. In the background; stored results are kept."
+    "agreement is enough. Click a cell to see both rankings. In the background; stored results are kept."
 )
+COSTS_SHOW = "You will see how many points a task loses when heads are pruned by the ranking of another."
 APART_HELP = "Accuracy lost when just that one is pruned. Ties: another loses as much on this task."
 TRANSFER = {"sweeps_what": "Transfer"}
-WHAT, HEAD = "correlations_what", "correlations_head"
+WHAT, HEAD, METHOD = "correlations_what", "correlations_head", "correlations_method"
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
 
 
@@ -70,15 +74,28 @@ def choose_count(where: DeltaGenerator, counts: Sequence[int]) -> int:
     return choice(key, counts, partial(where.segmented_control, label, **look))
 
 
-def choose_method(where: DeltaGenerator, has_layers: bool, **look: Any) -> str:
-    """Draws the choice of the coefficient; without that within a layer, unless a layer has several components."""
+def places(n: int, is_half: bool) -> list[DeltaGenerator]:
+    """Draws the places of `n` sections, one below the other, or two in a row."""
+    if not is_half:
+        return [st.container() for _ in range(n)]
+    return [at for _ in range(0, n, 2) for at in st.columns(2, gap="large")]
+
+
+def choose_method(where: DeltaGenerator, menu: DeltaGenerator, has_layers: bool, **look: Any) -> str:
+    """Draws the choice of the coefficient; without that within a layer, unless a layer has several components. That of
+    llm-interpret is chosen in the menu, and an option only while it is."""
     former = {"Spearman": "srcc", "top-30% overlap": "overlap", "of llm-interpret": "as_published"}
     former |= {"as published": "as_published"}
-    rename_choice("correlations_method", {label: METHODS[name] for label, name in former.items()})
-    options = [name for name in METHODS if has_layers or name != "within"]
+    rename_choice(METHOD, {label: METHODS[name] for label, name in former.items()})
+    is_published = current_value(METHOD) in ("as_published", METHODS["as_published"])
+    left_out = {*(() if has_layers else ("within",)), *(() if is_published else ("as_published",))}
+    options = [name for name in METHODS if name not in left_out]
+    if not is_published:
+        publish = partial(st.session_state.__setitem__, METHOD, "as_published")
+        menu.button("Show the coefficient of llm-interpret", help=PUBLISHED_HELP, on_click=publish)
     look = {"default": options[0], "format_func": METHODS.__getitem__, "label_visibility": "collapsed"} | look
     draw = partial(where.segmented_control, "Coefficient", required=True, help=METHOD_HELP, **look)
-    return choice("correlations_method", options, draw)
+    return choice(METHOD, options, draw)
 
 
 def draw_pair(
@@ -138,10 +155,13 @@ def draw_tasks(
     measure: charts.Measure,
     pair: tuple[str, str],
     words: str,
+    is_told: bool,
     sheet: Sheet,
 ) -> None:
-    """Draws the matrix of tasks, in the order of `names`."""
+    """Draws the matrix of tasks, in the order of `names`, with its `words` if something else is the finding."""
     title_at.subheader(measure.title, help=TASKS_HELP)
+    if is_told:
+        title_at.caption(words)
     drawn = charts.matrix(tables.cells(of.pairs, measure.column, names), names, pair, measure)
     _clickable("tasks", at, drawn, words)
     sheet.pictures["Tasks"] = drawn
@@ -176,8 +196,8 @@ def draw_costs(
 ) -> str:
     """Draws what it costs to prune each task by the order of another, and a link to other levels. Until that is known:
     what it costs the two chosen tasks, which is measured without a click if it is quick, and the button that measures
-    all. Returns the largest cost in words, with the `deciding` heads; "" if none is known."""
-    whole, worst, level = of_all.rows, "", of_all.permille / 1000
+    all. Returns the largest of all costs in words, with the `deciding` heads; "" if they are not known."""
+    whole, level = of_all.rows, of_all.permille / 1000
     shown = [of_all, *([of_pair] if of_pair is not None and whole is None else [])]
     rows = whole if whole is not None else next((found for each in shown[1:] if (found := each.rows) is not None), None)
     if rows is None and not of_all.work.under_way:
@@ -191,23 +211,22 @@ def draw_costs(
 
     def draw() -> None:
         if not any([each.work.line() for each in shown]) and whole is None and of_all.work.is_read:
-            label = f"Prune {whole_percent(level)} by the order of each of {of_all.n_tasks} tasks"
+            label = f"Prune {whole_percent(level)} by each of {of_all.n_tasks} rankings"
             of_all.work.offer(label, "timeline", COSTS_HELP, 0.0, by_size=True)
 
+    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of_all.tasks]}
     at.subheader(COSTS, help=COSTS_HELP)
     if rows is not None:
-        at.caption(
-            f"At {whole_percent(level)} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals are apart."
-        )
-        worst, words = worst_in_words(rows, level, deciding), transfer_in_words(rows, level)
+        at.caption(f"{whole_percent(level)} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals apart.")
+        at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
+        words = transfer_in_words(rows, level)
         drawn = transfer_map(rows, is_half=True)
         sheet.draw(COSTS, drawn, COSTS_MAP, words, at, on_select=clicked, selection_mode="order")
         sheet.tables[COSTS] = rows
-    with at:
+    is_read = all(each.work.is_read for each in shown)
+    with at, empty_state("matrix", COSTS_SHOW, is_read, key="empty costs") if rows is None else nullcontext():
         live([slot for each in shown for slot in each.work.watched()], draw, since_s)
-    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of_all.tasks]}
-    at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
-    return worst
+    return "" if whole is None else costliest_in_words(whole, level, deciding)
 
 
 def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:

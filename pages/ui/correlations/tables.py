@@ -227,15 +227,17 @@ def tasks_in_words(of: ScoreAgreement, noun: str) -> str:
         return ""
     if of.mostly_ties:
         return f"By {of.by}, {of.ties} of {of.n} {plural} tie on a task: their order says nothing."
-    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation **{number(srcc)}**"
+    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation"
     if abs(srcc) < chance(of.n):
-        return f"Tasks show **no detectable agreement** on {plural}: {mean} (by chance within ±{chance(of.n):.2f})."
+        by_chance = f"by chance within ±{chance(of.n):.2f}"
+        return f"Tasks show **no detectable agreement** on {plural}: {mean} **{number(srcc)}** ({by_chance})."
     within = of.pairs["within"].mean()
+    if math.isnan(within):
+        return f"Tasks rank {plural} **{_likeness(srcc)}**: {mean} **{number(srcc)}**."
+    both = f"{mean} **{number(within)}** within a layer, {number(srcc)} over all layers"
     if srcc - within > APART:
-        said = f"**Tasks agree on which layers matter, less on which {plural} of a layer**"
-        return f"{said}: {mean}, within a layer **{number(within)}**."
-    rest = "" if math.isnan(within) else f", within a layer **{number(within)}**"
-    return f"Tasks rank {plural} **{_likeness(srcc)}**: {mean}{rest}."
+        return f"**Tasks agree on which layers matter, less on which {plural} of a layer**: {both}."
+    return f"Tasks rank {plural} **{_likeness(srcc)}**: {both}."
 
 
 def shared_in_words(rows: pd.DataFrame, n_tasks: int) -> str:

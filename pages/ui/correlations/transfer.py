@@ -16,7 +16,7 @@ from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup
-from pages.ui.figures.transfer import transfer_rows, worst_transfer
+from pages.ui.figures.transfer import transfer_rows, worst_in_words, worst_transfer
 from pages.ui.page.runtime import first_figure_s
 from pages.ui.page.tables import shared_prefix
 from pages.ui.page.work import Work
@@ -31,7 +31,7 @@ class CostliestOrder:
 
     names: Sequence[str] = ()  # the task, and the one whose order prunes it
     heads: Sequence[str] = ()  # pruned by this order, and those as costly, alone; none if more than `MOST_DECIDING`
-    words: str = ""  # names them, and says if one is the task's most important head
+    words: str = ""  # names them, and says if it is the task's most important one
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Transfer:
         of_task = scores[judged].scores
         words = " and ".join(f"**{head}**" for head in heads)
         if heads == [_name(int(of_task.argmax()), of_task.shape)]:
-            words += f", the most important head of {worst.task}"
+            words += ", its most important head"
         return CostliestOrder((judged, sources[0]), heads, words)
 
     def start_if_quick(self) -> None:
@@ -86,6 +86,15 @@ def transfer(slot: str, setup: Setup, target: Target, tasks: Sequence[TaskSpec],
     wanted += [each for name in names for each in points(tasks, [permille], [0], "task", name)]
     setting = replace(setting_of(setup, JUDGES), heads_by=score)
     return Transfer(Work(slot, TITLE, sweep(target, setting, wanted, pool_of(names)), 3), tasks, permille)
+
+
+def costliest_in_words(rows: pd.DataFrame, level: float, heads: str) -> str:
+    """Returns the finding of all costs: whether tasks need the same heads, and `worst_in_words`."""
+    worst, words = worst_transfer(rows), worst_in_words(rows, level, heads)
+    if worst is not None and not worst.is_clear:
+        return words
+    lead = "These tasks could share one ranking" if worst is None else "Not all tasks need the same heads"
+    return f"**{lead}**: {words[0].lower()}{words[1:]}"
 
 
 def only_pruned_by(sources: Sequence[str], scores: Mapping[str, Scores], permille: int) -> list[str]:

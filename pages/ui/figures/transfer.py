@@ -106,6 +106,7 @@ class WorstTransfer:
     task: str
     lost: float  # points
     sources: Sequence[str]  # the tasks by whose order it loses as much
+    is_clear: bool  # the 95% interval of its accuracy is apart from that by its own order
 
 
 def worst_transfer(frame: pd.DataFrame) -> WorstTransfer | None:
@@ -115,7 +116,7 @@ def worst_transfer(frame: pd.DataFrame) -> WorstTransfer | None:
         return None
     worst = others.sort_values("lost").iloc[-1]
     as_bad = others[others["task"].eq(worst["task"]) & others["lost"].gt(worst["lost"] - AS_BAD)]["source"]
-    return WorstTransfer(worst["task"], worst["lost"], [*as_bad])
+    return WorstTransfer(worst["task"], worst["lost"], [*as_bad], bool(worst["clear"]))
 
 
 def worst_in_words(frame: pd.DataFrame, level: float, heads: str = "") -> str:
