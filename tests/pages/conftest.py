@@ -21,7 +21,6 @@ from streamlit.util import calc_hash
 from engine.progress import Progress
 from engine.slots import Job
 from pages.ui.controls import many_tasks
-from pages.ui.controls.drag_slider import ON_TOP
 from pages.ui.downloads import footer
 from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
@@ -338,7 +337,7 @@ def level(at, key):
 def sent(at, key):
     """What the slider was sent."""
     label = at.number_input(key=key).label
-    [data] = [data for data in components(at) if data.get("label") in (label, f"{label}, {ON_TOP}")]
+    [data] = [data for data in components(at) if data.get("label", "").partition(", plus those ")[0] == label]
     return data
 
 

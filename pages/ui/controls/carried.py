@@ -13,14 +13,15 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import mask_counts
 from pages.ui.page.widget_writes import write
 
-SCREENS = {
-    "prune": True,
-    "passage": True,
-    "continue": True,
-    "incontext": True,
-    "attention": False,
-    "induction": False,
-}  # by level too
+SCREENS = {  # titles, by the beginning of their controls' keys
+    "prune": "Prune",
+    "passage": "Passage",
+    "continue": "Continue",
+    "incontext": "In context",
+    "attention": "Attention",
+    "induction": "Induction",
+}
+BY_LEVEL = {"prune", "passage", "continue", "incontext"}  # these prune by level too
 HELP = "Shared by all screens that prune: the others open with the mask set here."
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
@@ -42,14 +43,23 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
     seen[screen] = mask
     if not mask.is_full:
         with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-            st.badge(f"Pruned: {mask_counts(shape, mask)}", icon=":material/content_cut:", color="orange", help=HELP)
+            by = f", from {SCREENS[other]}" if (other := set_elsewhere(screen)) else ""
+            st.badge(
+                f"Pruned: {mask_counts(shape, mask)}{by}", icon=":material/content_cut:", color="orange", help=HELP
+            )
             about = {"key": f"{screen} restore", "on_click": set_pruned, "args": (screen, "")}
             st.button("Restore all", type="tertiary", help=RESTORE_HELP, **about)
 
 
+def set_elsewhere(screen: str) -> str:
+    """Returns the key of the other screen that set the mask of this one, or ""."""
+    by = st.session_state.get(PRUNED_BY, screen)
+    return by if by != screen else ""
+
+
 def set_pruned(screen: str, text: str) -> None:
     """Sets a screen's controls, before they are drawn, to a mask and levels of 0."""
-    for axis in LEVELS if screen == "prune" else AXES if SCREENS[screen] else ():
+    for axis in LEVELS if screen == "prune" else AXES if screen in BY_LEVEL else ():
         write(f"{screen}_{axis}", 0)
     write(f"{screen}_mask", text)
 

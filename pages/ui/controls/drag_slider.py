@@ -12,6 +12,7 @@ from typing import Any
 
 import streamlit as st
 
+from pages.ui.controls.carried import SCREENS, set_elsewhere
 from pages.ui.page.address import number_field
 from pages.ui.page.components import component_of
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -32,7 +33,7 @@ HTML = """
 </div>
 """
 _COMPONENT = component_of("drag_slider", HTML, Path(__file__).parent, "drag_slider")
-STEP, ON_TOP = 5, "plus those under Settings"
+STEP = 5
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ def draw_slider(
     and without a run; None leaves no room for them.
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
-    label = f"{field.label}, {ON_TOP}" if is_more else field.label
+    other = set_elsewhere(field.key.partition("_")[0])
+    on_top = f"plus those from {SCREENS[other]}" if other else "plus those under Settings"
+    label = f"{field.label}, {on_top}" if is_more else field.label
     data = {"label": label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
     data["large"] = live
     now = hand(field.key)

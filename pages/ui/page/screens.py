@@ -14,6 +14,10 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import PAGE_STYLE, SLIDE_STYLE
 
 APP = "Headroom"
+KEYS = {
+    "continuation": "continue",
+    "in_context": "incontext",
+}  # of controls, where they do not begin with the file's name
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
 
 
@@ -75,6 +79,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "format_ink_highlighter",
             "A text, token by token: which words model B, which you prune, predicts worse than model A.",
             "set “B: heads pruned” to 0 and back to 10: without them, repetitions are no longer predicted.",
+            "press “Restore all”, then set “B: heads pruned” to 10: repetitions are no longer predicted.",
             compares=True,
         ),
         Screen(
@@ -83,6 +88,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "edit_note",
             "A prompt of your own: what the full and the pruned model say next, and how likely each word is.",
             "let a name return in the prompt, and set “Heads pruned” to 0 and back to 10.",
+            "press “Restore all”, let a name return in the prompt, and set “Heads pruned” to 10.",
         ),
         Screen(
             "attention",
@@ -108,6 +114,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "trending_down",
             "How much better a model predicts late words of a text than early ones, and which heads cause it.",
             "drag “Attention heads pruned”: the two curves part where the text repeats.",
+            "press “Restore all”, then drag “Attention heads pruned”: the curves part where the text repeats.",
         ),
         Screen(
             "mechanisms",
@@ -151,7 +158,7 @@ def draw_heading(page: st.Page, named: str) -> None:
     that is `named` has this name as its title instead."""
     screen = screen_of(page)
     st.set_page_config(page_title=f"{named or screen.title} · {APP}")
-    mask = f"{screen.file}_mask"
+    mask = f"{KEYS.get(screen.file, screen.file)}_mask"
     is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
     action = screen.action_by_name if screen.action_by_name and is_by_name else screen.action
     title, purpose, action = (escape(words) for words in (named or screen.title, screen.purpose, action))
