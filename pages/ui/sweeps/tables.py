@@ -273,8 +273,8 @@ def _shots_finding(
     if can_go and loses_on_average(here):
         lost, most, least = (number(-100 * each, 1) for each in (change.difference, *change.interval))
         words = (
-            f"**By each task's own ranking, {whole_percent(level)} of {what} can go before any single task clearly "
-            f"loses**{at}; on average they cost {lost} points (95% interval {least} to {most}): {right}"
+            f"**By each task's own ranking, {whole_percent(level)} of {what} can go for {lost} points on average**{at} "
+            f"(95% interval {least} to {most}): {right}; no single task clearly loses"
         )
     else:
         words += f": {right}{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {interval})"
