@@ -184,6 +184,8 @@ def click_in_chart(page, mark):
 def open_study(page, address, screen, *names):
     """Opens a screen about many tasks and chooses these tasks alone, at 0 shots."""
     page.goto(f"{address}/{screen}?precision=fp32")
+    if screen == "correlations":
+        keyed(page, "settings_menu correlations").get_by_text("Settings").click()
     page.get_by_role("button", name="5", exact=True).wait_for()
     for count, wanted in (("0", "true"), ("5", "false"), ("1", "false")):
         button = page.get_by_role("button", name=count, exact=True)

@@ -47,6 +47,7 @@ def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_k
     page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random")
     settled_figure(page, questions=16)
     page.get_by_role("link", name="Correlations").click()
+    keyed(page, "settings_menu correlations").get_by_text("Settings").click()
     for count, is_on in (("0", "true"), ("5", "false")):
         page.get_by_role("button", name=count, exact=True).click()
         page.get_by_role("button", name=count, exact=True).and_(page.locator(f'[aria-pressed="{is_on}"]')).wait_for()
