@@ -15,7 +15,7 @@ from pages.ui.figures.colours import GREY, UNKNOWN
 from pages.ui.page.tables import number, whole_percent
 
 LETTER_PX, AROUND_PX = 6, 25  # of a name, about; the space around it
-ROW_PX, ROWS_PX, NAME_PX = 30, 200, 240  # the lowest row, few rows together, and the longest name
+ROW_PX, HALF_ROW_PX, ROWS_PX, NAME_PX = 30, 44, 200, 240  # the lowest row, few rows together, and the longest name
 LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
 UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
 AS_BAD = 0.5  # points between losses that are written as the same
@@ -57,7 +57,7 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...], is_half: boo
     longest = max(map(len, sources))
     is_level = len(sources) * (AROUND_PX + LETTER_PX * longest) < (LEVEL_PX / 2 if is_half else LEVEL_PX)
     angle, under_px = (0, UNDER_LEVEL_PX) if is_level else (-45, UNDER_PX + SLANTED_PX * longest)
-    more = "datum.value ? (datum.value < 0 ? '−30 or worse' : '+30 or better') : '0'"
+    more = "datum.value ? (datum.value < 0 ? '≤ −30' : '≥ +30') : '0'"
     look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 600}
     look |= {"titleOrient": "top"} if is_half else {}
     legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
@@ -79,7 +79,8 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...], is_half: boo
         charts.written(base.transform_filter(is_small), 11, cursor=cursor).encode(text="change:N"),
     ]
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
-    return charts.template(max(ROWS_PX, ROW_PX * len(names)) + under_px, rect.add_params(*clicked), own, *numbers)
+    row_px = HALF_ROW_PX if is_half else ROW_PX  # on half of the width, as high as the matrix next to it
+    return charts.template(max(ROWS_PX, row_px * len(names)) + under_px, rect.add_params(*clicked), own, *numbers)
 
 
 def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
