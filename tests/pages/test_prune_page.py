@@ -256,7 +256,7 @@ def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_
     assert words in under_figure(at)
     slider = sent(at, "prune_heads")
     assert slider["texts"]["50"] == f"{about}4 of 8 heads"
-    assert slider["label"] == "Attention heads pruned" + (", plus those under Settings" if named else "")
+    assert slider["label"] == "Attention heads pruned"
     button(at, "Cancel").click().run()
     assert [each.text for each in at.progress] == ["Ranking heads: stopping"]
     gate.go_on.set()

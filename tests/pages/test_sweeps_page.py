@@ -422,7 +422,9 @@ def test_a_finding_takes_all_levels_and_the_same_of_random_orders():
     ), "the mean of three loses clearly"
     at_half = tables.rows_at(with_losses(5, three), "heads", 0, 0.5)
     assert tables.loses_on_average(at_half) and not tables.loses_on_average(at_half[:1])
-    assert said_of(with_losses(8, three)).endswith("no single task clearly loses."), "without random orders of all three"
+    assert said_of(with_losses(8, three)).endswith("no single task clearly loses."), (
+        "without random orders of all three"
+    )
     assert "Largest drop: −13 points on piqa, not significant over all levels." in said_of(with_losses(13, three))
     assert said_of([own[0], own[7], own[10]]).startswith("3 of 11 levels are measured")
     early = [own[0], *(row(TASKS[0], each, 0, 0.3, lost=60) for each in range(100, 1001, 100))]

@@ -43,7 +43,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
             "drag “Attention heads pruned” and release it. The large number is the share of questions answered right.",
-            "click a crossed head in the map to restore it, or “Restore” next to the slider for all of these.",
+            "click a crossed head in the map to restore it, or press “Restore all”.",
             compares=True,
         ),
     ),

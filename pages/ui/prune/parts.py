@@ -103,7 +103,7 @@ def draw_levels(screen: PruneScreen) -> None:
         texts = {} if shown is None else shown.texts(axis)
         named = "" if shown is None else tables.named_in_words(shown.x)
         draw_chips(chips_at, percent, axis, screen.controls.typed, named)
-        draw_slider(fields[axis], LEVEL_HELP[axis], True, texts, is_more=bool(screen.controls.typed))
+        draw_slider(fields[axis], LEVEL_HELP[axis], True, texts)
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)

@@ -196,7 +196,7 @@ def _draw_line(folder: Path, each: LiveRun) -> None:
     if not job.finished:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             share = min(1.0, job.done / job.total) if job.total else 0.0
-            if job.left_s and share < 1:
+            if job.left_s and 0.2 < share < 0.8:  # at the ends, what is left says little about the pace
                 measured_pace()[PACE] = job.left_s / ((1 - share) * each.recipe.tokens / 1e6)
             st.progress(share, plain(f"{name}: {in_words(job, 'Training')}"))
             st.button("Cancel", key=f"cancel {each.slot}", on_click=_cancel, args=(each,), help=STOP_HELP)
