@@ -70,7 +70,8 @@ if shown.compared is not None:
     answers = shown.compared.answers(shown.x.n_taken(found))
     shows = second_model.with_second_model(shows, shown.x, shown.compared, found)
     sheet.tables["Two models"] = second_model.rows(found, answers, shown.compared.names)
-    sheet.says += second_model.lines(found, answers, shown.compared.names)
+    value, lines = second_model.figure(found, answers, shown.compared.names)
+    sheet.says += [f"{shown.compared.names[1]}: {value}", *lines] if value else []
 measurements = {**shows.measurements}
 if shown.second.full is not None:
     sheet.tables["Perplexity"] = perplexity.table(shown.second)

@@ -38,6 +38,7 @@ from tests.pages.conftest import (
     printed_by_the_program,
     said,
     same_on_the_command_line,
+    second_figure,
     settled,
     slide,
 )
@@ -73,7 +74,7 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
     first, second = (answers_of(at, LoadSpec(str(each), "fp32")) for each in (at.selectbox(key="model").value, twin))
     assert figure(at)[0] == f"{100 * first.mean():.1f}%", "the large figure stays the first model's"
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
-    assert f"**twin in fp32: {100 * second.mean():.1f}%**" in said(at)
+    assert second_figure(at) == ("twin in fp32", f"{100 * second.mean():.1f}%")
     assert f"answers **{only_first}**, only twin in fp32 **{only_second}**" in said(at)
     [curve] = charts_of(at)
     drawn = frames_of(at)[0]["now"]
@@ -96,14 +97,14 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
 
 def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_click_lets_go(open_app):
     def is_alone(at):
-        assert at.sidebar.selectbox(key="against").value is None and "in bf16: " not in said(at)
+        assert at.sidebar.selectbox(key="against").value is None and second_figure(at) is None
         assert len(runtime.session().models._shown()) == 1 and "--against" not in at.code[0].value
         [curve] = charts_of(at)
         return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
 
     assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(second_model.SLOT) is None
     at = open_app(against="bf16", **RANDOM)
-    assert "in bf16: " in said(at) and "--against bf16" in at.code[0].value
+    assert second_figure(at)[0].endswith(" in bf16") and "--against bf16" in at.code[0].value
     at.sidebar.selectbox(key="against").set_value(None)
     assert is_alone(settled(at))
 
@@ -112,7 +113,7 @@ def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_type
     at = open_app(against=str(unequal), prune_mask="L1H0 F1", **RANDOM)
     assert "nothing of it is pruned in llama in fp32, whose parts are others" in said(at).replace("\\", "")
     second = answers_of(at, LoadSpec(str(unequal), "fp32"))
-    assert f"**llama in fp32: {100 * second.mean():.1f}%**" in said(at)
+    assert second_figure(at) == ("llama in fp32", f"{100 * second.mean():.1f}%")
     shown = runtime.jobs().snapshot(second_model.SLOT)
     assert shown.state == "done" and len(shown.value.full) == len(shown.value.pruned) == N
 
@@ -134,7 +135,7 @@ def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_
     slide(at, "prune_heads", 25)
     settled(at)
     second = answers_of(at, LoadSpec(str(twin), "fp32"))
-    assert f"**twin in fp32: {100 * second.mean():.1f}%**" in said(at)
+    assert second_figure(at) == ("twin in fp32", f"{100 * second.mean():.1f}%")
 
 
 BAD = ["/no/such/folder", "![x](http://x.invalid)", "a\0b", "fp32", "~nobody/x", "@step1"]
@@ -155,7 +156,7 @@ def test_what_is_compared_is_the_same_on_all_screens_and_in_old_addresses_of_pas
     assert at.sidebar.selectbox(key="against").value == str(twin)
     assert "passage_a" not in at.query_params and "passage_a_model" not in at.query_params
     assert "twin in fp32" in at.text_input(key="passage_a_mask").label
-    assert "**twin in fp32: " in said(go_to(at, "prune"))
+    assert second_figure(go_to(at, "prune"))[0] == "twin in fp32"
     at = open_app("attention", run=False, against=str(twin))  # which shows one model
     field = at.run().sidebar.selectbox(key="against")
     assert field.disabled and field.value == str(twin)
@@ -169,7 +170,7 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     influence = block_influence(other, train).stored(session)
     result = same_on_the_command_line(at, capsys)["against"]
     assert result["cached"] and result["layers_dropped"] == [int(influence.argmin())], "half of three, rounded down"
-    assert f"**llama in fp32: {100 * result['acc']:.1f}%**" in said(at)
+    assert second_figure(at) == ("llama in fp32", f"{100 * result['acc']:.1f}%")
     assert "1 of 3 FFNs pruned (1 layer dropped)" in said(at)
 
 

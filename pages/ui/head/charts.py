@@ -43,7 +43,7 @@ def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts
 @charts.kept
 def _pattern_map(n: int) -> charts.Template:
     across = {"domain": [0, n], "nice": False}
-    axis = {"grid": False, "tickMinStep": 1, "tickCount": 5, "labelFlush": 12}
+    axis = {"grid": False, "tickMinStep": 1, "tickCount": 4, "labelFlush": 12}
     x = alt.X("source:Q", title="looks at token index", scale=alt.Scale(**across), axis=alt.Axis(**axis))
     y = alt.Y("destination:Q", title="from token index", scale=alt.Scale(**across, reverse=True), axis=alt.Axis(**axis))
     scale = alt.Scale(domain=[0, 1], type="sqrt")  # shares of a few percent are visible
@@ -86,7 +86,8 @@ def _effects(n: int) -> charts.Template:
 
 
 def places(frame: pd.DataFrame) -> charts.Picture:
-    """Returns `tables.shown_places`: the head's rank by each criterion, one dot per task."""
+    """Returns `tables.shown_places`: the head's rank by each criterion, one dot per task, a gray ring where its score may
+    be chance."""
     n_heads = int(frame["heads"].iloc[0]) if len(frame) else 1
     criteria, tasks = (tuple(frame[name].unique()) for name in ("criterion", "task"))
     return charts.picture(_places(n_heads, criteria, tasks), places=frame)
@@ -107,10 +108,11 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
     base = charts.named_chart("places").encode(y=y, yOffset=offset, x=x, tooltip=tooltip)
     points = base.transform_filter("!datum.is_chance").mark_point(filled=True, size=110, opacity=0.9)
     points = points.encode(color=alt.Color("task:N", legend=legend))
+    unsure = base.transform_filter("datum.is_chance").mark_point(filled=False, size=110, color=GREY, opacity=0.9)
     words = f"datum.is_chance ? 'not clear' : format(datum.rank, ',') + ' of {n_heads:,}'"
     words = base.transform_calculate(words=words)
     ranks = charts.written(words, 12, align="right").encode(x=alt.value(alt.ExprRef("width")), text="words:N")
-    return charts.template(40 * len(criteria) + charts.AXIS_PX, points, ranks)
+    return charts.template(40 * len(criteria) + charts.AXIS_PX, points, unsure, ranks)
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:

@@ -50,9 +50,11 @@ def _draw(shown: PruneResult) -> None:
         st.markdown(f":small[{name}: follows when you release the slider]")
         return
     second = of.answers(n)
-    if lines := seconds.lines(found, second, of.names):
+    value, lines = seconds.figure(found, second, of.names)
+    if value:
+        st.metric(f"{name}: questions right", value)
         lines.append(pruned_in_words(of.x, of.known, second.mask))
-        st.markdown("  \n".join(lines), help=HELP)
+        st.markdown("  \n".join(f":small[{line}]" for line in lines), help=HELP)
         state = "measured" if seconds.is_complete(second, n) else "measuring"
         mark("second figure", state, model=of.names[1], questions=len(second.pruned or ()), of=n)
     if of.note:

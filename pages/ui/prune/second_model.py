@@ -100,18 +100,19 @@ def _p(both: ModelComparison) -> str:
     return f"({p_in_words(both.change.p_mcnemar)})"
 
 
-def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> list[str]:
-    """Returns the lines under the first model's figure: the second's accuracies, and how the two differ."""
+def figure(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> tuple[str, list[str]]:
+    """Returns the second model's accuracy, and the lines under it: its interval, that of its full model, and how the
+    two models differ; "" and none before the first question that both have answered."""
     found, both = rows(first, second, names), pair(first, second)
     if both is None:
-        return []
+        return "", []
     _, of_second = found.to_dict("records")
-    interval = percents(of_second["low"], of_second["high"])
-    said = [f"**{plain(names[1])}: {percent(both.second.acc)}**, 95% interval {interval}"]
+    said = [f"95% interval **{percents(of_second['low'], of_second['high'])}**"]
     if of_second["acc_full"] == of_second["acc_full"]:
         said[0] += f"; its full model {percent(of_second['acc_full'])}"
     of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.change.lost}**"
-    return [*said, in_words(both, names), f"{of}, only {plain(names[1])} **{both.change.gained}**"]
+    said += [in_words(both, names), f"{of}, only {plain(names[1])} **{both.change.gained}**"]
+    return percent(both.second.acc), said
 
 
 def with_points_of_second(
