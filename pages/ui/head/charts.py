@@ -86,8 +86,8 @@ def _effects(n: int) -> charts.Template:
 
 
 def places(frame: pd.DataFrame) -> charts.Picture:
-    """Returns `tables.shown_places`: the head's rank by each criterion, one dot per task, a gray ring where its score may
-    be chance."""
+    """Returns `tables.shown_places`: the head's rank by each criterion, one dot per task, or a gray ring if its score
+    may be chance."""
     n_heads = int(frame["heads"].iloc[0]) if len(frame) else 1
     criteria, tasks = (tuple(frame[name].unique()) for name in ("criterion", "task"))
     return charts.picture(_places(n_heads, criteria, tasks), places=frame)
