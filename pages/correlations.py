@@ -163,6 +163,8 @@ if names:
         worst = sections.draw_costs(places[1], of_all, of_pair, costliest.words, since_s, sheet)
         origin = replace(origin, measurements={**origin.measurements, sections.COSTS: of_all.work.of})
     sections.draw_tasks(title_at, tasks_at, agreement, names, measure, pair, agrees, bool(worst), sheet)
+    if worst:
+        sheet.says.insert(0, worst)
 finding_at.markdown(" ".join([*partly(measured, tasks), worst or agrees]))
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)

@@ -149,16 +149,15 @@ if not presenting():  # a slide shows one screen, and these sections are below i
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)
 known = induction(target).stored(session())
-sections.draw_finding(
-    finding_at, sections.finding(so_far(), controls, len(texts), known, setup.spec.is_demo), x.base_key
-)
+said = sections.finding(so_far(), controls, len(texts), known, setup.spec.is_demo)
+sections.draw_finding(finding_at, said, x.base_key)
 if source.kind == "task" and not presenting():
     finding_at.page_link(
         "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}
     )
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
-sheet.says = sections.figures_in_words(so_far(), controls.around)
+sheet.says = [*filter(None, [said]), *sections.figures_in_words(so_far(), controls.around)]
 closing(origin, sheet)
 if x.source.kind == "text" and not presenting():
     st.caption(OWN_FILE)

@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from cache import Store
 from engine.errors import HeadroomError
+from pages.ui.downloads.footer import headline
 from pages.ui.figures.drawing import TYPE, larger
 from pages.ui.page import presentation, runtime
 from pages.ui.page import saved_views as views
@@ -163,6 +164,13 @@ def test_the_proposed_name_says_what_the_view_shows(open_app, query, name):
     at.session_state["views"] = True
     [placeholder] = [each.placeholder for each in at.run().text_input if each.label == "Name of this view"]
     assert placeholder.startswith(name)
+
+
+def test_a_finding_in_bold_names_the_view():
+    said = "**4 of 48 heads are induction heads**: L1H1, L1H2. Without them, accuracy falls to **34%**."
+    assert headline([said, "**Another sentence of the screen**."]) == "4 of 48 heads are induction heads"
+    for nothing in ([], ["97 of 100 right"], ["**97 of 100** right"], [f"So far, with 16 of 64 questions: {said}"]):
+        assert headline(nothing) == ""
 
 
 def test_a_proposed_name_is_short_enough_to_save():

@@ -1,6 +1,7 @@
 """The footer of every screen: the equivalent command, how it was measured, and its results as files."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,13 +26,14 @@ ZIP_HELP = "Every picture and table, the command, the program, the receipts and 
 NOTEBOOK_HELP = "The requests behind this screen, their tables, and its charts. Runs wherever Headroom is installed."
 TUTORIAL_HELP = "Finds and removes the heads behind in-context learning in ten cells, with the included model."
 NOTEBOOK = ("ipynb", "application/x-ipynb+json")
+LEAST_HEADLINE = 24  # characters: fewer are a number, without what it is of
 SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
 
 def closing(origin: Origin, sheet: Sheet) -> None:
     """Draws a row of buttons: the command, the receipts, the Python program, and the downloads. A file is made when its
     button is clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
-    st.session_state[VIEW_NAME] = origin.screen, origin.view_name
+    st.session_state[VIEW_NAME] = origin.screen, headline(sheet.says) or origin.view_name
     if presenting() and origin.about:
         st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # hidden on a slide
@@ -39,6 +41,13 @@ def closing(origin: Origin, sheet: Sheet) -> None:
         if sheet.tables or sheet.pictures:  # else nothing on the screen is shipped
             draw_shipped(origin.measurements, origin.command)
         _draw_buttons(ScreenFiles(origin, sheet, session(), permalink()))
+
+
+def headline(says: Sequence[str]) -> str:
+    """Returns the words in bold of the first sentence, which name a view by its finding; "" if they are few."""
+    bold = re.search(r"\*\*(.+?)\*\*", says[0]) if says and not says[0].startswith("So far") else None
+    words = bold[1].replace("\\", "") if bold else ""
+    return words if len(words) >= LEAST_HEADLINE else ""
 
 
 def draw_command(command: str) -> None:
