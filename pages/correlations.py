@@ -146,7 +146,7 @@ sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.sco
 measure = sections.measure_of(method, pairs)
 costliest = CostliestOrder()
 if of_all is not None and not measured.begun:
-    costliest = of_all.costliest({task.name: found.scores[task] for task in here})
+    costliest = of_all.costliest({task.name: found.scores[task] for task in here}, agreement.pairs)
 head = st.session_state.get(sections.HEAD, "") or next(iter(costliest.heads), "")
 pair = ("", "")
 if len(found.scores) > 1:
@@ -160,7 +160,7 @@ if names:
         two, of_pair = [task for task in here if tables.label(task.name, task.shots) in pair], None
         if len(two) == 2 < len(here) and not measured.begun:
             of_pair = transfer("order of the other", setup, target, two, what)
-        worst = sections.draw_costs(places[1], of_all, of_pair, costliest.words, since_s, sheet)
+        worst = sections.draw_costs(places[1], of_all, of_pair, costliest, since_s, sheet)
         origin = replace(origin, measurements={**origin.measurements, sections.COSTS: of_all.work.of})
     sections.draw_tasks(title_at, tasks_at, agreement, names, measure, pair, agrees, bool(worst), sheet)
     if worst:

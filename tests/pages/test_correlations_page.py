@@ -569,7 +569,7 @@ def test_what_another_tasks_order_costs_is_against_the_own_order():
     assert worst_in_words(found, 0.7, "**L3H5**") == worst.format("a: only it prunes **L3H5**")
     none = "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."
     assert worst_in_words(found.assign(lost=4.9), 0.7) == worst_in_words(found[:0], 0.7) == none
-    told = partial(transfer.costliest_in_words, level=0.7, heads="")
+    told = partial(transfer.costliest_in_words, level=0.7, of=transfer.CostliestOrder())
     assert told(found) == f"**Not all tasks need the same heads**: a{worst[1:].format('a')}"
     assert told(found.assign(clear=False)) == worst.format("a"), "it may be chance"
     assert told(found.assign(lost=4.9)) == f"**These tasks could share one ranking**: a{none[1:]}"
@@ -585,25 +585,38 @@ def test_the_costliest_order_names_the_heads_that_no_other_order_prunes(monkeypa
     assert transfer.only_pruned_by(["demo_c"], scores, 625) == [], "demo_d prunes L0H1 too"
     assert transfer.only_pruned_by(["demo_d"], scores, 625) == ["L0H0"]
     assert transfer.only_pruned_by(["demo_c", "demo_d"], scores, 625) == ["L0H1"]
+    pairs = of_tasks(survey({TaskSpec(name): each.scores for name, each in scores.items()}))
     of = transfer.Transfer(None, [TaskSpec(name, 5) for name in kept], 625)
     found = pd.DataFrame([("a", "d", 20.0, False, True)], columns=["task", "source", "lost", "own", "clear"])
     monkeypatch.setattr(transfer.Transfer, "rows", property(lambda of: found))
     words = "**L0H0**, its most important head"
-    assert of.costliest(scores) == transfer.CostliestOrder(("demo_a", "demo_d"), ["L0H0"], words)
-    found = found.assign(task="b", lost=[4.9])
-    assert of.costliest(scores) == transfer.CostliestOrder()
+    assert of.costliest(scores, pairs) == transfer.CostliestOrder(("demo_a", "demo_d"), ["L0H0"], words)
+    of_b = {"demo_a": 0.1, "demo_c": 0.8, "demo_d": 0.9}  # with demo_b
+    two = [{*names} for names in pairs[["a", "b"]].itertuples(index=False)]
+    values = [next((of_b[name] for name in of_b if {name, "demo_b"} == each), 0.5) for each in two]
+    found = pd.concat([found.assign(task="b", source=source) for source in "ac"], ignore_index=True)
+    most = of.costliest(scores, pairs.assign(within=values))
+    assert (
+        most.names == ("demo_b", "demo_c") and most.alike == "b and c rank heads of a layer more alike than most (0.80)"
+    )
+    said = transfer.costliest_in_words(found, 0.625, most)
+    assert said.startswith(
+        f"**Tasks that agree can need different heads**: {most.alike}, yet at 62% of heads pruned, b"
+    )
+    found = found.assign(lost=4.9)
+    assert of.costliest(scores, pairs) == transfer.CostliestOrder()
     monkeypatch.setattr(transfer.Transfer, "rows", None)
-    assert of.costliest(scores) == transfer.CostliestOrder()
+    assert of.costliest(scores, pairs) == transfer.CostliestOrder()
 
 
 def costs_of(at):
-    """Tasks and orders on the map of what an order costs."""
+    """Tasks and orders on the map of what an order costs; each task's own is not there."""
     found = [tables["transfer"] for tables in frames_of(at) if "transfer" in tables]
     return [{*zip(frame["task"], frame["source"], strict=True)} for frame in found]
 
 
 def every_two(*names):
-    return {(a, b) for a in names for b in names}
+    return {(a, b) for a in names for b in names if a != b}
 
 
 def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(measured):

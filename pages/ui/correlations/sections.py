@@ -14,7 +14,7 @@ from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import shots_in_words
 from pages.ui.controls.heads import open_heads
 from pages.ui.correlations import charts, tables
-from pages.ui.correlations.transfer import Transfer, costliest_in_words
+from pages.ui.correlations.transfer import CostliestOrder, Transfer, costliest_in_words
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.empty import empty_state
@@ -76,9 +76,10 @@ def choose_count(where: DeltaGenerator, counts: Sequence[int]) -> int:
 
 def places(n: int, is_half: bool) -> list[DeltaGenerator]:
     """Draws the places of `n` sections, one below the other, or two in a row."""
-    if not is_half:
-        return [st.container() for _ in range(n)]
-    return [at for _ in range(0, n, 2) for at in st.columns(2, gap="large")]
+    with st.container(key="correlations_sections"):
+        if not is_half:
+            return [st.container() for _ in range(n)]
+        return [at for _ in range(0, n, 2) for at in st.columns(2, gap="large")]
 
 
 def choose_method(where: DeltaGenerator, menu: DeltaGenerator, has_layers: bool, **look: Any) -> str:
@@ -192,11 +193,16 @@ def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, chosen: str, shee
 
 
 def draw_costs(
-    at: DeltaGenerator, of_all: Transfer, of_pair: Transfer | None, deciding: str, since_s: float, sheet: Sheet
+    at: DeltaGenerator,
+    of_all: Transfer,
+    of_pair: Transfer | None,
+    costliest: CostliestOrder,
+    since_s: float,
+    sheet: Sheet,
 ) -> str:
     """Draws what it costs to prune each task by the order of another, and a link to other levels. Until that is known:
     what it costs the two chosen tasks, which is measured without a click if it is quick, and the button that measures
-    all. Returns the largest of all costs in words, with the `deciding` heads; "" if they are not known."""
+    all. Returns the finding of all costs, the `costliest` among them; "" if they are not known."""
     whole, level = of_all.rows, of_all.permille / 1000
     shown = [of_all, *([of_pair] if of_pair is not None and whole is None else [])]
     rows = whole if whole is not None else next((found for each in shown[1:] if (found := each.rows) is not None), None)
@@ -226,7 +232,7 @@ def draw_costs(
     is_read = all(each.work.is_read for each in shown)
     with at, empty_state("matrix", COSTS_SHOW, is_read, key="empty costs") if rows is None else nullcontext():
         live([slot for each in shown for slot in each.work.watched()], draw, since_s)
-    return "" if whole is None else costliest_in_words(whole, level, deciding)
+    return "" if whole is None else costliest_in_words(whole, level, costliest)
 
 
 def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:

@@ -39,16 +39,17 @@ def transfer_rows(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataF
 
 def transfer_map(frame: pd.DataFrame, is_half: bool = False) -> charts.Picture:
     """Returns tasks judged x task of the order; a cell has the points gained (+) or lost (−) against the judged task's
-    own order. `is_half`: on half of the page's width; a clicked cell is the selection `order`."""
+    own order. `is_half`: on half of the page's width, without each task's own order, which changes nothing; a clicked
+    cell is the selection `order`."""
     names = tuple(dict.fromkeys(frame["task"]))
     others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
     change = [
         ("0" if abs(lost) < 0.5 else number(-lost, 0, sign=True)) + "*" * bool(is_clear)
         for lost, is_clear in zip(frame["lost"], frame["clear"], strict=True)
     ]
-    return charts.picture(
-        _transfer_map(names, (*names, *others), is_half), transfer=frame.assign(change=change, gained=-frame["lost"])
-    )
+    cells = frame.assign(change=change, gained=-frame["lost"])
+    cells = cells[~cells["own"]] if is_half else cells
+    return charts.picture(_transfer_map(names, (*names, *others), is_half), transfer=cells)
 
 
 @charts.kept
@@ -63,9 +64,12 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...], is_half: boo
     legend = alt.Legend(values=[-30, 0, 30], labelExpr=more, gradientLength=200, **look)
     base = charts.named_chart("transfer").encode(
         x=alt.X(
-            "source:N", title="Pruned by the ranking of", sort=list(sources), axis=alt.Axis(labelAngle=angle, **every)
+            "source:N",
+            title="Pruned by the ranking of",
+            scale=alt.Scale(domain=list(sources)),
+            axis=alt.Axis(labelAngle=angle, **every),
         ),
-        y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
+        y=alt.Y("task:N", title="Judged on", scale=alt.Scale(domain=list(names)), axis=alt.Axis(**every)),
     )
     tooltip = charts.tips("task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%", f"change:N|{CHANGE}")
     is_small, cursor = f"abs(datum.gained) < {SMALL_LOSS}", "pointer" if is_half else "default"
