@@ -167,7 +167,7 @@ def draw_unmeasured() -> None:
         st.markdown(REMOVE)
         live(watched, draw_progress, since_s)
     if not work.under_way:
-        finding_at.markdown(words or (SCORING.format(len(found.scores), len(kinds)) if is_scoring else UNKNOWN))
+        finding_at.markdown(SCORING.format(len(found.scores), len(kinds)) if is_scoring else words or UNKNOWN)
 
 
 if work.is_first_read:

@@ -163,7 +163,7 @@ def test_heads_are_said_to_be_induction_heads_only_if_all_are():
     assert tables.kind_in_words([(0, 1)], found) == "**L0H1**: not an induction head (prefix matching 0.10)."
     assert tables.kind_in_words([(0, 0), (0, 1)], found) == ""
     weak = InductionScores(mean, mean, found.n)  # with errors as large as the scores
-    hardly = "**L0H0** matches prefixes but copies hardly more than chance (prefix matching 0.90)."
+    hardly = "**L0H0** matches prefixes, but copies random tokens hardly more than chance (prefix matching 0.90)."
     assert tables.kind_in_words([(0, 0)], weak) == hardly
 
 

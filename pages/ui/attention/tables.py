@@ -73,8 +73,8 @@ def kind_in_words(heads: Sequence[Head], scores: InductionScores) -> str:
     are, names = [bool(scores.is_induction_head[head]) for head in heads], ", ".join(names_of(heads))
     each = " and ".join(number(float(scores.mean["prefix_matching"][head])) for head in heads)
     if all(are) and all(bool(scores.copies_hardly[head]) for head in heads):
-        does = "matches prefixes but copies" if len(are) == 1 else "match prefixes but copy"
-        return f"**{names}** {does} hardly more than chance (prefix matching {each})."
+        does = "matches prefixes, but copies" if len(are) == 1 else "match prefixes, but copy"
+        return f"**{names}** {does} random tokens hardly more than chance (prefix matching {each})."
     if all(are):
         does = "is an induction head: it looks" if len(are) == 1 else "are induction heads: they look"
         return f"**{names}** {does} at what followed an earlier copy of a token (prefix matching {each})."
