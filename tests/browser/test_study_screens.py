@@ -18,7 +18,7 @@ def test_measure_then_choose_by_name_then_click_a_cell(page, address):
     def in_words():  # under the choice of two rankings
         beside = page.get_by_test_id("stColumn").filter(has=keyed(page, "correlations_b")).first
         words = beside.get_by_test_id("stMarkdown").last.inner_text()
-        assert re.search("They share .* 95% interval", words, re.DOTALL)
+        assert re.search("95% interval .* They share", words, re.DOTALL)
         return words
 
     shown = page.locator('[aria-label*="Rankings: "]').last.get_attribute("aria-label")

@@ -329,13 +329,16 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     n, count = scores[first].size, n_top(scores[first].size)
     two = {side: scores[side] for side in (first, second)}
     within = math.nan if mostly_tied(*two.values()) else agreement_within_layers(two)[0, 1]
-    words = f"Rank correlation **{number(row['srcc'])}**, {_interval(row)}"
-    words += "" if math.isnan(within) else f"; within a layer **{number(within)}**"
+    words = f"Rank correlation **{number(row['srcc'])}** ({_interval(row)})"
+    if not math.isnan(within):
+        words = (
+            f"Rank correlation **{number(within)}** within a layer, {number(row['srcc'])} over all ({_interval(row)})"
+        )
     if ties_at_cut(scores[first]) or ties_at_cut(scores[second]):
         words = f"{words}. Ties reach across the top 30%, so it is not counted."
     else:
-        shares = f"They share **{round(row['overlap'] * count):,} of the {count:,}** in each top 30%"
-        words = f"{shares} (chance {_by_chance(n)}). {words}."
+        shares = f"They share {round(row['overlap'] * count):,} of the {count:,} in each top 30%"
+        words = f"{words}. {shares} (chance {_by_chance(n)})."
     is_drawn = not mostly_tied(scores[first], scores[second])
     if is_drawn and (rank_rows(scores[first], scores[second])["n"] > 1).any():
         words += " Gray dots stand for several that tie, their number inside."

@@ -79,6 +79,8 @@ def draw_levels(screen: PruneScreen) -> None:
             mark("setting", "same" if dragging.keeps_curve(screen.setup, screen.controls, percent) else "other")
     story_at = st.container(key="prune_told")
     figure_at, curve_at = st.columns(LEFT_RIGHT, gap="large")
+    map_at = st.container(key="follows_hand_map")
+    example_at = st.container(key="prune_example")  # hidden on a slide; above the map, its length would move that
     shown = screen.shown
     try:
         if shown is None or screen.whole:
@@ -91,7 +93,6 @@ def draw_levels(screen: PruneScreen) -> None:
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             compared_at, second_at = st.container(), st.container(key="prune_perplexity_line")
-            example_at = st.container(key="prune_example")  # hidden on a slide
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     except RunEnded:  # an error, or model or questions are waited for
@@ -127,7 +128,7 @@ def draw_levels(screen: PruneScreen) -> None:
         with st.container(key="follows_hand_curve"):
             draw = partial(draw_curve, shown, axis, screen.sheet)
             live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
-    with st.container(key="follows_hand_map"):
+    with map_at:
         draw_components(shown, screen.sheet)
 
 
