@@ -129,43 +129,46 @@ if names and works[-1].under_way:  # the matrix has its size from the start
 here = [task for task in tasks if task.shots == shown and task in found.scores]
 of_all = transfer(sections.COSTS, setup, target, here, what) if names and what in (EVEN, PAPERS) else None
 warning_at = st.container()
-places = sections.places(4 if of_all else 3, 0 < len(names) <= HALF)
-tasks_at, pair_at, shared_at = places[0], places[-2], places[-1]
-title_at = tasks_at.container()
-method = sections.choose_method(tasks_at, menu, what != "ffns") if names or not of_counts.empty else "srcc"
+tasks_at, pair_at, shared_at, head_at = sections.places(4, 0 < len(names) <= HALF)
+title_at, costs = tasks_at.container(), None if of_all is None or measured.begun else of_all.rows
+method = "srcc"
+if names or not of_counts.empty:
+    method = sections.choose_method(tasks_at, menu, what != "ffns", costs is not None)
 if method == "as_published":
     warning_at.warning(tables.PUBLISHED, icon=":material/history_edu:")
 agrees = ONE_TASK.format(shots_in_words(shown))
 if names:
-    agrees = tables.tasks_in_words(agreement, noun) if method in ("srcc", "within") else ""
+    agrees = tables.tasks_in_words(agreement, noun) if method in ("cost", "within", "srcc") else ""
     agrees = agrees or tables.takeaway(agreement.pairs, method, agreement.n, noun, SCORES[what])
 elif not of_counts.empty:
     agrees = f"{tables.few_in_words(of_counts, method)} {agrees}"
 sheet = Sheet(tables={"Pairs of rankings": tables.csv_rows(every)}, says=[" ".join([*partly(measured, tasks), agrees])])
 sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
-measure = sections.measure_of(method, pairs)
+measure = sections.measure_of("within" if method == "cost" else method, pairs)
 costliest = CostliestOrder()
-if of_all is not None and not measured.begun:
-    costliest = of_all.costliest({task.name: found.scores[task] for task in here}, agreement.pairs)
+if of_all is not None and costs is not None:
+    costliest = of_all.costliest({task.name: found.scores[task] for task in here})
 head = st.session_state.get(sections.HEAD, "") or next(iter(costliest.heads), "")
 pair = ("", "")
 if len(found.scores) > 1:
     opens_with = [tables.label(name, shown) for name in costliest.names]
     of_tasks = tables.labels(task_names, counts)
     pair = sections.draw_pair(pair_at, TITLES[what], of_tasks, pairs, scores, noun, opens_with, head, sheet)
-worst = ""
+said = agrees
 if names:
-    sections.draw_shared(shared_at, agreement, head, sheet)
+    if method == "cost" and of_all is not None and costs is not None:
+        title_at.subheader(sections.COSTS, help=sections.COSTS_HELP)
+        said = sections.draw_costs(tasks_at, of_all, costs, costliest, sheet)
+        sheet.says.insert(0, said)
+    else:
+        title_at.subheader(measure.title, help=sections.TASKS_HELP)
+        sections.draw_tasks(tasks_at, agreement, names, measure, pair, agrees, sheet)
+    sections.draw_shared(shared_at, head_at, agreement, head, sheet)
     if of_all is not None:
-        two, of_pair = [task for task in here if tables.label(task.name, task.shots) in pair], None
-        if len(two) == 2 < len(here) and not measured.begun:
-            of_pair = transfer("order of the other", setup, target, two, what)
-        worst = sections.draw_costs(places[1], of_all, of_pair, costliest, since_s, sheet)
+        if costs is None:
+            sections.draw_costs_work(tasks_at, of_all, since_s)
         origin = replace(origin, measurements={**origin.measurements, sections.COSTS: of_all.work.of})
-    sections.draw_tasks(title_at, tasks_at, agreement, names, measure, pair, agrees, bool(worst), sheet)
-    if worst:
-        sheet.says.insert(0, worst)
-finding_at.markdown(" ".join([*partly(measured, tasks), worst or agrees]))
+finding_at.markdown(" ".join([*partly(measured, tasks), said]))
 if not of_counts.empty:
     sections.draw_counts(of_counts, pair, measure, sheet)
 closing(origin, sheet)

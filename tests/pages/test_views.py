@@ -169,7 +169,13 @@ def test_the_proposed_name_says_what_the_view_shows(open_app, query, name):
 def test_a_finding_in_bold_names_the_view():
     said = "**4 of 48 heads are induction heads**: L1H1, L1H2. Without them, accuracy falls to **34%**."
     assert headline([said, "**Another sentence of the screen**."]) == "4 of 48 heads are induction heads"
-    for nothing in ([], ["97 of 100 right"], ["**97 of 100** right"], [f"So far, with 16 of 64 questions: {said}"]):
+    for nothing in (
+        [],
+        ["97 of 100 right"],
+        ["**97 of 100** right"],
+        [f"**{80 * 'a'}**"],
+        [f"So far, with 16 of 64 questions: {said}"],
+    ):
         assert headline(nothing) == ""
 
 

@@ -1,7 +1,6 @@
 """The sections of the Correlations screen: matrices that can be clicked, two rankings in detail, shot counts; drawn."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,6 @@ from pages.ui.correlations import charts, tables
 from pages.ui.correlations.transfer import CostliestOrder, Transfer, costliest_in_words
 from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
-from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.transfer import transfer_in_words, transfer_map
 from pages.ui.page.address import current_value, one_among, put_right, rename_choice
@@ -28,19 +26,25 @@ from pages.ui.page.work import live
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 TASKS_HELP = "Every two tasks. Hover for the 95% interval; click a cell to see both rankings."
-METHODS = {"within": "Within a layer", "srcc": "All layers", "overlap": "Top 30%", "as_published": "llm-interpret"}
+METHODS = {
+    "cost": "Points lost",
+    "within": "Within a layer",
+    "srcc": "All layers",
+    "overlap": "Top 30%",
+    "as_published": "llm-interpret",
+}
 PUBLISHED_HELP = "What the paper's code prints, instead of the rank correlation; for comparison only."
 METHOD_HELP = (
-    "Within a layer: Spearman's rank correlation of one layer's heads, its mean over layers. All layers: that of all "
-    "scores, which depth alone can make high. Top 30%: of the most important 30% of one ranking, the share that is "
-    "among those of the other."
+    "Points lost: what pruning a task by the ranking of another costs, once it is measured. Within a layer: Spearman's "
+    "rank correlation of one layer's heads, its mean over layers. All layers: that of all scores, which depth alone "
+    "can make high. Top 30%: of the most important 30% of one ranking, the share that is among those of the other."
 )
 SHARED_HELP = (
     "How many of these tasks have a head among the top 30%. A clicked head is named in the two rankings, and "
     "its page opens from here."
 )
 PAIR_HELP = (
-    "One dot per {0}. Click a cell above, or choose two rankings here. On the diagonal, both rank a {0} alike. "
+    "One dot per {0}. Click a cell on the left, or choose two rankings here. On the diagonal, both rank a {0} alike. "
     "Left of one dashed line are the top 30% of the first ranking, under the other line those of the second. Named are "
     "the three farthest from the diagonal."
 )
@@ -49,7 +53,6 @@ COSTS_HELP = (
     "Accuracy of each task when heads are pruned by the ranking of another, against its own ranking: whether the "
     "agreement is enough. Click a cell to see both rankings. In the background; stored results are kept."
 )
-COSTS_SHOW = "You will see how many points a task loses when heads are pruned by the ranking of another."
 APART_HELP = "Accuracy lost when just that one is pruned. Ties: another loses as much on this task."
 TRANSFER = {"sweeps_what": "Transfer"}
 WHAT, HEAD, METHOD = "correlations_what", "correlations_head", "correlations_method"
@@ -82,15 +85,19 @@ def places(n: int, is_half: bool) -> list[DeltaGenerator]:
         return [at for _ in range(0, n, 2) for at in st.columns(2, gap="large")]
 
 
-def choose_method(where: DeltaGenerator, menu: DeltaGenerator, has_layers: bool, **look: Any) -> str:
-    """Draws the choice of the coefficient; without that within a layer, unless a layer has several components. That of
-    llm-interpret is chosen in the menu, and an option only while it is."""
+def choose_method(
+    where: DeltaGenerator, menu: DeltaGenerator, has_layers: bool, has_costs: bool = False, **look: Any
+) -> str:
+    """Draws the choice of what the matrix shows: costs, if they are known, or a coefficient; without that within a
+    layer, unless a layer has several components. That of llm-interpret is chosen in the menu, and an option only while
+    it is."""
     former = {"Spearman": "srcc", "top-30% overlap": "overlap", "of llm-interpret": "as_published"}
     former |= {"as published": "as_published"}
     rename_choice(METHOD, {label: METHODS[name] for label, name in former.items()})
     is_published = current_value(METHOD) in ("as_published", METHODS["as_published"])
-    left_out = {*(() if has_layers else ("within",)), *(() if is_published else ("as_published",))}
-    options = [name for name in METHODS if name not in left_out]
+    is_there = {"cost": has_costs, "within": has_layers, "as_published": is_published}
+    options = [name for name in METHODS if is_there.get(name, True)]
+    follow_default(METHOD, options[0])
     if not is_published:
         publish = partial(st.session_state.__setitem__, METHOD, "as_published")
         menu.button("Show the coefficient of llm-interpret", help=PUBLISHED_HELP, on_click=publish)
@@ -149,27 +156,25 @@ def _draw_apart(at: DeltaGenerator, rows: pd.DataFrame, pair: tuple[str, str], n
 
 
 def draw_tasks(
-    title_at: DeltaGenerator,
     at: DeltaGenerator,
     of: tables.ScoreAgreement,
     names: Sequence[str],
     measure: charts.Measure,
     pair: tuple[str, str],
     words: str,
-    is_told: bool,
     sheet: Sheet,
 ) -> None:
-    """Draws the matrix of tasks, in the order of `names`, with its `words` if something else is the finding."""
-    title_at.subheader(measure.title, help=TASKS_HELP)
-    if is_told:
-        title_at.caption(words)
+    """Draws the matrix of tasks, in the order of `names`."""
     drawn = charts.matrix(tables.cells(of.pairs, measure.column, names), names, pair, measure)
     _clickable("tasks", at, drawn, words)
     sheet.pictures["Tasks"] = drawn
 
 
-def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, chosen: str, sheet: Sheet) -> None:
-    """Draws the number of tasks that need each head, if it is defined, and what can be done with the chosen one."""
+def draw_shared(
+    at: DeltaGenerator, chosen_at: DeltaGenerator, of: tables.ScoreAgreement, chosen: str, sheet: Sheet
+) -> None:
+    """Draws the number of tasks that need each head, if it is defined, and there what can be done with the chosen
+    one."""
     rows, n_tasks = tables.shared_rows(of.scores), len(of.scores)
     if rows.empty:
         return
@@ -188,51 +193,40 @@ def draw_shared(at: DeltaGenerator, of: tables.ScoreAgreement, chosen: str, shee
     sheet.add("Shared heads", rows)
     if (row := rows[rows["name"].eq(chosen)]).empty:
         return
-    at.markdown(f"**{chosen}** is in the top 30% of: {plain(row['tasks'].iloc[0])}")
-    open_heads([chosen], at)
+    chosen_at.subheader(chosen)
+    chosen_at.markdown(f"In the top 30% of: {plain(row['tasks'].iloc[0])}")
+    open_heads([chosen], chosen_at)
 
 
-def draw_costs(
-    at: DeltaGenerator,
-    of_all: Transfer,
-    of_pair: Transfer | None,
-    costliest: CostliestOrder,
-    since_s: float,
-    sheet: Sheet,
-) -> str:
-    """Draws what it costs to prune each task by the order of another, and a link to other levels. Until that is known:
-    what it costs the two chosen tasks, which is measured without a click if it is quick, and the button that measures
-    all. Returns the finding of all costs, the `costliest` among them; "" if they are not known."""
-    whole, level = of_all.rows, of_all.permille / 1000
-    shown = [of_all, *([of_pair] if of_pair is not None and whole is None else [])]
-    rows = whole if whole is not None else next((found for each in shown[1:] if (found := each.rows) is not None), None)
-    if rows is None and not of_all.work.under_way:
-        for each in shown[1:]:
-            each.start_if_quick()
+def draw_costs(at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, costliest: CostliestOrder, sheet: Sheet) -> str:
+    """Draws what it costs to prune each task by the order of another, and a link to other levels; returns the finding,
+    the `costliest` of them."""
+    level = of.permille / 1000
 
     def clicked() -> None:
-        if two := clicked_order(st.session_state[COSTS_MAP]["selection"].get("order"), of_all.named):
+        if two := clicked_order(st.session_state[COSTS_MAP]["selection"].get("order"), of.named):
             st.session_state[SIDES[0]], st.session_state[SIDES[1]] = two
             chosen_outside()
 
-    def draw() -> None:
-        if not any([each.work.line() for each in shown]) and whole is None and of_all.work.is_read:
-            label = f"Prune {whole_percent(level)} by each of {of_all.n_tasks} rankings"
-            of_all.work.offer(label, "timeline", COSTS_HELP, 0.0, by_size=True)
+    at.caption(f"{whole_percent(level)} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals apart.")
+    words, drawn = transfer_in_words(rows, level), transfer_map(rows, is_half=True)
+    sheet.draw(COSTS, drawn, COSTS_MAP, words, at, on_select=clicked, selection_mode="order")
+    sheet.tables[COSTS] = rows
+    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of.tasks]}
+    at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
+    return costliest_in_words(rows, level, costliest)
 
-    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of_all.tasks]}
-    at.subheader(COSTS, help=COSTS_HELP)
-    if rows is not None:
-        at.caption(f"{whole_percent(level)} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals apart.")
-        at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
-        words = transfer_in_words(rows, level)
-        drawn = transfer_map(rows, is_half=True)
-        sheet.draw(COSTS, drawn, COSTS_MAP, words, at, on_select=clicked, selection_mode="order")
-        sheet.tables[COSTS] = rows
-    is_read = all(each.work.is_read for each in shown)
-    with at, empty_state("matrix", COSTS_SHOW, is_read, key="empty costs") if rows is None else nullcontext():
-        live([slot for each in shown for slot in each.work.watched()], draw, since_s)
-    return "" if whole is None else costliest_in_words(whole, level, costliest)
+
+def draw_costs_work(at: DeltaGenerator, of: Transfer, since_s: float) -> None:
+    """Draws the progress of the costs, or the button that measures them."""
+
+    def draw() -> None:
+        if not of.work.line() and of.work.is_read:
+            label = f"Prune {whole_percent(of.permille / 1000)} by each of {of.n_tasks} rankings"
+            of.work.offer(label, "timeline", COSTS_HELP, 0.0, by_size=True)
+
+    with at:
+        live(of.work.watched(), draw, since_s)
 
 
 def draw_counts(of_counts: pd.DataFrame, pair: tuple[str, str], measure: charts.Measure, sheet: Sheet) -> None:

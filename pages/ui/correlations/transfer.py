@@ -17,8 +17,7 @@ from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.transfer import transfer_rows, worst_in_words, worst_transfer
-from pages.ui.page.runtime import first_figure_s
-from pages.ui.page.tables import number, shared_prefix
+from pages.ui.page.tables import shared_prefix
 from pages.ui.page.work import Work
 
 TITLE = "Pruning by another task's order"
@@ -32,7 +31,6 @@ class CostliestOrder:
     names: Sequence[str] = ()  # the task, and the one whose order prunes it
     heads: Sequence[str] = ()  # pruned by this order, and those as costly, alone; none if more than `MOST_DECIDING`
     words: str = ""  # names them, and says if it is the task's most important one
-    alike: str = ""  # says how much the two tasks agree, if that is more than most
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,8 @@ class Transfer:
         found = max((each.rows for each in self.work.stored()), key=len, default=())
         return rows_of(found) if len(found) == self.n_tasks * (self.n_tasks + 1) else None
 
-    def costliest(self, scores: Mapping[str, Scores], pairs: pd.DataFrame) -> CostliestOrder:
-        """Returns the costliest order of the results, of several that of the task which agrees most; `scores`: by task,
-        of heads; `pairs`: how much every two tasks agree (`pages.ui.correlations.tables.of_tasks`)."""
+    def costliest(self, scores: Mapping[str, Scores]) -> CostliestOrder:
+        """Returns the costliest order of the results; `scores`: by task, of heads."""
         if self.rows is None or (worst := worst_transfer(self.rows)) is None:
             return CostliestOrder()
         named = self.named
@@ -72,19 +69,7 @@ class Transfer:
         words = " and ".join(f"**{head}**" for head in heads)
         if heads == [_name(int(of_task.argmax()), of_task.shape)]:
             words += ", its most important head"
-        within = {source: _within(pairs, judged, source) for source in sources}
-        source = max(sources, key=within.__getitem__)
-        alike = ""
-        if within[source] > pairs["within"].mean():
-            both = f"{worst.task} and {worst.sources[sources.index(source)]}"
-            alike = f"{both} rank heads of a layer more alike than most ({number(within[source])})"
-        return CostliestOrder((judged, source), heads, words, alike)
-
-    def start_if_quick(self) -> None:
-        """Starts it as background work, if its forecast is what a screen may take for a first figure."""
-        takes_s = self.work.takes_s(by_size=True) if self.work.is_read else None
-        if takes_s is not None and takes_s <= first_figure_s():
-            replace(self.work, while_seen=True).start()
+        return CostliestOrder((judged, sources[0]), heads, words)
 
 
 def transfer(slot: str, setup: Setup, target: Target, tasks: Sequence[TaskSpec], score: str) -> Transfer:
@@ -101,17 +86,8 @@ def costliest_in_words(rows: pd.DataFrame, level: float, of: CostliestOrder) -> 
     worst, words = worst_transfer(rows), worst_in_words(rows, level, of.words)
     if worst is not None and not worst.is_clear:
         return words
-    words = f"{words[0].lower()}{words[1:]}"
-    if worst is not None and of.alike:
-        return f"**Tasks that agree can need different heads**: {of.alike}, yet {words}"
     lead = "These tasks could share one ranking" if worst is None else "Not all tasks need the same heads"
-    return f"**{lead}**: {words}"
-
-
-def _within(pairs: pd.DataFrame, a: str, b: str) -> float:
-    """Returns the rank correlation within a layer of two tasks; -inf if it is not known."""
-    known = pairs[pairs["a"].isin([a, b]) & pairs["b"].isin([a, b])]["within"].dropna()
-    return float(known.iloc[0]) if len(known) else -math.inf
+    return f"**{lead}**: {words[0].lower()}{words[1:]}"
 
 
 def only_pruned_by(sources: Sequence[str], scores: Mapping[str, Scores], permille: int) -> list[str]:

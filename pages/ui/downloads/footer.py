@@ -26,7 +26,7 @@ ZIP_HELP = "Every picture and table, the command, the program, the receipts and 
 NOTEBOOK_HELP = "The requests behind this screen, their tables, and its charts. Runs wherever Headroom is installed."
 TUTORIAL_HELP = "Finds and removes the heads behind in-context learning in ten cells, with the included model."
 NOTEBOOK = ("ipynb", "application/x-ipynb+json")
-LEAST_HEADLINE = 24  # characters: fewer are a number, without what it is of
+HEADLINE = range(24, 77)  # characters: fewer are a number, without what it is of; more do not fit into a name
 SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
 
@@ -44,10 +44,10 @@ def closing(origin: Origin, sheet: Sheet) -> None:
 
 
 def headline(says: Sequence[str]) -> str:
-    """Returns the words in bold of the first sentence, which name a view by its finding; "" if they are few."""
+    """Returns the words in bold of the first sentence, which name a view by its finding; "" if they are few, or too many."""
     bold = re.search(r"\*\*(.+?)\*\*", says[0]) if says and not says[0].startswith("So far") else None
     words = bold[1].replace("\\", "") if bold else ""
-    return words if len(words) >= LEAST_HEADLINE else ""
+    return words if len(words) in HEADLINE else ""
 
 
 def draw_command(command: str) -> None:

@@ -128,7 +128,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Correlations",
             "grid_on",
             "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
-            "click a cell: its two rankings are compared below. Then click a head that not all tasks need.",
+            "click a cell: its two rankings, head by head. Then “Within a layer”: how far the tasks agree.",
         ),
         Screen(
             "sweeps",
