@@ -35,6 +35,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
 from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, require_frame
 from pages.ui.page.work import live
 
@@ -163,7 +164,8 @@ if names:
     else:
         title_at.subheader(measure.title, help=sections.TASKS_HELP)
         sections.draw_tasks(tasks_at, agreement, names, measure, pair, agrees, sheet)
-    sections.draw_shared(shared_at, head_at, agreement, head, sheet)
+    if not presenting():  # a slide is one screen, and this is below it
+        sections.draw_shared(shared_at, head_at, agreement, head, sheet)
     if of_all is not None:
         if costs is None:
             sections.draw_costs_work(tasks_at, of_all, since_s)

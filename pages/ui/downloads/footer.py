@@ -44,7 +44,7 @@ def closing(origin: Origin, sheet: Sheet) -> None:
 
 
 def headline(says: Sequence[str]) -> str:
-    """Returns the words in bold of the first sentence, which name a view by its finding; "" if they are few, or too many."""
+    """Returns the words in bold of the first sentence, to name a view by its finding; "" if too few or too many."""
     bold = re.search(r"\*\*(.+?)\*\*", says[0]) if says and not says[0].startswith("So far") else None
     words = bold[1].replace("\\", "") if bold else ""
     return words if len(words) in HEADLINE else ""
