@@ -44,12 +44,6 @@ def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_on
     assert not [each for each in at.button if each.key == "prune chip mask"] and "drag" in heading(at)
 
 
-def test_what_is_pruned_by_name_alone_has_one_button_that_restores_it(open_app):
-    at = open_app(prune_order="random", prune_mask="L0H1-2", prune_heads="0", prune_idle="false")
-    assert button(at, "2 heads pruned: L0H1-2").key == "prune chip mask"
-    assert [each.label for each in at.button if each.label.startswith("Restore")] == ["Restore all"]
-
-
 def heading(at):
     [body] = [each.proto.body for each in at.get("html") if "<h1>" in each.proto.body]
     return body.partition("</header>")[0]

@@ -133,14 +133,12 @@ def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, t
     """Draws the rest of the pruning: a button for each other axis, which shows its slider, one with the number of heads
     and FFNs pruned as well (`named`, or "" if unknown), which opens Settings, and one that restores those alone."""
     if typed:
-        has_level = any(percent.values())
-        pruned = "also pruned" if has_level else "pruned"
-        text = f"{named} {pruned}" if named else pruned
+        text = f"{named} also pruned" if named else "also pruned"
         text = f"{text}: {typed}" if len(typed) <= MOST_ON_CHIP else text
         look: dict[str, Any] = {"key": "prune chip mask", "icon": ":material/content_cut:", "help": MASK_CHIP_HELP}
         at = where.container(horizontal=True, vertical_alignment="center", gap="xsmall")
         at.button(plain(text[:1].upper() + text[1:]), on_click=_open_settings, **look)
-        if has_level and not presenting():  # else the same as “Restore all”
+        if not presenting():  # at every level: the slider next to it keeps its width in a drag
             restore: dict[str, Any] = {"key": "prune restore named", "help": RESTORE_HELP}
             at.button("Restore", type="tertiary", on_click=partial(write, "prune_mask", ""), **restore)
     for other in LEVELS:
