@@ -9,19 +9,13 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.presentation import PRUNED_BY, presenting
+from pages.ui.page.screens import TITLES
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import mask_counts
 from pages.ui.page.widget_writes import write
 
-SCREENS = {  # titles, by the beginning of their controls' keys
-    "prune": "Prune",
-    "passage": "Passage",
-    "continue": "Continue",
-    "incontext": "In context",
-    "attention": "Attention",
-    "induction": "Induction",
-}
-BY_LEVEL = {"prune", "passage", "continue", "incontext"}  # these prune by level too
+BY_LEVEL = {"prune", "passage", "continue", "incontext"}  # screens that prune by level and by name
+SCREENS = {key: TITLES[key] for key in (*sorted(BY_LEVEL), "attention", "induction")}
 HELP = "Shared by all screens that prune: the others open with the mask set here."
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 

@@ -16,6 +16,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import VIEW_NAME, presenting
 from pages.ui.page.runtime import session
+from pages.ui.page.saved_views import MAX_PROPOSED
 from pages.ui.page.tables import plain
 
 COMMAND_HELP = "The shell command that measures the same, or reads the results stored here."
@@ -26,7 +27,7 @@ ZIP_HELP = "Every picture and table, the command, the program, the receipts and 
 NOTEBOOK_HELP = "The requests behind this screen, their tables, and its charts. Runs wherever Headroom is installed."
 TUTORIAL_HELP = "Finds and removes the heads behind in-context learning in ten cells, with the included model."
 NOTEBOOK = ("ipynb", "application/x-ipynb+json")
-HEADLINE = range(24, 77)  # characters: fewer are a number, without what it is of; more do not fit into a name
+LEAST_HEADLINE = 24  # characters: fewer are a number, without what it is of
 SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
 
@@ -47,7 +48,7 @@ def headline(says: Sequence[str]) -> str:
     """Returns the words in bold of the first sentence, to name a view by its finding; "" if too few or too many."""
     bold = re.search(r"\*\*(.+?)\*\*", says[0]) if says and not says[0].startswith("So far") else None
     words = bold[1].replace("\\", "") if bold else ""
-    return words if len(words) in HEADLINE else ""
+    return words if LEAST_HEADLINE <= len(words) <= MAX_PROPOSED else ""
 
 
 def draw_command(command: str) -> None:

@@ -16,6 +16,7 @@ from engine.errors import HeadroomError
 
 KEY, FORM = "views/saved", "headroom views"
 MAX_VIEWS, MAX_NAME, MAX_LINK, MAX_BYTES = 200, 80, 20_000, 10_000_000
+MAX_PROPOSED = MAX_NAME - 4  # characters of a proposed name, before the number of one that is taken
 PRESENT = "present"  # the parameter of the address that shows a screen as a slide
 
 
@@ -69,7 +70,7 @@ class _ViewsFile:
 def free_name(title: str, model: str, views: Sequence[SavedView]) -> str:
     """Returns a name for a view that none of the `views` has: this `title`, with the model unless that is the demo."""
     named = title if model in ("", "demo") else f"{title}, {model.rstrip('/').rpartition('/')[2]}"
-    named = "".join(letter for letter in named if letter.isprintable())[: MAX_NAME - 4]
+    named = "".join(letter for letter in named if letter.isprintable())[:MAX_PROPOSED]
     taken = {view.name for view in views}
     return next(name for n in count(1) if (name := named if n == 1 else f"{named} {n}") not in taken)
 

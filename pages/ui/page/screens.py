@@ -14,10 +14,7 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import PAGE_STYLE, SLIDE_STYLE
 
 APP = "Headroom"
-KEYS = {
-    "continuation": "continue",
-    "in_context": "incontext",
-}  # of controls, where they do not begin with the file's name
+KEYS = {"continuation": "continue", "in_context": "incontext"}  # of controls not named after the file
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
 
 
@@ -139,6 +136,9 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
         ),
     ),
 }
+
+# by the beginning of their controls' keys
+TITLES = {KEYS.get(each.file, each.file): each.title for screens in STORY.values() for each in screens}
 
 
 def navigation() -> st.Page:
