@@ -7,10 +7,10 @@ import streamlit as st
 
 from engine.heads.attention import Overview, head_views, overview
 from engine.heads.induction import induction
-from engine.models.masks import Mask, parse_heads, parse_mask
+from engine.models.masks import parse_heads, parse_mask
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
-from pages.ui.attention.tables import combined, default_heads, kind_in_words, names_of
+from pages.ui.attention.tables import combined, default_heads, kind_in_words, names_of, pruned_in_words
 from pages.ui.attention.view import SWITCHES, asked_heads, attention_view, hand_over, overview_packet, pattern_packet
 from pages.ui.controls import carried
 from pages.ui.controls.controls import settings_menu, type_mask
@@ -67,11 +67,10 @@ about = "Such as `:`. Only tokens that read like this can be pointed at."
 look: dict[str, Any] = {"placeholder": "all", "help": about, "bind": "query-params"}
 rows = (menu.text_input("Only these tokens", key="attention_rows", **look) or "").strip()
 with presets_at.container(horizontal=True, vertical_alignment="center"):
-    for title, (passage, only, icon) in PRESETS.items():
+    for title, (passage, _, icon) in PRESETS.items():
         if title == TRANSLATION and setup.spec.is_demo:
             continue
-        kind = "primary" if (text and text.name, rows) == (passage, only) else "secondary"
-        st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.", type=kind)
+        st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
 badge_at = st.container()
 if text is None:
     end_run()
@@ -98,7 +97,7 @@ packet = overview_packet(of, text.name, seen, mask, scores, rows)
 @st.fragment
 def draw_view(text: Chosen, seen: Overview) -> None:
     """Draws the view; choosing another head redraws only this part."""
-    finding_at = None if found is None else st.container(key="finding-line")
+    finding_at = st.container(key="finding-line")
     above = st.container(horizontal=True, vertical_alignment="center")
     above.container(key="slide-leaves-out-hint", width="content").caption(CAPTION, help=CAPTION_HELP)
     problem_at, view_at = st.container(), st.container()
@@ -107,21 +106,15 @@ def draw_view(text: Chosen, seen: Overview) -> None:
         look = attention_view(packet, set_heads, f"{text_digest(text.text)} {rows}")
     with problem_at, errors_shown():
         heads = parse_heads(typed, target.shape)
-    is_default, heads = not heads, heads or default_heads(seen, scores, rows, mask)
+    heads = heads or default_heads(seen, scores, rows)
     names = names_of(heads)
-    usual = default_heads(seen, scores, rows, Mask.full(target.shape))
-    if is_default and usual != heads:
-        above.markdown(f"**{names_of(usual)[0]}, which opens here, is pruned**: this is {names[0]}.")
-        if above.button("Restore them", type="tertiary", on_click=carried.set_pruned, args=("attention", "")):
-            st.rerun()
-    if gone := [name for name, (layer, head) in zip(names, heads, strict=True) if not mask.heads[layer][head]]:
-        above.markdown(f"**{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} pruned**: nothing is added.")
     asked = head_views(target, text.text, mask, heads)
     views = asked.stored(session()) or Work("attention heads", "Heads", asked, while_seen=True).required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view, look))
-    if found is not None and finding_at is not None:
-        finding_at.markdown(kind_in_words(heads, found))
+    kind = "" if found is None else kind_in_words(heads, found)
+    if says := " ".join(filter(None, [kind, pruned_in_words(heads, mask)])):
+        finding_at.markdown(says)
     open_heads(names, above)
     draw_details(target, text, mask, seen, view, names)
 

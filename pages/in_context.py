@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from engine.heads.ablation import KINDS
@@ -22,7 +23,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.tables import head_frame, scores_csv
-from pages.ui.page.address import one_among, put_right
+from pages.ui.page.address import one_among, put_right, rename_choice
 from pages.ui.page.job_words import LONG_S, cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
@@ -35,7 +36,8 @@ ABLATE_HELP = (
     f"{{:,}} passes over texts of {MIN_TOKENS} tokens, in the background, text by text. Finished texts are shown and "
     "stored."
 )
-PARTS = ["Which heads cause it", "Top heads together", "Slope of the loss"]
+PARTS = ["Are they induction heads?", "Top heads together", "Slope of the loss"]
+SHORT = f"Ablating heads needs {MIN_TOKENS} tokens at once; this model reads {{}}."
 ANSWERS = "Prune scores the answers alone."
 SHOWS = "You will see how the loss falls along a text, in the full and in the pruned model."
 LOSSES_HELP = "Two passes over each text, in the background. Finished texts are shown and stored."
@@ -89,60 +91,85 @@ def so_far() -> setting.LossesSoFar:
     return (losses.found or setting.LossesSoFar()).alike
 
 
-def draw_scores() -> None:
-    """Draws the figures and the curve, again while texts are measured."""
+def draw_gain() -> None:
+    """Draws the large figure, again while texts are measured."""
     found = so_far()
-    if presenting() and len(found.full) == len(texts):  # a slide has the finding, with the same numbers
-        curve_at = line_at = st.container()
-    else:
-        figures_at, curve_at = st.container(key="wraps curves").columns([3, 8], gap="medium")
-        with figures_at:
-            sections.figures(found, controls.around, len(texts))
-            line_at = st.container() if found.full else curve_at  # where it moves nothing
+    sections.figures(found, controls.around, len(texts))
+    if found.full:
+        losses.line()  # where it moves nothing
+
+
+def draw_curve() -> None:
+    """Draws the curve, again while texts are measured."""
+    found = so_far()
     known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
     mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
-    with curve_at:
-        if target.shape.n_ctx < MIN_TOKENS:
-            st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
-        with line_at:
-            losses.line()
-        if found.full:
-            sections.loss_curve(found, controls.around, sheet)
-        elif losses.under_way:
-            draw_sketch("plot", "curve")
+    if target.shape.n_ctx < MIN_TOKENS:
+        st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
+    if presenting() or not found.full:
+        losses.line()
+    if found.full:
+        sections.loss_curve(found, controls.around, sheet)
+    elif losses.under_way:
+        draw_sketch("plot", "curve")
 
 
-def draw_heads() -> None:
-    """Draws which heads cause the score, again while they are ablated."""
+def ablated() -> tuple[dict[str, Any], int]:
+    """Returns the ablations so far, of all results the one of most texts, and the number of these texts."""
     found = max(({}, *stored, heads.found or {}), key=lambda each: len(each[KINDS[0]].base) if each else 0)
-    n_passes, n_done = 2 * len(texts) * (target.shape.n_heads_total + 1), len(found[KINDS[0]].base) if found else 0
+    return found, len(found[KINDS[0]].base) if found else 0
+
+
+def head_rows(found: dict[str, Any]) -> pd.DataFrame:
+    """Returns what each head causes, and its induction score if that is measured."""
+    return head_frame(target.shape, found, so_far(), kind, controls.around, induction(target).stored(session()))
+
+
+def draw_map() -> None:
+    """Draws which heads cause the gain, again while they are ablated."""
+    found, n_done = ablated()
+    n_passes = 2 * len(texts) * (target.shape.n_heads_total + 1)
     label = f"Ablate {target.shape.n_heads_total:,} heads, one at a time"
     if not heads.line() and n_done < len(texts):
         is_empty = empty_state("matrix", sections.HEADS_SHOW, heads.is_read, key="empty heads")
         with nullcontext() if n_done else is_empty:
             heads.offer(label, "science", ABLATE_HELP.format(n_passes), by_size=True)
     if n_done:
-        known = induction(target).stored(session())
-        frame = head_frame(target.shape, found, so_far(), kind, controls.around, known)
-        sections.head_section(frame, kind, len(texts), sheet)
+        sections.draw_heads(head_rows(found), kind, len(texts), sheet)
         mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)
+
+
+def draw_scatter() -> None:
+    """Draws whether these heads are induction heads, again while they are ablated."""
+    found, n_done = ablated()
+    if n_done:
+        sections.draw_scatter(head_rows(found), kind, sheet)
+    else:
+        st.caption(sections.ABLATE_FIRST)
 
 
 sheet = Sheet()
 kind, fill = controls.kind, controls.fill
-live(["incontext"], draw_scores, since_s)
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
-if not presenting():  # a slide shows one screen, and these sections are below it
+stored = heads.stored() if target.shape.n_ctx >= MIN_TOKENS else []
+if presenting():  # a slide has the finding, with the same numbers; the sections below are not on it
+    live(["incontext"], draw_curve, since_s)
+else:
+    gain_at, curve_at = st.container(key="wraps curves").columns([4, 8], gap="medium")
+    with gain_at:
+        live(["incontext"], draw_gain, since_s)
+        if target.shape.n_ctx < MIN_TOKENS:
+            st.caption(SHORT.format(target.shape.n_ctx))
+        else:
+            live(heads.watched(), draw_map, since_s)
+    with curve_at:
+        live(["incontext"], draw_curve, since_s)
+    rename_choice("incontext_part", {"Which heads cause it": PARTS[0]})
     put_right("incontext_part", "Part", one_among(PARTS))
     bound: dict[str, Any] = {"on_change": "rerun", "bind": "query-params"}
-    heads_at, together_at, slope_at = st.tabs(PARTS, key="incontext_part", **bound)
-    with heads_at:
-        if target.shape.n_ctx < MIN_TOKENS:
-            short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
-            st.info(f"{short}: choose a model with a longer window.", icon=":material/info:")
-        else:
-            stored = heads.stored()
-            live(heads.watched(), draw_heads, since_s)
+    scatter_at, together_at, slope_at = st.tabs(PARTS, key="incontext_part", **bound)
+    with scatter_at:
+        live(heads.watched(), draw_scatter, since_s)
     with together_at:
         together.draw(x, controls.around, sheet, st.session_state.get("incontext_part") == PARTS[1])
     with slope_at:

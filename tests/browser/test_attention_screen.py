@@ -156,6 +156,6 @@ def test_harmful_text_is_shown_as_text(page, screen):
 
 def test_a_slide_has_no_switches_and_no_hints(screen):
     page = screen("&present=1")
-    for part in (".switches", ".hint", ".how"):
+    for part in (".switch", ".hint", ".how"):
         assert page.locator(part).count() and not any(each.is_visible() for each in page.locator(part).all())
     assert page.locator(".map").is_visible() and page.locator(".readout h4").first.is_visible()

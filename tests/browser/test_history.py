@@ -67,7 +67,7 @@ def test_as_many_presses_of_back_return_through_the_views(page, address):
     page.locator(".text span[role=option]").nth(90).click()
     page.wait_for_url(re.compile("attention_token=90"))
     done()
-    page.locator(".switches label").nth(1).click()
+    page.locator(".switch label").nth(1).click()
     page.wait_for_url(re.compile("attention_switches=source"))
     done()
     if IS_THOROUGH:

@@ -348,7 +348,7 @@ def level(at, key):
 def sent(at, key):
     """What the slider was sent."""
     label = at.number_input(key=key).label
-    [data] = [data for data in components(at) if data.get("label", "").partition(", plus those ")[0] == label]
+    [data] = [data for data in components(at) if data.get("label") == label]
     return data
 
 

@@ -129,19 +129,17 @@ def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_
     seen = an_overview(["⟨bos⟩", "a", ":", " 1", "b", ":", " 2"])
     scores = np.zeros((2, 4))
     scores[1, 3] = 0.9
-    full = Mask.full(SHAPE)
-    assert tables.default_heads(seen, scores, "", full) == [(1, 3)]
-    assert tables.default_heads(seen, scores, "", parse_mask("L1H3", SHAPE)) != [(1, 3)], "a pruned head adds nothing"
+    assert tables.default_heads(seen, scores, "") == [(1, 3)]
     seen.raised_nats[0, 2, [3, 6]] = 20
     seen.raised_nats[1, 1, [1, 2, 4, 5]] = 30  # of other tokens than the labels
-    assert tables.default_heads(seen, scores, ":", full) == [(0, 2)]
-    assert tables.default_heads(seen, None, "", full) == [(1, 1)]
+    assert tables.default_heads(seen, scores, ":") == [(0, 2)]
+    assert tables.default_heads(seen, None, "") == [(1, 1)]
     words = ["⟨bos⟩", *[" to", " be", " or", " not"] * 4]
     twice = replace(an_overview(words), token_ids=np.array([words.index(word) for word in words]))
     repeated = tables.repeated_tokens(twice.token_ids)
     assert np.flatnonzero(repeated).tolist() == [*range(6, 17)], "none follows what it followed before until then"
     twice.raised_nats[1, 0, :5], twice.raised_nats[0, 1, 6:] = 90, 7
-    assert tables.default_heads(twice, None, "", full) == [(0, 1)], "which copies, although another adds more"
+    assert tables.default_heads(twice, None, "") == [(0, 1)], "which copies, although another adds more"
 
 
 def test_the_screen_opens_with_whether_its_head_is_an_induction_head(open_screen):
@@ -244,12 +242,19 @@ def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):
     assert unpacked(packets(pruned)[0])[0]["pruned"] == [f"L0H{head}" for head in range(4)]
 
 
-def test_a_pruned_head_that_opens_here_is_named_and_restored(open_screen):
+def test_pruned_heads_are_named():
+    mask = parse_mask("L0H1 L1H0", SHAPE)
+    assert tables.pruned_in_words([(0, 0)], mask) == ""
+    assert tables.pruned_in_words([(0, 1)], mask) == "**It is pruned**, and adds nothing."
+    assert tables.pruned_in_words([(0, 1), (1, 0)], mask) == "**They are pruned**, and add nothing."
+    assert tables.pruned_in_words([(0, 0), (1, 0)], mask) == "**L1H0 is pruned**, and adds nothing."
+
+
+def test_the_head_that_opens_stays_when_it_is_pruned(open_screen):
     [usual] = unpacked(packets(open_screen())[1])[0]["heads"]
     at = open_screen(attention_mask=usual)
-    assert any(f"{usual}, which opens here, is pruned" in each.value for each in at.markdown)
-    press(at, "Restore them")
-    assert unpacked(packets(at)[1])[0]["heads"] == [usual] and "Restore them" not in labels(at)
+    assert unpacked(packets(at)[1])[0]["heads"] == [usual]
+    assert any("**It is pruned**, and adds nothing." in each.value for each in at.markdown)
 
 
 def test_a_bad_address_gets_one_plain_line(open_screen):

@@ -15,6 +15,8 @@ from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime import Runtime
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.fragment import FragmentStorage
+from streamlit.runtime.media_file_manager import MediaFileManager
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.query_params import QueryParams
 from streamlit.runtime.state.safe_session_state import SafeSessionState
@@ -258,6 +260,39 @@ def test_a_session_is_connected_while_the_runtime_calls_it_active(monkeypatch):
     assert not internals.is_connected("open"), "without a server no session is connected"
     monkeypatch.setattr(Runtime, "_instance", SimpleNamespace(is_active_session={"open"}.__contains__))
     assert internals.is_connected("open") and not internals.is_connected("closed"), f"not told apart; {AGAIN}"
+
+
+@pytest.fixture
+def media_files(monkeypatch):
+    """The files of a server that runs no script, as the thread that makes a download."""
+    files = MediaFileManager(MemoryMediaFileStorage("/media"))
+    runtime = SimpleNamespace(exists=lambda: True, instance=lambda: SimpleNamespace(media_file_mgr=files))
+    monkeypatch.setattr(internals, "Runtime", runtime)
+    return files
+
+
+def download(files, make, name, runs=3):
+    """What the browser gets of a file that `make` returns, if it asks after that many runs of the page; else None."""
+    url = files.execute_deferred(files.add_deferred(make, "text/csv", "0.1", file_name=name))
+    for _ in range(runs):
+        files.add_deferred(make, "text/csv", "0.1", file_name=name)
+        files.remove_orphaned_files()
+    found = files.read_file(url.rpartition("/")[2])
+    return found and found.content
+
+
+def test_a_download_stays_while_the_page_runs(media_files):
+    assert download(media_files, lambda: b"1,2", "a.csv") is None, f"Streamlit keeps it now; {AGAIN}"
+    assert download(media_files, lambda: internals.keep_download(b"1,2", "text/csv", "a.csv"), "a.csv") == b"1,2"
+
+
+def test_the_last_downloads_are_kept_and_no_others(media_files):
+    for n in range(internals.DOWNLOADS_KEPT + 3):
+        content = str(n).encode()
+        download(media_files, lambda content=content: internals.keep_download(content, "text/csv", "a.csv"), "a.csv")
+    media_files.remove_orphaned_files()
+    kept = [file.content for file in media_files._storage._files_by_id.values()]
+    assert kept == [str(n).encode() for n in range(3, internals.DOWNLOADS_KEPT + 3)]
 
 
 def test_an_outdated_run_is_asked_for():

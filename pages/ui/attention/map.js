@@ -1,11 +1,13 @@
 // The map of all heads: thumbnails, tint, and which ones are chosen. One module with view.js.
 
+const LEAST_PX = 22 // smaller patterns cannot be told apart: the map scrolls
+
 // Size of a cell in pixels: all heads fit the map's width, and all layers its height (view.css) if that leaves them visible.
 function cellSize(layers, heads) {
   const [width, most] = window.innerWidth < 1700 ? [288, 38] : [384, 62] // as the column in view.css
   const across = Math.floor(width / heads) - 2, rem = parseFloat(getComputedStyle(document.documentElement).fontSize)
   const down = Math.floor((window.innerHeight - 21 * rem) / layers) - 2
-  return Math.max(14, Math.min(most, across, down))
+  return Math.max(LEAST_PX, Math.min(most, across, down))
 }
 
 function setHeads(view) {
@@ -62,7 +64,7 @@ function tintHeads(view) {
     cell.ariaLabel = cell.title
   })
   const about = byToken ? (t === null ? "" : `full color: ${full.toFixed(2)} nats on ${quoted(seen.pieces[t])}; blue lowers it`) : ""
-  view.screen.querySelector(".scale").textContent = about
+  view.screen.querySelector(".full").textContent = about
 }
 
 function markHeads(view) {

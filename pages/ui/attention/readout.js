@@ -12,10 +12,8 @@ function drawLegend(view) {
   }
   const { mode, at, seen } = view, t = asked(view), here = quoted(seen.pieces[at])
   const raised = mode === "source" ? `nats by ${here}` : t === null ? "nats" : `nats added to ${quoted(seen.pieces[t])}`
-  view.legend.replaceChildren(
-    make("b", mode === "source" ? `attention to ${here}` : `attention from ${here}`), ...[0.05, 0.25, 1].map(share => swatch("--tint", strength(share), String(share))),
-    make("b", raised), ...[LEAST_NATS, 0.25, FULL_NATS].map(value => swatch("--raises", thickness(value), `+${value}`)),
-  )
+  view.looked.replaceChildren(make("b", `attention ${mode === "source" ? "to" : "from"} ${here}`), ...[0.05, 0.25, 1].map(share => swatch("--tint", strength(share), String(share))))
+  view.raised.replaceChildren(make("b", raised), ...[LEAST_NATS, 0.25, FULL_NATS].map(value => swatch("--raises", thickness(value), `+${value}`)))
 }
 
 function showReadout(view, looks, raises, waiting) {

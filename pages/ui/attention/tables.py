@@ -28,10 +28,10 @@ def names_of(heads: Iterable[Sequence[int]]) -> list[str]:
     return [f"L{layer}H{head}" for layer, head in heads]
 
 
-def default_heads(seen: Overview, scores: np.ndarray | None, rows: str, mask: Mask) -> list[Head]:
-    """Returns the kept head of the highest prefix matching. While that is unknown, the kept one that raised logits most
-    on repeated tokens, compared with other tokens; if nothing repeats, or only some tokens (`rows`) can be pointed at,
-    the one that raised them most on all tokens, or on those that follow `rows`."""
+def default_heads(seen: Overview, scores: np.ndarray | None, rows: str) -> list[Head]:
+    """Returns the head of the highest prefix matching, pruned or not. While that is unknown, the one that raised logits
+    most on repeated tokens, compared with other tokens; if nothing repeats, or only some tokens (`rows`) can be pointed
+    at, the one that raised them most on all tokens, or on those that follow `rows`."""
     raised = seen.raised_nats.astype(np.float32)
     if scores is not None and not rows:
         values = scores
@@ -40,8 +40,6 @@ def default_heads(seen: Overview, scores: np.ndarray | None, rows: str, mask: Ma
     else:
         follows = np.array([False] + [not rows or piece.strip() == rows for piece in seen.pieces[:-1]])
         values = raised[..., follows].sum(-1)
-    kept = np.array(mask.heads)
-    values = np.where(kept if kept.any() else ~kept, values, -np.inf)
     layer, head = np.unravel_index(np.nanargmax(values), values.shape)
     return [(int(layer), int(head))]
 
@@ -79,6 +77,15 @@ def kind_in_words(heads: Sequence[Head], scores: InductionScores) -> str:
         does = "is an induction head: it looks" if len(are) == 1 else "are induction heads: they look"
         return f"**{names}** {does} at what followed an earlier copy of a token (prefix matching {each})."
     return "" if any(are) else f"**{names}**: not an induction head (prefix matching {each})."
+
+
+def pruned_in_words(heads: Sequence[Head], mask: Mask) -> str:
+    """Returns which of these heads are pruned and what that means here, or ""."""
+    gone = names_of([(layer, head) for layer, head in heads if not mask.heads[layer][head]])
+    if not gone:
+        return ""
+    who = ("It" if len(gone) == 1 else "They") if len(gone) == len(heads) else ", ".join(gone)
+    return f"**{who} {'is' if len(gone) == 1 else 'are'} pruned**, and {'adds' if len(gone) == 1 else 'add'} nothing."
 
 
 def combined(views: Sequence[HeadView]) -> HeadView:

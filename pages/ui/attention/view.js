@@ -24,7 +24,7 @@ function unpack(bytes) {
 function begin(part) {
   const view = { page: document, number: 0, heads: [], over: null, locked: null, at: null, spans: [], cells: [],
                  mode: "destination", about: "next", tint: "score", inside: false, askedAt: 0, reports: 0 }
-  for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(`.${name}`)
+  for (const name of ["text", "map", "readout", "looked", "raised", "screen"]) view[name] = part(`.${name}`)
   const index = event => view.spans.indexOf(event.target.closest?.("span[role]"))
   view.text.onmousemove = event => { // not "over": a text that appears under a resting mouse keeps its token
     const i = index(event)
@@ -60,8 +60,8 @@ function load(view, bytes) {
     setText(view)
     if (old?.rows !== seen.rows) setSwitches(view, USUAL)
   }
-  const known = seen.scores !== undefined
-  view.screen.querySelector("[value=score]").disabled = !known
+  view.screen.querySelector("[value=score]").disabled = seen.scores === undefined
+  setSwitches(view, SWITCHES.map(name => view[name]))
   setHeads(view)
 }
 
@@ -103,7 +103,8 @@ function changed(view) {
 
 function setSwitches(view, values) {
   SWITCHES.forEach((name, s) => { view[name] = values[s] })
-  for (const input of view.screen.querySelectorAll("input")) input.checked = view[input.name] === input.value
+  const shown = { mode: view.mode, about: view.about, tint: view.seen.scores === undefined ? "raised" : view.tint }
+  for (const input of view.screen.querySelectorAll("input")) input.checked = shown[input.name] === input.value
 }
 
 // (n, n) numbers, row = destination, of a triangle or of the largest few of each row.

@@ -27,25 +27,28 @@ CHOICES = (("destination", "source"), ("itself", "next"), ("score", "raised"))  
 HTML = """
 <div class="screen">
   <div class="words">
-    <div class="switches">
-      <fieldset><legend>Violet</legend>
+    <div class="text" role="listbox"></div>
+    <div class="color">
+      <fieldset class="switch"><legend>Violet</legend>
         <label><input type="radio" name="mode" value="destination" checked>where it looks</label>
         <label><input type="radio" name="mode" value="source">who looks at it</label></fieldset>
-      <fieldset class="about"><legend>Orange: what raised</legend>
-        <label><input type="radio" name="about" value="next" checked>next token</label>
-        <label><input type="radio" name="about" value="itself">this token</label></fieldset>
+      <span class="scale looked"></span>
     </div>
-    <div class="text" role="listbox"></div>
-    <div class="legend"></div>
+    <div class="color">
+      <fieldset class="switch about"><legend>Orange</legend>
+        <label><input type="radio" name="about" value="next" checked>raised the next token</label>
+        <label><input type="radio" name="about" value="itself">raised this token</label></fieldset>
+      <span class="scale raised"></span>
+    </div>
   </div>
   <div class="picker">
-    <div class="switches">
-      <fieldset><legend>Heads by</legend>
+    <div class="color">
+      <fieldset class="switch"><legend>Heads by</legend>
         <label><input type="radio" name="tint" value="score" checked>induction score</label>
         <label><input type="radio" name="tint" value="raised">nats added</label></fieldset>
     </div>
     <div class="map grid" role="group" aria-label="Heads, layer by layer: arrow keys move, Enter chooses one"></div>
-    <p class="hint quiet scale"></p>
+    <p class="hint quiet full"></p>
     <p class="hint quiet">Click: one head. Shift-click: several. Keys [ and ]: the next.</p>
   </div>
   <div class="readout" role="status" aria-live="polite"></div>

@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
-from engine.models.masks import parse_edits
+from engine.models.masks import KEEP, parse_edits
 from engine.models.session import Target
 from engine.questions.chats import chat_template, has_chat_template
 from engine.questions.requests import TaskSpec
@@ -20,6 +20,8 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import follow_default, hold
 
 T = TypeVar("T")
+MOST_IN_SHORT = 16  # characters of a mask next to a level
+MANY = "others"
 EXAMPLE = "example of a mask"  # set by the sidebar, which knows the model
 RANKING_HELP = (
     "Least first, from this task's train split: "
@@ -157,6 +159,21 @@ def type_mask(prefix: str, where: DeltaGenerator) -> str:
     key, example = f"{prefix}_mask", st.session_state.get(EXAMPLE)
     hold(key)
     return where.text_input("Prune these as well", key=key, bind="query-params", placeholder=example, help=MASK_HELP)
+
+
+def pruned_and_kept(typed: str) -> tuple[str, str]:
+    """Returns the components that a mask in text form prunes, and those it keeps, such as ("L1H1-3", "L0H0"); `MANY`
+    for those that are long to read, "" for none."""
+    pruned, _, kept = " ".join(typed.replace(",", " ").split()).partition(KEEP)
+    pruned, kept = (MANY if len(names) > MOST_IN_SHORT else names.strip() for names in (pruned, kept))
+    return pruned, kept
+
+
+def beside_level(typed: str, named: str = "") -> str:
+    """Returns what a mask in text form changes, for next to a slider's level: "+ 4 heads, L0H0 kept". `named` counts
+    what it prunes, "" if that is not known."""
+    pruned, kept = pruned_and_kept(typed)
+    return ", ".join([f"+ {named or pruned}"] * bool(pruned) + [f"{kept} kept"] * bool(kept))
 
 
 def example_mask(shape: ModelShape) -> str:

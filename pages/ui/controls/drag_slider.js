@@ -113,10 +113,12 @@ function show(view) {
   if (!view.typing) box.value = input.value
   markBehind(view, +input.value !== (data.hand ?? data.value))
   nameHand(text)
-  part("output").textContent = `${input.value}%`
+  const level = `${input.value}%${data.more && ` ${data.more}`}`
+  part("output").textContent = level
+  part("output").classList.toggle("wide", data.more !== "")
   part(".note").textContent = text
   part(".track").style.setProperty("--at", input.value / 100)
-  input.ariaValueText = `${input.value}%${text ? ", " + text : ""}`
+  input.ariaValueText = level + (text && `, ${text}`)
 }
 
 // The share that the text of a level states stands for the figure, while that is of another level (streamlit_internals.css).

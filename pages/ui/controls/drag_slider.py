@@ -12,7 +12,6 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui.controls.carried import SCREENS, set_elsewhere
 from pages.ui.page.address import number_field
 from pages.ui.page.components import component_of
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -73,19 +72,18 @@ def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) ->
 
 
 def draw_slider(
-    field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None, is_more: bool = False
+    field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None, more: str = ""
 ) -> None:
-    """Draws the slider of a field, and the box; `is_more`: a mask prunes as well, which its label says.
+    """Draws the slider of a field, and the box; `more` stands next to the level: what a mask changes, such as
+    "+ 4 heads".
 
     `live`: the page runs while the slider moves, and `hand` returns its position; such a slider is the page's main
     control, and drawn larger. `texts` describe each level, at once
     and without a run; None leaves no room for them.
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
-    other = set_elsewhere(field.key.partition("_")[0])
-    on_top = f"plus those from {SCREENS[other]}" if other else "plus those under Settings"
-    label = f"{field.label}, {on_top}" if is_more else field.label
-    data = {"label": label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    data["more"] = more
     data["large"] = live
     now = hand(field.key)
     data["hand"] = now.permille // 10 if now.moving else None  # the last reported position, until the release

@@ -17,6 +17,7 @@ from pages.ui.page.marks import mark
 from pages.ui.page.presentation import VIEW_NAME, presenting
 from pages.ui.page.runtime import session
 from pages.ui.page.saved_views import MAX_PROPOSED
+from pages.ui.page.streamlit_internals import keep_download
 from pages.ui.page.tables import plain
 
 COMMAND_HELP = "The shell command that measures the same, or reads the results stored here."
@@ -99,4 +100,4 @@ def _button(label: str, make: Callable[[], bytes], name: str, form: tuple[str, s
     ending, mime = form
     file = file_name(name, ending)
     about: dict[str, Any] = {"key": f"download {file}", "on_click": "ignore", "width": "stretch", "help": help or None}
-    st.download_button(label, make, file, mime, **about)
+    st.download_button(label, lambda: keep_download(make(), mime, file), file, mime, **about)

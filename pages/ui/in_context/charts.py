@@ -17,7 +17,7 @@ TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving abl
 TITLES |= {"before_and_after": "Before-and-after vector"}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 STEP_NATS, SLOPE_STEP = 4, 2  # of the ends of an axis, so that it rarely changes while a slider moves
-HEIGHT_PX, SLOPE_PX, ROW_PX = 380, 280, 22
+HEIGHT_PX, SLOPE_PX, ROW_PX = 460, 280, 22
 FIRST = 10  # token of the curve: those before it are single tokens of a few texts, all noise
 N_NAMED = 6
 BESIDE = 0.03  # between two intervals, in prefix matching
@@ -118,7 +118,7 @@ def _lines(title: str, scale: alt.Scale, ends: tuple[int, float], drawn: tuple[s
     axis = alt.Axis(values=TICKS, format="d", grid=False)
     first, last = ends
     span = alt.Scale(type="log", domain=[first, 1.1 * max(last, MIN_TOKENS)], nice=False)  # room for the last tick
-    x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
+    x = alt.X("index:Q", title="Token index (log scale)", scale=span, axis=axis)
     series = alt.Scale(domain=palette(full=FULL, pruned=PRUNED))
     symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 300, "symbolOpacity": 1}
     words = "replace(datum.label, ' model', '')"  # else they are cut off in a narrow window

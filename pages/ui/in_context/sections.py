@@ -14,7 +14,7 @@ from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
-from pages.ui.controls.controls import Levels, choose_ranking, one_of, settings_menu, type_mask, with_own
+from pages.ui.controls.controls import Levels, beside_level, choose_ranking, one_of, settings_menu, type_mask, with_own
 from pages.ui.controls.drag_slider import draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
@@ -79,6 +79,7 @@ KIND_HELP = (
 ONLY_ANSWERS = "the demo model was trained only on the answers of questions, and every token counts here"
 AWAITED = "Measured now: how much better late tokens are predicted than early ones."
 HEADS_SHOW = "You will see the gain lost without each head alone, as a map, and whether these are induction heads."
+ABLATE_FIRST = "Needs the ablated heads: measure them above."
 N_TOP = 8  # heads in the table
 MAPS = (*KINDS, "before_and_after")
 COLORS = "Orange: gain is lost without the head. Blue: more is gained. Gray: not clear. "
@@ -129,7 +130,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     fields = {axis: draw_field(at, f"incontext_{axis}", AXES[axis]) for axis, at in places.items()}
     typed, (heads, ffns) = type_mask("incontext", more_at), (10 * each.percent for each in fields.values())
     for axis, field in fields.items():
-        draw_slider(field, AXIS_HELP[axis], is_more=bool(typed))
+        draw_slider(field, AXIS_HELP[axis], more=beside_level(typed))
     ranking = choose_ranking("incontext", order_at)
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
@@ -244,8 +245,8 @@ def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
 def loss_curve(found: LossesSoFar, around: int, sheet: Sheet) -> None:
     """Draws loss by index."""
     curve = tables.curves(_by_series(found))
-    ends = f"{LATE}th token (± {around})" if around else f"{LATE}th token"
-    st.markdown(f"**Loss by token index**: the gain is its drop from the {EARLY}th to the {ends}", help=CURVE_HELP)
+    ends = f"{EARLY} to {LATE}" + (f" (± {around})" if around else "")
+    st.markdown(f"**Loss by token index**: the gain is its drop from token {ends}", help=CURVE_HELP)
     drawn = charts.loss_curve(tables.with_ends(curve, _by_series(found), around))
     sheet.draw("Loss by index", drawn, "incontext_curve", tables.curve_in_words(curve))
     sheet.tables["Loss by index"] = tables.curves(_by_series(found), None).drop(columns=["first", "last"])
@@ -263,22 +264,23 @@ def _by_series(found: LossesSoFar) -> dict[str, Losses]:
     return {tables.FULL: found.full} | ({tables.PRUNED: found.pruned} if is_pruned else {})
 
 
-def head_section(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> None:
-    """Draws the map of the heads and the scatter; folded, the table of those that matter most and the other maps."""
+def draw_heads(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> None:
+    """Draws which heads cause the gain: in a sentence and as a map."""
     sheet.tables["Heads"] = frame
     n = frame["n"].iloc[0]
     so_far = "" if n == n_texts else f" So far {n} of {n_texts} texts."
     st.markdown(tables.heads_in_words(frame) + so_far, help=f"{tables.mechanism_in_words(frame)} {WHICH_HELP}".strip())
-    map_at, scatter_at = st.columns([5, 7], gap="large")
-    with map_at:
-        _draw_map(frame, kind, sheet, ": orange is gain lost, gray is not clear")
+    _draw_map(frame, kind, sheet, ": orange is gain lost")
+
+
+def draw_scatter(frame: pd.DataFrame, kind: str, sheet: Sheet) -> None:
+    """Draws the effect of each head by its prefix matching; folded, the heads that matter most and the other maps."""
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
-        with scatter_at:
-            st.markdown(f"**Are they induction heads?** {tables.kind_in_words(frame)}", help=words)
-            sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
+        st.markdown(tables.kind_in_words(frame), help=words)
+        sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
     else:
-        scatter_at.caption("Open the Induction screen once to add each head's prefix matching here.")
+        st.caption("Open the Induction screen once to add each head's prefix matching here.")
     with st.expander(OTHERS):
         _top_table(frame, kind)
         others = [column for column in MAPS if column in frame and column != kind]

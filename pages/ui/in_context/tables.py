@@ -190,7 +190,10 @@ def kind_in_words(frame: pd.DataFrame) -> str:
     """Returns how many of the heads whose removal clearly lowers the gain are induction heads."""
     needed = _needed(frame)
     n, n_induction = len(needed), int((needed["prefix_matching"] >= INDUCTION_FROM).sum())
-    return f"{n_induction} of {n} {'is' if n_induction == 1 else 'are'}." if n else "Those are on the right."
+    if not n:
+        return "Induction heads are on the right."
+    are = "is an induction head" if n_induction == 1 else "are induction heads"
+    return f"**{n_induction} of {n} {are}** (on the right)."
 
 
 def mechanism_in_words(frame: pd.DataFrame) -> str:

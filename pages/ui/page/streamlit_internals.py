@@ -6,6 +6,7 @@ this module are the same for the page in the browser: no others select elements 
 """
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import streamlit as st
@@ -25,6 +26,8 @@ PAGE_STYLE, SLIDE_STYLE = (f"<style>{rules}</style>" for rules in _CSS.split(SLI
 HIDE_FILES = '[data-testid="stSidebarNav"]:not(:has([data-testid="stNavSectionHeader"])) { visibility: hidden; }'
 PAGE_SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 RESTORING = "restoring an address"  # in the session: page and parameters, until all its widgets have been drawn
+DOWNLOADS_KEPT = 8  # files in memory
+_downloads = count()
 Values = str | list[str]
 
 
@@ -61,6 +64,19 @@ def forget_previous_fragments() -> None:
     itself (`ScriptRunner._run_script`); after a StopException it keeps them, and their timers continue."""
     if (run := get_script_run_ctx()) is not None:
         run.fragment_storage.clear(new_fragment_ids=run.shared.new_fragment_ids.snapshot())
+
+
+def keep_download(data: bytes, mime: str, file: str) -> bytes:
+    """Returns `data`, and keeps it for the browser until `DOWNLOADS_KEPT` other files were made; to be called in the
+    function of a download button.
+
+    Streamlit keeps what such a function returns for two runs of any session: next to a timer, less than a second. A
+    browser that asked later got "Download Button source error - 404". A file is kept by its content, type, and name.
+    """
+    if Runtime.exists():
+        place = f"download {next(_downloads) % DOWNLOADS_KEPT}"
+        Runtime.instance().media_file_mgr.add(data, mime, place, file_name=file, is_for_static_download=True)
+    return data
 
 
 def session_id() -> str | None:

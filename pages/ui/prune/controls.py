@@ -18,10 +18,12 @@ from engine.questions.tasks import list_tasks
 from engine.statistics import MIN_QUESTIONS
 from pages.ui.controls.controls import (
     CHAT_HELP,
+    MANY,
     choose_ranking,
     choose_shots,
     one_listed,
     one_of,
+    pruned_and_kept,
     settings_menu,
     type_mask,
 )
@@ -36,7 +38,6 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, plain
 from pages.ui.page.widget_writes import write
 
-MOST_ON_CHIP = 16  # characters of a mask
 AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
 AXIS_NAMES: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs", "layers": "Layers"}
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
@@ -133,11 +134,12 @@ def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, t
     """Draws the rest of the pruning: a button for each other axis, which shows its slider, one with the number of heads
     and FFNs pruned as well (`named`, or "" if unknown), which opens Settings, and one that restores those alone."""
     if typed:
-        text = f"{named} also pruned" if named else "also pruned"
-        text = f"{text}: {typed}" if len(typed) <= MOST_ON_CHIP else text
+        pruned, kept = pruned_and_kept(typed)
+        also = f"{named}: {pruned}" if named and pruned != MANY else named or pruned
+        text = " · ".join([f"Also {also}"] * bool(pruned) + [f"Kept: {kept}"] * bool(kept))
         look: dict[str, Any] = {"key": "prune chip mask", "icon": ":material/content_cut:", "help": MASK_CHIP_HELP}
         at = where.container(horizontal=True, vertical_alignment="center", gap="xsmall")
-        at.button(plain(text[:1].upper() + text[1:]), on_click=_open_settings, **look)
+        at.button(plain(text), on_click=_open_settings, **look)
         if not presenting():  # at every level: the slider next to it keeps its width in a drag
             restore: dict[str, Any] = {"key": "prune restore named", "help": RESTORE_HELP}
             at.button("Restore", type="tertiary", on_click=partial(write, "prune_mask", ""), **restore)

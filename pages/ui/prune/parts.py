@@ -13,6 +13,7 @@ from engine.models.session import Target
 from engine.questions.tasks import OWN_SUFFIXES
 from engine.studies.removal import found_heads
 from pages.ui.controls import carried
+from pages.ui.controls.controls import beside_level
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.texts import chosen_text
@@ -104,7 +105,7 @@ def draw_levels(screen: PruneScreen) -> None:
         texts = {} if shown is None else shown.texts(axis)
         named = "" if shown is None else tables.named_in_words(shown.x)
         draw_chips(chips_at, percent, axis, screen.controls.typed, named)
-        draw_slider(fields[axis], LEVEL_HELP[axis], True, texts)
+        draw_slider(fields[axis], LEVEL_HELP[axis], True, texts, beside_level(screen.controls.typed, named))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
