@@ -131,7 +131,7 @@ def draw_map() -> None:
     n_passes = 2 * len(texts) * (target.shape.n_heads_total + 1)
     label = f"Ablate {target.shape.n_heads_total:,} heads, one at a time"
     if not heads.line() and n_done < len(texts):
-        is_empty = empty_state("matrix", sections.HEADS_SHOW, heads.is_read, key="empty heads")
+        is_empty = empty_state("", sections.HEADS_SHOW, heads.is_read, key="empty heads")
         with nullcontext() if n_done else is_empty:
             heads.offer(label, "science", ABLATE_HELP.format(n_passes), by_size=True)
     if n_done:

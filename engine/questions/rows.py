@@ -154,9 +154,13 @@ def _lines(raw: bytes) -> Lines:
 
 
 def csv_cells(file: Path, raw: bytes) -> list[list[str]]:
-    """The cells of a CSV file of word pairs; HeadroomError: it cannot be read."""
+    """The cells of a CSV file of word pairs, which has tabs if it comes from a spreadsheet; HeadroomError: it cannot be
+    read."""
     try:
-        return list(csv.reader(io.StringIO(raw.decode("utf-8-sig")), strict=True))
+        text = raw.decode("utf-8-sig")
+        titles = text.partition("\n")[0]
+        has_tabs = "\t" in titles and "," not in titles
+        return list(csv.reader(io.StringIO(text), delimiter="\t" if has_tabs else ",", strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise not_csv(file, error) from error
 

@@ -68,6 +68,9 @@ def test_a_file_of_ones_own_and_what_is_wrong_with_one(tmp_path):
     assert (first.name, second.name) == ("animal-sound", "a, b-c")
     assert [pair[:3] for pair in first.pairs] == [("cat", "meow", True), ("dog", "woof", False), ("cow", "moo", True)]
     assert [pair[:2] for pair in second.pairs] == [("x", "y"), ("x2", "y2")] and not second.is_usable
+    file.write_text("word\tplural\ncat\tcats, say\n")  # as a spreadsheet copies it
+    [pasted] = read_pairs(file)
+    assert (pasted.name, pasted.pairs[0][:2]) == ("word-plural", ("cat", "cats, say"))
     for content, match in {
         b"": "0 columns; write two per task",
         b"a,b,c\n1,2,3\n": "3 columns; write two per task",

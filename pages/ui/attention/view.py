@@ -28,17 +28,19 @@ HTML = """
 <div class="screen">
   <div class="words">
     <div class="text" role="listbox"></div>
-    <div class="color">
-      <fieldset class="switch"><legend>Violet</legend>
-        <label><input type="radio" name="mode" value="destination" checked>where it looks</label>
-        <label><input type="radio" name="mode" value="source">who looks at it</label></fieldset>
-      <span class="scale looked"></span>
-    </div>
-    <div class="color">
-      <fieldset class="switch about"><legend>Orange</legend>
-        <label><input type="radio" name="about" value="next" checked>raised the next token</label>
-        <label><input type="radio" name="about" value="itself">raised this token</label></fieldset>
-      <span class="scale raised"></span>
+    <div class="colors">
+      <div class="color">
+        <fieldset class="switch"><legend>Violet</legend>
+          <label><input type="radio" name="mode" value="destination" checked>where it looks</label>
+          <label><input type="radio" name="mode" value="source">who looks at it</label></fieldset>
+        <span class="scale looked"></span>
+      </div>
+      <div class="color">
+        <fieldset class="switch about"><legend>Orange</legend>
+          <label><input type="radio" name="about" value="next" checked>raised the next token</label>
+          <label><input type="radio" name="about" value="itself">raised this token</label></fieldset>
+        <span class="scale raised"></span>
+      </div>
     </div>
   </div>
   <div class="picker">

@@ -44,7 +44,7 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: 
         about = {"on_click": _use_pasted, "args": (prefix, f"{key}_pasted", task_key, used)}
         st.form_submit_button("Use the pasted rows", icon=":material/check:", **about)
     where.caption(f"A line for each question, such as `{FORMAT}`")
-    where.caption("Or a `.csv` file of word pairs: `question,answer` and below it `cat,cats`")
+    where.caption("Or word pairs, also from a spreadsheet: `question,answer` and below it `cat,cats`")
     if line := st.session_state.pop(_fault(prefix), None):
         with where:
             show_error(line)

@@ -73,12 +73,15 @@ SKETCHES = {  # what a chart looks like, without a value in it
 def empty_state(
     sketch: str, shows: str, is_read: bool, demo: Mapping[str, Any] = MappingProxyType({}), key: str = "empty"
 ) -> Iterator[None]:
-    """Draws a frame with what the screen `shows` once it is measured, and a sketch of it; what the caller draws inside,
-    its button or its progress, comes next to a button that sets the controls to `demo`, a view of the demo model.
-    `is_read`: whether stored results have been read, which may have it. `key`: of a part of a page, begins so."""
+    """Draws a frame with what the screen `shows` once it is measured, and a `sketch` of it ("": none); what the caller
+    draws inside, its button or its progress, comes next to a button that sets the controls to `demo`, a view of the
+    demo model. `is_read`: whether stored results have been read, which may have it. `key`: of a part of a page, begins
+    so."""
     with st.container(border=True, key=key):
-        words_at, sketch_at = st.columns([7, 3], vertical_alignment="center")
-        sketch_at.html(_picture(sketch, 220))
+        words_at = st.container()
+        if sketch:
+            words_at, sketch_at = st.columns([7, 3], vertical_alignment="center")
+            sketch_at.html(_picture(sketch, 220))
         with words_at:
             st.markdown(f"**{NOTHING if is_read else READING}**  \n{shows}")
             mark("empty", "drawn", read=is_read)

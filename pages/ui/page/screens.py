@@ -59,6 +59,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "repeat",
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
             "click “Prune the induction heads”, and see which questions the model loses without them.",
+            "press “Restore all”, or click other heads in the map and “Prune these”.",
             compares=True,
         ),
         Screen(
@@ -118,14 +119,14 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Mechanisms",
             "compare_arrows",
             "Which kind of heads in-context learning needs: induction, function vector, retrieval, and others.",
-            "switch on “Heads of one kind alone”, to see what a kind costs without the shared heads.",
+            "switch “Heads of one kind alone” on and off: what a kind costs without the shared heads.",
         ),
         Screen(
             "correlations",
             "Correlations",
             "grid_on",
             "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
-            "click a cell: its two rankings, head by head. Then “Within a layer”: how far the tasks agree.",
+            "click a cell: its two rankings, head by head. The switch above the cells changes the measure.",
         ),
         Screen(
             "sweeps",
