@@ -133,7 +133,7 @@ def test_the_map_can_show_what_each_head_raised(screen):
 def test_each_column_of_small_cells_has_its_number(page, screen):
     page.set_viewport_size({"width": 1280, "height": 480})
     screen()
-    assert page.locator(".map button").first.bounding_box()["width"] < 20
+    assert page.locator(".map button").first.bounding_box()["width"] < 24
     across = page.locator(".map .across").all()[1:]
     assert [each.inner_text() for each in across] == [*"012345"]
     assert all(each.evaluate("label => label.scrollWidth <= label.clientWidth") for each in across)

@@ -67,7 +67,7 @@ def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address, tmp_pat
     asked = {"model": model, "incontext_task": task, "incontext_texts": 2, "incontext_order": "random"}
     page.goto(f"{address}/in_context?{urlencode(asked)}")
     await_mark(page, "scores", "measured", texts=2)
-    page.get_by_role("tab", name="Which heads cause it").click()
+    page.get_by_role("tab", name="Are they induction heads?").click()
     at_rest(page)
     keyed(page, "offer incontext heads").get_by_role("button", name="Ablate 16 heads").click()
     await_mark(page, "ablations", "missing", texts=1)
