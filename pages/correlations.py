@@ -149,17 +149,19 @@ measure = sections.measure_of("within" if method == "cost" else method, pairs)
 costliest = CostliestOrder()
 if of_all is not None and costs is not None:
     costliest = of_all.costliest({task.name: found.scores[task] for task in here})
-head = st.session_state.get(sections.HEAD, "") or next(iter(costliest.heads), "")
+opens_with = [tables.label(name, shown) for name in costliest.names]
+sides = {st.session_state.get(side) for side in sections.SIDES}
+is_costliest = None in sides or sides == {*opens_with}  # the heads that decide are those of these two rankings
+head = st.session_state.get(sections.HEAD, "") or next(iter(costliest.heads if is_costliest else ()), "")
 pair = ("", "")
 if len(found.scores) > 1:
-    opens_with = [tables.label(name, shown) for name in costliest.names]
     of_tasks = tables.labels(task_names, counts)
     pair = sections.draw_pair(pair_at, TITLES[what], of_tasks, pairs, scores, noun, opens_with, head, sheet)
 said = agrees
 if names:
     if method == "cost" and of_all is not None and costs is not None:
         title_at.subheader(sections.COSTS, help=sections.COSTS_HELP)
-        said = sections.draw_costs(tasks_at, of_all, costs, costliest, sheet)
+        said = sections.draw_costs(tasks_at, of_all, costs, costliest, pair, sheet)
         sheet.says.insert(0, said)
     else:
         title_at.subheader(measure.title, help=sections.TASKS_HELP)

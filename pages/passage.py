@@ -22,7 +22,7 @@ from pages.ui.figures.token_text import component_data, token_text
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
-from pages.ui.page.tables import plain
+from pages.ui.page.tables import mask_counts, plain
 from pages.ui.page.work import live
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
@@ -51,7 +51,8 @@ def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.PassageModel
 
 def without(side: reading.PassageModel) -> str:
     """Returns what B lacks, such as "4 of 48 heads"; "" if that is not all that A and B differ in."""
-    return tables.describe_pruned(side.mask) if x.a.mask.is_full and x.a.target == side.target else ""
+    is_all = x.a.mask.is_full and x.a.target == side.target
+    return mask_counts(side.target.shape, side.mask).replace(", ", " and ") if is_all else ""
 
 
 def draw_text() -> None:

@@ -183,13 +183,17 @@ def test_bars_follow_the_full_model_on_one_scale():
 
 @pytest.mark.parametrize("strings, p, words", [
     (("R", "."), [[0.06, 0.022], [0.005, 0.08]],
-     "Without 1 head, `R` falls from 6.0% to 0.5%; now likeliest: `.`, 8.0%"),
+     "Large effect: without 1 head, `R` falls from 6.0% to 0.5%; now likeliest: `.`, 8.0%"),
     (("R", "."), [[0.06, 0.022], [0.005, 0.166]],
      "Large effect: without 1 head, `R` falls from 6.0% to 0.5%; now likeliest: `.`, 16.6%"),
-    (("Qu", "to"), [[0.5, 0.017], [0.49, 0.199]], "Small effect: without 1 head, `Qu` falls from 50.0% to 49.0%"),
+    (("R", "."), [[0.04, 0.022], [0.005, 0.05]],
+     "Without 1 head, `R` falls from 4.0% to 0.5%; now likeliest: `.`, 5.0%"),
+    (("Qu", "to"), [[0.5, 0.017], [0.49, 0.199]],
+     "Large effect: without 1 head, `to` rises from 1.7% to 19.9%; still likeliest: `Qu`, 49.0%"),
+    (("Qu", "to"), [[0.5, 0.017], [0.48, 0.05]], "Small effect: without 1 head, `Qu` falls from 50.0% to 48.0%"),
     (("Qu", "a"), [[0.3, 0.2], [0.2, 0.2]], "Small effect: without 1 head, `Qu` falls from 30.0% to 20.0%"),
     (("\ufffd", "a"), [[0.07, 0.06], [0.0005, 0.02]],
-     "Without 1 head, a part of a character falls from 7.0% to < 0.1%; now likeliest: `a`, 2.0%"),
+     "Large effect: without 1 head, a part of a character falls from 7.0% to < 0.1%; now likeliest: `a`, 2.0%"),
     (("\ufffd",), [[0.5], [0.1]], "Large effect: without 1 head, a part of a character falls from 50.0% to 10.0%"),
 ])  # fmt: skip
 def test_the_finding_is_of_the_full_models_likeliest_token_and_says_when_another_takes_its_place(strings, p, words):

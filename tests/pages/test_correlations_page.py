@@ -148,7 +148,7 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     for side, name in (("rank_a", "demo_lookup"), ("rank_b", "demo_copy")):
         assert shown[side].tolist() == pd.Series(scores[name]).rank(ascending=False).tolist()
     rho = spearmanr(scores["demo_lookup"], scores["demo_copy"]).statistic
-    assert f", {number(rho)} over all (95% interval" in said(at)
+    assert f", {number(rho)} over all layers (95% interval" in said(at)
     assert matrix_of(at)["demo_copy", "demo_lookup"]["selected"]
 
 
@@ -170,7 +170,7 @@ def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
     at.selectbox(key="correlations_b").set_value("demo_lookup, 5 shots")  # in none of the matrices
     settled(at)
     rho = spearmanr(scores["demo_copy", 0].ravel(), scores["demo_lookup", 5].ravel()).statistic
-    assert f", {number(rho)} over all (95% interval" in said(at)
+    assert f", {number(rho)} over all layers (95% interval" in said(at)
 
 
 def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, monkeypatch):
@@ -292,7 +292,7 @@ def test_sentences_say_the_numbers():
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     shares = "They share 2 of the 2 in each top 30% (chance 0.5)."
-    equal = "1.00 over all (no interval, as the orders are equal or opposite)"
+    equal = "1.00 over all layers (no interval, as the orders are equal or opposite)"
     assert said == f"Rank correlation **1.00** within a layer, {equal}. {shares}"
     pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]

@@ -400,12 +400,14 @@ def test_the_first_view_is_opened_once_and_older_addresses_keep_their_meaning():
 def test_the_pruned_heads_that_are_induction_heads_are_counted():
     matching = np.zeros((2, 4))
     matching[1, :2] = 0.9
-    known = InductionScores({"prefix_matching": matching, "copying": np.ones((2, 4))}, {}, {})
+    known = InductionScores({"prefix_matching": matching, "copying": np.ones((2, 4))}, {"copying": np.zeros((2, 4))}, {})
     mask = parse_mask("L0H* L1H0 F1", SHAPE)
     assert tables.pruned_in_words(mask, known) == "these 5 heads (1 is an induction head) and this FFN"
     assert tables.pruned_in_words(mask, None) == "these 5 heads and this FFN"
     assert tables.pruned_in_words(parse_mask("L1H0 L1H1", SHAPE), known) == "the induction heads L1H0 and L1H1"
     assert tables.pruned_in_words(parse_mask("F*", SHAPE), known) == "these 2 FFNs"
+    weak = InductionScores(known.mean, {"copying": np.ones((2, 4))}, {})
+    assert tables.pruned_in_words(mask, weak) == "these 5 heads and this FFN", "as on Induction: none is a clear one"
 
 
 def test_the_finding_says_what_the_intervals_allow():
@@ -441,18 +443,22 @@ def test_one_sentence_names_the_heads_and_the_help_concludes_from_both_ablations
     columns = {"name": ["L0H0", "L1H2", "L1H3"], "full": [1.2, 0.8, 0.6], "full low": [0.1, 0.2, -0.7]}
     columns |= {"full clear": [True, True, False]}
     frame = pd.DataFrame(columns | {"pattern-preserving low": [-0.1, 0.7, 0.6], "prefix_matching": [0.0, 0.9, 0.8]})
-    assert tables.heads_in_words(frame) == "Removing **L0H0 or L1H2** alone clearly lowers the gain."
+    assert tables.heads_in_words(frame) == "Removed one at a time, only **L0H0 and L1H2** clearly lower the gain."
+    assert "only **L0H0** clearly lowers the gain" in tables.heads_in_words(frame[:1])
     assert tables.mechanism_in_words(frame) == (
         "L0H0 is not an induction head: it steers where later heads look, as nothing is clearly lost if these look "
         "where they looked."
     )
     assert tables.mechanism_in_words(frame.assign(**{"pattern-preserving low": 0.1})).endswith("not an induction head.")
     assert tables.mechanism_in_words(frame.assign(prefix_matching=0.9)).startswith("They match prefixes, as induction")
-    assert tables.kind_in_words(frame) == "**1 of 2 is an induction head** (on the right)."
-    assert tables.kind_in_words(frame[:1]) == "**0 of 1 are induction heads** (on the right)."
+    words = tables.kind_in_words(frame)
+    assert words.startswith("**1 of 2 is an induction head** (on the right). L0H0 is not an induction head: it steers")
+    assert words.endswith(tables.TOGETHER)
+    assert tables.kind_in_words(frame[:1]).startswith("**0 of 1 are induction heads** (on the right). L0H0 is not")
+    assert "steers" not in tables.kind_in_words(frame[1:2]), "all are induction heads"
     assert tables.kind_in_words(frame.assign(**{"full clear": False})) == "Induction heads are on the right."
     many = pd.concat([frame.assign(**{"full clear": True})] * 2)
-    assert tables.heads_in_words(many).startswith("Removing **L0H0, L0H0, L1H2 or one of 3 others** alone")
+    assert tables.heads_in_words(many).startswith("Removed one at a time, only **L0H0, L0H0, L1H2 and 3 others** clearly")
     assert "no gain is clearly lost" in tables.heads_in_words(frame.assign(**{"full clear": False}))
 
 

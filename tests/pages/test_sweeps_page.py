@@ -376,7 +376,7 @@ def test_transfer_is_against_the_tasks_own_ranking():
     assert "piqa loses **10 points** by the ranking of copa." in words
     assert "all tasks together: −5 points" in words and "better" not in words
     apart = found.reset_index().assign(lost=[10.0, -34.0, 0.2], clear=[False, True, False])
-    assert [each["change"] for each in transfer_map(apart).datasets["transfer"]] == ["−10", "+34*", "0"]
+    assert [each["change"] for each in transfer_map(apart).datasets["transfer"]] == ["10", "−34*", "0"]
     assert not found["clear"].any() and transfer_rows([replace(others[0], high=0.65)], own)["clear"].all()
     better = transfer_in_words(found.reset_index().assign(lost=[-34.0, 0.0, 0.0]), 0.5)
     assert "no task loses 5 points or more" in better and "34 points are gained on piqa by that of copa" in better
@@ -498,6 +498,17 @@ def test_one_shot_and_percentages_in_words():
     assert words == "Mean of tasks at 0%, 50%, 70%, 100% of heads pruned: 1 shot 90% → 90% → 25% → 25%."
 
 
+def test_few_questions_give_no_verdict():
+    def said_of(n):
+        own = [replace(each, n=n) for each in falling(TASKS[0])]
+        return tables.curves_finding(tables.curves(own, [], "heads"), own, "heads")
+
+    assert said_of(16).startswith("**16 questions are too few to say how much can be pruned**: at ")
+    assert "too few" not in said_of(400)
+    breaks = tables.break_table(break_points([replace(each, n=16) for each in falling(TASKS[0])], "heads"))
+    assert tables.too_few(breaks, breaks["shots"].iloc[0]) and not tables.too_few(breaks.assign(detects_points=19), 0)
+
+
 def test_charts_keep_their_scales():
     own = falling(TASKS[0])
     curves = charts.curves(tables.curves(own, [], "heads"), "heads").spec
@@ -508,8 +519,8 @@ def test_charts_keep_their_scales():
     assert grid["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 50]
     transfer = transfer_map(transfer_rows([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
     scale = transfer.spec["layer"][0]["encoding"]["color"]["scale"]
-    assert scale["domain"] == [-30, 30] and scale["reverse"], "worse at the left, and orange"
-    assert transfer.datasets["transfer"][0]["gained"] == pytest.approx(-20)
+    assert scale["domain"] == [-30, 30] and not scale.get("reverse"), "points lost are orange"
+    assert transfer.datasets["transfer"][0]["lost"] == pytest.approx(20)
     lines = charts.lines(tables.lines(own)).spec
     assert lines["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 1]
     assert tables.curves([], [], "heads").empty

@@ -29,7 +29,8 @@ SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 BLANK, PART = visible(" "), "\ufffd"  # a part of a character has this text
 LARGE_EFFECT = "Large"
 N_DRAWN, N_ON_SLIDE = 10, 5  # tokens of the chart
-VISIBLE, LARGE, FACTOR = 0.01, 0.1, 1.5  # a change of a probability that is visible; large, if by this factor too
+VISIBLE, LARGE, FACTOR = 0.01, 0.05, 1.5  # a change of a probability that is visible; large, if by this factor too
+MUCH_MORE = 2  # times the change of the likeliest token: the finding is then of another one
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
     "Likeliest: the token of highest probability, each time. T: sampled at this temperature (below 1, likely tokens "
@@ -93,7 +94,8 @@ def next_in_words(frame: pd.DataFrame) -> str:
 
 def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation | None] = ()) -> str:
     """Returns how pruning changes the probability of the full model's likeliest token, the size of the effect, and the
-    pruned model's likeliest token if it is another one: the effect is then not called small."""
+    pruned model's likeliest token if it is another one: the effect is then not called small. If the likeliest token
+    stays the same, and another one changes much more, it is that one's change."""
     full, pruned = (
         frame[frame["model"].eq(who)].set_index("token_id", drop=False) for who in (charts.FULL, charts.PRUNED)
     )
@@ -109,6 +111,13 @@ def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation 
         before = float(full["p"].to_numpy()[pruned["rank"].to_numpy() == 1][0])
         large = LARGE_EFFECT in (size, _size(before, first["p"]))
         size, now = LARGE_EFFECT * large, f"; now likeliest: {_token_of(first['token'], said)}, {first['said']}"
+    else:
+        moved = (full["p"] - pruned["p"]).abs()
+        most = moved.idxmax()
+        if moved[most] >= max(VISIBLE, MUCH_MORE * moved[best["token_id"]]):
+            now = f"; still likeliest: {_token_of(best['token'], said)}, {other['said']}"
+            best, other = full.loc[most], pruned.loc[most]
+            size = _size(best["p"], other["p"])
     opening = f"{size} effect: {without}" if size else f"{without[0].upper()}{without[1:]}"
     return f"{opening}, {_token_of(best['token'], said)} {_move(best, other)}{now}"
 

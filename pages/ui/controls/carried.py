@@ -45,6 +45,15 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
             st.button("Restore all", type="tertiary", help=RESTORE_HELP, **about)
 
 
+def count_named(screen: str, typed: str) -> str:
+    """Returns how much the mask typed on this screen prunes, such as "4 heads", if another screen set it; else ""."""
+    mask = st.session_state.get("pruned on", {}).get(screen)
+    if mask is None or mask.text() != typed:
+        return ""
+    counts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
+    return " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
+
+
 def set_elsewhere(screen: str) -> str:
     """Returns the key of the other screen that set the mask of this one, or ""."""
     by = st.session_state.get(PRUNED_BY, screen)

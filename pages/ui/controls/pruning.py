@@ -5,6 +5,7 @@ from typing import Any
 
 from engine.importance.rankings_of import NEEDS
 from engine.questions.requests import TaskSpec
+from pages.ui.controls.carried import count_named
 from pages.ui.controls.controls import Levels, beside_level, choose_level, choose_ranking, type_mask
 from pages.ui.controls.drag_slider import draw_field, draw_slider
 from pages.ui.controls.many_tasks import local_tasks
@@ -30,7 +31,7 @@ def choose_pruning(
     ffns = choose_level(prefix, menu, "ffns", ffns_title, "These FFNs add nothing.")
     typed, ranking = type_mask(prefix, menu), choose_ranking(prefix, menu, RANKING)
     named = replace(heads, label=f"{heads.label}, {ranking}")  # each screen has its own order
-    draw_slider(named, help, more=beside_level(typed))
+    draw_slider(named, help, more=beside_level(typed, count_named(prefix, typed)))
     more: dict[str, Any] = {"disabled": not by_importance(ranking, ffns), "help": TASK_HELP}
     name = task_box(menu, "Important for", local_tasks(data_dir), f"{prefix}_task", **more)
     return Levels(TaskSpec(name, SHOTS), ranking, 10 * heads.percent, ffns, typed)

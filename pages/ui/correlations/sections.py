@@ -198,18 +198,23 @@ def draw_shared(
     open_heads([chosen], chosen_at)
 
 
-def draw_costs(at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, costliest: CostliestOrder, sheet: Sheet) -> str:
-    """Draws what it costs to prune each task by the order of another, and a link to other levels; returns the finding,
-    the `costliest` of them."""
+def draw_costs(
+    at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, costliest: CostliestOrder, pair: Sequence[str], sheet: Sheet
+) -> str:
+    """Draws what it costs to prune each task by the order of another, the cell of the chosen `pair` of labels with a
+    ring, and a link to other levels; returns the finding, the `costliest` of them."""
     level = of.permille / 1000
+    names = {tables.label(task.name, task.shots): name for name, task in of.named.items()}
 
     def clicked() -> None:
         if two := clicked_order(st.session_state[COSTS_MAP]["selection"].get("order"), of.named):
             st.session_state[SIDES[0]], st.session_state[SIDES[1]] = two
             chosen_outside()
 
-    at.caption(f"{whole_percent(level)} of heads pruned. Gray: under {SMALL_LOSS} points. *: 95% intervals apart.")
-    words, drawn = transfer_in_words(rows, level), transfer_map(rows, is_half=True)
+    at.caption(
+        f"{whole_percent(level)} pruned; negative: gained. Gray: under {SMALL_LOSS} points. *: 95% intervals apart."
+    )
+    words, drawn = transfer_in_words(rows, level), transfer_map(rows, True, [names.get(label, "") for label in pair])
     sheet.draw(COSTS, drawn, COSTS_MAP, words, at, on_select=clicked, selection_mode="order")
     sheet.tables[COSTS] = rows
     here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of.tasks]}

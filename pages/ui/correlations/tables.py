@@ -331,9 +331,9 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     within = math.nan if mostly_tied(*two.values()) else agreement_within_layers(two)[0, 1]
     words = f"Rank correlation **{number(row['srcc'])}** ({_interval(row)})"
     if not math.isnan(within):
-        words = (
-            f"Rank correlation **{number(within)}** within a layer, {number(row['srcc'])} over all ({_interval(row)})"
-        )
+        over_all = f"{number(row['srcc'])} over all layers ({_interval(row)})"
+        words = f"Rank correlation **{number(within)}** within a layer, {over_all}"
+        words += ": both prefer the same layers" if row["srcc"] - within > APART else ""
     if ties_at_cut(scores[first]) or ties_at_cut(scores[second]):
         words = f"{words}. Ties reach across the top 30%, so it is not counted."
     else:

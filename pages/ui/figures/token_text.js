@@ -203,18 +203,23 @@ function likely(data, i) {
 
 function past(data, i, { same, places }) {
   const before = data.same_before[i], pairs = data.pair_before[i]
-  const lines = [make("p", `Locked. The same token stood ${times(same.length + before)} before${elsewhere(before)} (dotted).`)]
+  const lines = [make("p", `Locked. ${seen("The same token", same.length + before, before, "dotted")}.`)]
   if (data.start + i > 1 && i > 1) {
     const pair = visible(data.pieces[i - 2] + data.pieces[i - 1])
     const counts = new Map()
     for (const j of places) counts.set(data.pieces[j], (counts.get(data.pieces[j]) ?? 0) + 1)
     const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `${visible(piece)} × ${n}`)
-    lines.push(make("p", `“${pair}” preceding it stood ${times(places.length + pairs)} before${elsewhere(pairs)} (underlined)` +
+    lines.push(make("p", seen(`“${pair}”, which precedes it,`, places.length + pairs, pairs, "underlined") +
                          (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
   }
   return lines
 }
 
-const elsewhere = n => n ? `, ${n.toLocaleString("en")} of them in earlier parts` : ""
-const times = n => n === 0 ? "never" : n === 1 ? "once" : `${n.toLocaleString("en")} times`
+// How often something occurs before a token, n times in all, and how that is marked.
+function seen(what, n, elsewhere, mark) {
+  if (!n) return `${what} does not occur before`
+  const others = elsewhere ? `, ${elsewhere.toLocaleString("en")} of them in earlier parts` : ""
+  return `${what} occurs ${n === 1 ? "once" : `${n.toLocaleString("en")} times`} before${others} (${mark})`
+}
+
 const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`

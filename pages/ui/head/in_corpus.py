@@ -136,7 +136,7 @@ def _draw_progress(work: Work[HeadsInCorpus], is_complete: bool) -> None:
     if work.is_first_read:
         work.reading_line()
     elif not work.line() and not is_complete:
-        with empty_state("curves", SHOWS, work.is_read, key="empty corpus") if work.found is None else nullcontext():
+        with empty_state("", SHOWS, work.is_read, key="empty corpus") if work.found is None else nullcontext():
             work.offer("Read the corpus", "library_books", READ_HELP, by_size=True, least_s=0.0)
     if work.found is not None and not is_complete and work.found.is_complete:
         st.rerun()  # all is known now

@@ -14,6 +14,7 @@ from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source
+from pages.ui.controls.carried import count_named
 from pages.ui.controls.controls import Levels, beside_level, choose_ranking, one_of, settings_menu, type_mask, with_own
 from pages.ui.controls.drag_slider import draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
@@ -130,7 +131,7 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     fields = {axis: draw_field(at, f"incontext_{axis}", AXES[axis]) for axis, at in places.items()}
     typed, (heads, ffns) = type_mask("incontext", more_at), (10 * each.percent for each in fields.values())
     for axis, field in fields.items():
-        draw_slider(field, AXIS_HELP[axis], more=beside_level(typed))
+        draw_slider(field, AXIS_HELP[axis], more=beside_level(typed, count_named("incontext", typed)))
     ranking = choose_ranking("incontext", order_at)
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
@@ -186,6 +187,8 @@ def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
             look["delta"] = f"from {number(full.value, sign=True)} (full model)"
         st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed", **look)
     st.markdown(tables.gain_in_words(shown, n_texts) if shown else "Not measured yet.")
+    if shown and not is_full:
+        st.markdown(tables.mean_losses_in_words(*found.in_both))
     if not around and full and full.high - full.low > NOISY_NATS:
         st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
 
@@ -270,7 +273,7 @@ def draw_heads(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> No
     n = frame["n"].iloc[0]
     so_far = "" if n == n_texts else f" So far {n} of {n_texts} texts."
     st.markdown(tables.heads_in_words(frame) + so_far, help=f"{tables.mechanism_in_words(frame)} {WHICH_HELP}".strip())
-    _draw_map(frame, kind, sheet, ": orange is gain lost")
+    _draw_map(frame, kind, sheet, "Gain lost without each head")
 
 
 def draw_scatter(frame: pd.DataFrame, kind: str, sheet: Sheet) -> None:
@@ -289,11 +292,11 @@ def draw_scatter(frame: pd.DataFrame, kind: str, sheet: Sheet) -> None:
                 _draw_map(frame, column, sheet)
 
 
-def _draw_map(frame: pd.DataFrame, column: str, sheet: Sheet, about: str = "") -> None:
-    """Draws one measure of all heads; both ablations have one scale."""
+def _draw_map(frame: pd.DataFrame, column: str, sheet: Sheet, of_full: str = "") -> None:
+    """Draws one measure of all heads; both ablations have one scale. `of_full`: the title of full ablation."""
     reach = float(np.nanmax(np.abs(frame[[*KINDS] if column in KINDS else [column]].to_numpy()))) or 1.0
     title, words = charts.TITLES[column], tables.map_in_words(frame, column)
-    st.markdown(f"**{title}**{about}", help=COLORS + words)
+    st.markdown(f"**{of_full if of_full and column == 'full' else title}**", help=COLORS + words)
     drawn = charts.attribution_map(frame, column, reach)
     sheet.draw(title, drawn, f"incontext_map {column}", f"{title}. {words}")
 

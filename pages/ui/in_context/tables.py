@@ -22,12 +22,13 @@ from engine.texts.incontext import (
     scores,
     slope,
 )
-from pages.ui.in_context.setting import LossesSoFar
+from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.tables import number, p_in_words, plain, to_csv
 
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
 N_NEEDED = 3  # heads that the sentence names
+TOGETHER = "Induction heads may count only together: see “Top heads together”."
 NAMED = 4  # induction heads that the finding names, at most
 CLEAR_SHARE = 0.1  # of the largest change, from which that of a head is named
 COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
@@ -128,6 +129,12 @@ def gain_in_words(found: MeanOverTexts, n_texts: int) -> str:
     return f"Later tokens are predicted {'better' if found.value > 0 else 'worse'} than early ones."
 
 
+def mean_losses_in_words(full: Losses, pruned: Losses) -> str:
+    """Returns the mean loss of both models over all tokens of these texts."""
+    before, after = (float(np.nanmean(np.concatenate(losses))) for losses in (full, pruned))
+    return f"Mean loss of all tokens: **{number(after)}**, full model {number(before)}."
+
+
 def finding(
     full: MeanOverTexts,
     pruned: MeanOverTexts | None,
@@ -161,9 +168,10 @@ def finding(
 
 def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
     """Returns what is pruned, such as "these 19 heads (4 are induction heads) and this FFN"; few induction heads by
-    name. Without the scores, no head is known as one."""
+    name, and none that copies hardly more than chance. Without the scores, no head is known as one."""
     pruned, n, n_ffns = ~np.array(mask.heads), mask.n_heads_pruned, mask.n_ffns_pruned
-    n_induction = int((pruned & known.is_induction_head).sum()) if known is not None else 0
+    clear = known.is_induction_head & ~known.copies_hardly if known is not None else np.zeros_like(pruned)
+    n_induction = int((pruned & clear).sum())
     name = "induction head" if n_induction == n else "head"
     parts = [f"this {name}" if n == 1 else f"these {n} {name}s"] if n else []
     if 0 < n_induction == n <= NAMED:
@@ -182,18 +190,20 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     if not names:
         return "Without any one head, no gain is clearly lost: others do the same, or more texts are needed."
     others = len(names) - N_NEEDED
-    named = [*names[:N_NEEDED], f"one of {others} others"] if others > 1 else names
-    return f"Removing **{_listed(named, 'or')}** alone clearly lowers the gain."
+    named = [*names[:N_NEEDED], f"{others} others"] if others > 1 else names
+    return f"Removed one at a time, only **{_listed(named)}** clearly lower{'s' * (len(named) == 1)} the gain."
 
 
 def kind_in_words(frame: pd.DataFrame) -> str:
-    """Returns how many of the heads whose removal clearly lowers the gain are induction heads."""
+    """Returns how many of the heads whose removal clearly lowers the gain are induction heads, what the others do, and
+    that induction heads may count only together."""
     needed = _needed(frame)
     n, n_induction = len(needed), int((needed["prefix_matching"] >= INDUCTION_FROM).sum())
     if not n:
         return "Induction heads are on the right."
     are = "is an induction head" if n_induction == 1 else "are induction heads"
-    return f"**{n_induction} of {n} {are}** (on the right)."
+    words = [f"**{n_induction} of {n} {are}** (on the right).", mechanism_in_words(frame) if n_induction < n else ""]
+    return " ".join(filter(None, [*words, TOGETHER]))
 
 
 def mechanism_in_words(frame: pd.DataFrame) -> str:
@@ -219,9 +229,9 @@ def _needed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame[f"{full} clear"] & (frame[full] > 0)].sort_values(full, ascending=False)
 
 
-def _listed(each: Iterable[str], link: str = "and") -> str:
+def _listed(each: Iterable[str]) -> str:
     *most, last = each
-    return f"{', '.join(most)} {link} {last}" if most else last
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _signed(value: float) -> str:

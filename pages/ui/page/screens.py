@@ -125,7 +125,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "correlations",
             "Correlations",
             "grid_on",
-            "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
+            "Whether tasks need the same heads: what another task's ranking costs, and how far rankings agree.",
             "click a cell: its two rankings, head by head. The switch above the cells changes the measure.",
         ),
         Screen(

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from engine.demo import Landmark
-from engine.models.masks import Mask
 from engine.texts.tokenloss import TokenLosses, repeated_tokens, same_tokens
 from pages.ui.figures.token_text import PART_TOKENS
 from pages.ui.page.tables import number, probability, visible, whole_percent
@@ -147,13 +146,6 @@ def _share_of_repeats(a: TokenLosses, b: TokenLosses) -> float | None:
         return None
     share = float(on.sum() / (on.sum() + off.sum()))
     return min(share, 1.0) if share > MAIN_SHARE and on.mean() >= MAIN_FACTOR * off.mean() else None
-
-
-def describe_pruned(mask: Mask) -> str:
-    """Returns text such as "4 of 48 heads and 1 of 8 FFNs"; "" if nothing is pruned."""
-    n_layers, n_heads = len(mask.ffns), len(mask.ffns) * len(mask.heads[0])
-    parts = ((mask.n_heads_pruned, n_heads, "heads"), (mask.n_ffns_pruned, n_layers, "FFNs"))
-    return " and ".join(f"{n:,} of {of:,} {noun}" for n, of, noun in parts if n)
 
 
 def summary(a: TokenLosses, b: TokenLosses | None = None) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from pages.ui.prune.panels import vector
 from pages.ui.prune.screen import PruneResult
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work
 
+ALL = 1000  # permille of the heads
 EXPECT = {
     "heads": "answers that depend on the examples are lost.",
     "others": "little is lost. The figure shows the first of the draws.",
@@ -118,6 +119,9 @@ def far_in_words(found: Far) -> str:
     cliff = cliff_in_words(read.cliff_from, read.cliff_to, read.cliff_points)
     words = f"Of the levels measured (every 10%): **{level_percent(found.level)}** of the heads can go before a loss "
     words += f"is detectable; the cliff: **{cliff}**. "
+    if found.level == ALL:
+        full, chance = whole_percent(read.full_acc), whole_percent(read.chance)
+        words += f"There is little to lose: the full model has {full} right, and guessing {chance}. "
     words += power_in_words(read.n, read.looks)
     if found.n_heads:
         verb = "is" if found.n_left == 1 else "are"

@@ -82,7 +82,7 @@ def _curves(axis: Axis, rows: Sequence[SweepRow], front: TaskSpec, published: Kn
             st.subheader(_shots(shots))
             words = tables.curves_in_words(mine, NOUNS[axis])
             is_known = mine["kind"].eq("mean").sum() >= tables.N_LEVELS
-            holds = tables.holds(table, shots) if is_known else 0.0
+            holds = tables.holds(table, shots) if is_known and not tables.too_few(table, shots) else 0.0
             names_in_px = PLOTS_PX * width // sum(widths) if width == widths[-1] else 0
             drawn = charts.curves(mine, axis, names_in_px, holds, SLIDE_PX if presenting() else charts.HEIGHT_PX)
             sheet.draw(title, drawn, f"sweep {title}", words)

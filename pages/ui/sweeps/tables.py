@@ -29,9 +29,10 @@ BESIDE_LETTERS = 3  # between a name and a steep line beside it
 LIMIT_LETTERS = 38  # at the bottom, on one side of the level of the finding
 STEEP = 0.3  # of a name's distance from its line, which is large at a steep one
 N_LEVELS = len(TENTHS)
+COARSE = 20  # points that must be lost to be detected, from which questions are too few for a verdict
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
-DETECTED, NO_LOSS = "questions detect", "No clear loss"
+DETECTED, TOO_FEW, NO_LOSS = "questions detect", "questions are too few", "No clear loss"
 NAMES = {
     "own": "own ranking",
     "aggregate": "ranking of other tasks",
@@ -226,6 +227,11 @@ def holds(breaks: pd.DataFrame, shots: int) -> float:
     return float(breaks.loc[breaks["reading"].eq("") & breaks["shots"].eq(shots), "no_loss_up_to"].min())
 
 
+def too_few(breaks: pd.DataFrame, shots: int) -> bool:
+    """Returns whether a task of a `break_table` that is above chance has too few questions for a verdict."""
+    return not (breaks.loc[breaks["reading"].eq("") & breaks["shots"].eq(shots), "detects_points"] <= COARSE).all()
+
+
 def power_of(frame: pd.DataFrame) -> str:
     """Describes the loss that the questions can detect, for the smallest number of them in a `break_table`."""
     least = frame.sort_values("n").iloc[0]
@@ -240,8 +246,8 @@ def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> 
     found = [words for shots, mine in each if (words := _shots_finding(mine, breaks, own, axis, shots, len(each) > 1))]
     if any("**" in words for words in found) and DETECTED not in found[-1]:
         n, points = min(zip(breaks["n"], breaks["detects_points"], strict=True))
-        if math.isnan(points):
-            found[-1] += f" {n} questions are too few to detect any loss."
+        if math.isnan(points) and TOO_FEW not in found[-1]:
+            found[-1] += f" {n} {TOO_FEW} to detect any loss."
         elif any(NO_LOSS in words for words in found):
             found[-1] += f" {n} {DETECTED} losses from {math.ceil(points)} points."
     return "  \n".join(found)
@@ -260,7 +266,12 @@ def _shots_finding(
     if readable.empty:
         return f"Every task is at chance{at}: there is nothing to lose."
     level, n_tasks = holds(breaks, shots), len(readable)
+    n, detects = min(zip(readable["n"], readable["detects_points"], strict=True))
     tasks = "the task" if n_tasks == 1 else "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
+    if level > 0 and too_few(breaks, shots):
+        right = f"{whole_percent(means[level])} are right instead of {whole_percent(means[0.0])}"
+        few = f"**{n} {TOO_FEW} to say how much can be pruned**{at}"
+        return f"{few}: at {whole_percent(level)} of {what}, {right}."
     if not (can_go := level > 0):
         level = min(each for each in means.index if each > 0)
         words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
@@ -285,7 +296,6 @@ def _shots_finding(
     change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
     if not change.difference < 0:
         return f"{words}. No task drops.{by_random}"
-    n, detects = min(zip(readable["n"], readable["detects_points"], strict=True))
     if can_go and -100 * change.difference < detects:
         if loses_on_average(here):
             return f"{words}.{by_random}"
