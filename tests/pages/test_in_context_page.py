@@ -400,7 +400,9 @@ def test_the_first_view_is_opened_once_and_older_addresses_keep_their_meaning():
 def test_the_pruned_heads_that_are_induction_heads_are_counted():
     matching = np.zeros((2, 4))
     matching[1, :2] = 0.9
-    known = InductionScores({"prefix_matching": matching, "copying": np.ones((2, 4))}, {"copying": np.zeros((2, 4))}, {})
+    known = InductionScores(
+        {"prefix_matching": matching, "copying": np.ones((2, 4))}, {"copying": np.zeros((2, 4))}, {}
+    )
     mask = parse_mask("L0H* L1H0 F1", SHAPE)
     assert tables.pruned_in_words(mask, known) == "these 5 heads (1 is an induction head) and this FFN"
     assert tables.pruned_in_words(mask, None) == "these 5 heads and this FFN"
@@ -458,7 +460,9 @@ def test_one_sentence_names_the_heads_and_the_help_concludes_from_both_ablations
     assert "steers" not in tables.kind_in_words(frame[1:2]), "all are induction heads"
     assert tables.kind_in_words(frame.assign(**{"full clear": False})) == "Induction heads are on the right."
     many = pd.concat([frame.assign(**{"full clear": True})] * 2)
-    assert tables.heads_in_words(many).startswith("Removed one at a time, only **L0H0, L0H0, L1H2 and 3 others** clearly")
+    assert tables.heads_in_words(many).startswith(
+        "Removed one at a time, only **L0H0, L0H0, L1H2 and 3 others** clearly"
+    )
     assert "no gain is clearly lost" in tables.heads_in_words(frame.assign(**{"full clear": False}))
 
 
