@@ -506,6 +506,7 @@ def test_few_questions_give_no_verdict():
     assert said_of(16).startswith("**16 questions are too few to say how much can be pruned**: at ")
     assert "too few" not in said_of(400)
     breaks = tables.break_table(break_points([replace(each, n=16) for each in falling(TASKS[0])], "heads"))
+    assert tables.break_words(breaks)["no_loss_up_to"].tolist() == ["too few questions"]
     assert tables.too_few(breaks, breaks["shots"].iloc[0]) and not tables.too_few(breaks.assign(detects_points=19), 0)
 
 

@@ -33,8 +33,8 @@ A_MASK: dict[str, Any] = {
 VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of the token, in nats."
 SCALE_HELP = "The scale stays while the sliders move; beyond it all look alike."
 SHARE = level_percent(10 * HEADS)
-EXAMPLE_HELP = f"Sets the controls: of all heads the {SHARE} that match prefixes best."
-EXAMPLE = {"passage_order": RANKING, "passage_heads": HEADS}
+EXAMPLE_HELP = f"Prunes these alone: of all heads the {SHARE} that match prefixes best."
+EXAMPLE = {"passage_order": RANKING, "passage_heads": HEADS, "passage_mask": ""}
 
 
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:

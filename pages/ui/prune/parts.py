@@ -93,7 +93,7 @@ def draw_levels(screen: PruneScreen) -> None:
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
-            compared_at, second_at = st.container(), st.container(key="prune_perplexity_line")
+            second_at, compared_at = st.container(key="prune_perplexity_line"), st.container()
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     except RunEnded:  # an error, or model or questions are waited for

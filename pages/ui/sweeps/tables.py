@@ -214,6 +214,8 @@ def break_words(frame: pd.DataFrame) -> pd.DataFrame:
     is_early = is_read & frame["looks"].lt(N_LEVELS - 1)
     cliffs = [cliff_in_words(*row) for row in zip(*(frame[name] for name in CLIFF), strict=True)]
     words = {"no_loss_up_to": frame["reading"].where(~is_read, frame["no_loss_up_to"].map(whole_percent))}
+    is_coarse = is_read & ~frame["detects_points"].le(COARSE)
+    words["no_loss_up_to"] = words["no_loss_up_to"].mask(is_coarse, "too few questions")
     words[first] = frame[first].map(whole_percent).mask(is_read & frame[first].isna(), "none")
     words["cliff_from"] = pd.Series(cliffs, frame.index, dtype=object).where(is_read, whole_percent(math.nan))
     words = {name: said.mask(is_early, "…") for name, said in words.items()}
