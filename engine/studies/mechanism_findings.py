@@ -30,9 +30,9 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     top = f"{n} top {kind} heads" if n > 1 else f"top {kind} head"
     at_random = found.gain - found.at_random(share)[1]
     left = f"{round(found.gain - lost.points)}".replace("-", "−")
-    what = _what_examples_do(found.gain, lost)
-    words = f"Without the {top}, {examples} {what[0] if one else what[1]} ({left} points). The full model gains "
-    words += f"{found.gain:.0f}; without as many random heads it still gains {at_random:.0f} or more."
+    points = "1 point" if round(found.gain) == 1 else f"{found.gain:.0f} points"
+    words = f"{examples[:1].upper()}{examples[1:]} {'adds' if one else 'add'} {points}; without the {top}, "
+    words += f"{_what_examples_add(found.gain, lost, left)}. Without as many random heads {at_random:.0f} or more."
     as_much = {each.kind: len({*each.heads} & {*most.heads}) for each in clear[1:]
                if not found.lost(most, each).is_clear}  # fmt: skip
     same = [kind for kind, shared in as_much.items() if shared >= NEARLY * n]
@@ -45,7 +45,7 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     if others := [kind for kind in as_much if kind not in same]:
         words += f" {_listed(others).capitalize()} heads cost about as much."
     alone = _finding_of_exclusive(found, share) if found.settings.excludes else ""
-    return f"{alone} {words}".strip()  # the screen's headline is the first sentence
+    return f"{words} {alone}".strip()  # the screen's headline is the first sentence
 
 
 def finding_of_scores(found: Mechanisms, shape: ModelShape) -> str:
@@ -61,13 +61,11 @@ def finding_of_scores(found: Mechanisms, shape: ModelShape) -> str:
     return words + left
 
 
-def _what_examples_do(gain: float, lost: Lost) -> tuple[str, str]:
-    """Returns what one example does without some heads, and what several do."""
-    if lost.low > gain:
-        return "makes answers worse", "make answers worse"
+def _what_examples_add(gain: float, lost: Lost, left: str) -> str:
+    """Returns how many points examples add without some heads, `left` in words."""
     if round(gain - lost.points) > 0:
-        return "helps less", "help less"
-    return "no longer helps", "no longer help"
+        return f"only {left}"
+    return f"none: answers get worse ({left})" if lost.low > gain else "none" + f" ({left})" * (left != "0")
 
 
 def _finding_of_exclusive(found: Mechanisms, share: int) -> str:
