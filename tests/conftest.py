@@ -21,8 +21,11 @@ for name in ("HEADROOM_SHARED", "HEADROOM_DEVICE", "HEADROOM_PLACE"):
 os.environ.setdefault("HEADROOM_SHIPPED", "0")  # tests measure, unless they are of the shipped records
 os.environ.setdefault("HEADROOM_IDLE_SECONDS", "1000000")  # what is measured ahead must not depend on the machine
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
+hypothesis.settings.register_profile("any machine", deadline=None)  # other work on it is not the code's fault
+hypothesis.settings.load_profile("any machine")
 REPOSITORY = Path(__file__).resolve().parent.parent
 HANG_S = 600  # what a test waits at most: not for how fast a machine is, only for what would never end
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -348,7 +348,7 @@ def test_a_changed_file_is_read_or_refused_in_one_line(name, tmp_path, tiny_opt,
         read(raw)  # as it is, it can be read
         beside = set(tmp_path.iterdir())
 
-        @settings(max_examples=500 if IS_THOROUGH else 50, deadline=None, derandomize=not IS_THOROUGH,
+        @settings(max_examples=500 if IS_THOROUGH else 50, derandomize=not IS_THOROUGH,
                   suppress_health_check=list(HealthCheck), database=None)  # fmt: skip
         @given(st.integers(0, 2**32))
         def feed(seed):

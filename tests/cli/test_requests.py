@@ -65,7 +65,7 @@ def requests(draw, kind):
 
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.command)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_is_shown_is_parsed_back(kind, data):
     request = data.draw(requests(kind))
     assert request_of(PARSER.parse_args(argv(request))) == request

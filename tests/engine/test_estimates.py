@@ -351,7 +351,7 @@ def turns(values):
 
 
 @pytest.mark.thorough
-@settings(max_examples=2000 if IS_THOROUGH else 100, deadline=None)  # the machine may be busy
+@settings(max_examples=2000 if IS_THOROUGH else 100)
 @given(lines, starts)
 def test_between_measured_places_a_line_stays_between_them_and_turns_only_there(line, start):
     """Exactly, not up to some margin."""
@@ -370,7 +370,7 @@ def test_between_measured_places_a_line_stays_between_them_and_turns_only_there(
 
 
 @pytest.mark.thorough
-@settings(max_examples=2000 if IS_THOROUGH else 100, deadline=None)
+@settings(max_examples=2000 if IS_THOROUGH else 100)
 @given(lines, starts)
 def test_nothing_untrusted_is_shown(line, start):
     calibration = calibrated(line, start)

@@ -89,7 +89,7 @@ def test_loss_by_index_counts_from_1_and_leaves_out_what_has_no_loss():
             incontext.loss_by_index(nothing)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(some.integers(2, 700), some.integers(1, 40), some.booleans())
 def test_bins_are_even_in_ln_and_hold_every_index_once(n, bins, first_known):
     text = np.arange(1.0, n + 1)

@@ -63,7 +63,7 @@ def test_a_planted_shared_result_is_a_miss_is_not_copied_and_is_found(change, tm
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_questions_with_any_byte_changed_are_questions_or_a_miss(data):
     entry = asdict(Question(0, ("a", "a"), ("b", "c"), (1,), (1, 1), "d"))
     content = bytearray(json.dumps({"greedy": False, "questions": [entry]}).encode())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.accuracy import passes, scoring
@@ -59,7 +59,6 @@ def test_the_same_call_repeats_exactly_and_a_limit_changes_nothing(precision, ti
     np.testing.assert_array_equal(some.log_likelihood_nats[:, :2], first.log_likelihood_nats[:21, :2])
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.lists(st.integers(3, 6), min_size=1, max_size=30), min_size=1, max_size=5), st.integers(0, 12))
 def test_every_token_is_read_once_at_its_own_place(tails, n_shared):
     trunk = tuple(range(100, 100 + n_shared))

@@ -43,7 +43,7 @@ def test_hostile_text_comes_back_as_it_was(text, store):
 
 
 @pytest.mark.thorough
-@settings(max_examples=500 if IS_THOROUGH else 30, deadline=None)
+@settings(max_examples=500 if IS_THOROUGH else 30)
 @given(
     texts=st.dictionaries(
         st.text("abcß <>/.", min_size=1).filter(lambda name: name == name.strip()),

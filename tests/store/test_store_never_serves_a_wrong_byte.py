@@ -45,7 +45,7 @@ def lasting_store(tmp_path_factory):
 
 
 @given(key=KEYS, blob=BLOBS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_is_put_is_what_is_got(lasting_store, key, blob):
     assert lasting_store.put(key, blob) is True
     assert lasting_store.get(key) == blob
@@ -93,7 +93,7 @@ def test_a_store_does_what_a_dict_does_through_reopening_verifying_and_clearing(
         def teardown(self):
             self.store.close()
 
-    run_state_machine_as_test(LikeADict, settings=settings(max_examples=12, stateful_step_count=12, deadline=None))
+    run_state_machine_as_test(LikeADict, settings=settings(max_examples=12, stateful_step_count=12))
 
 
 def database(store) -> Path:
