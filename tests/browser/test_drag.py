@@ -205,7 +205,8 @@ def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(pag
     page.evaluate(WATCH, slider(page).element_handle())
     for percent in range(0, 61):
         page.mouse.move(x(percent), y)
-    assert page.evaluate("window.seen") == [f"{percent}% + 1 FFN" for percent in range(5, 61, 5)], "in steps of 5, at once"
+    steps = [f"{percent}% + 1 FFN" for percent in range(5, 61, 5)]
+    assert page.evaluate("window.seen") == steps, "in steps of 5, at once"
     page.mouse.up()
     settled_figure(page, heads=n_at(60), questions=32)
     expect(page).to_have_url(re.compile("prune_heads=60"))
