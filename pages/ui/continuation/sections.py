@@ -112,11 +112,11 @@ def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation 
         large = LARGE_EFFECT in (size, _size(before, first["p"]))
         size, now = LARGE_EFFECT * large, f"; now likeliest: {_token_of(first['token'], said)}, {first['said']}"
     else:
-        moved = (full["p"] - pruned["p"]).abs()
-        most = moved.idxmax()
-        if moved[most] >= max(VISIBLE, MUCH_MORE * moved[best["token_id"]]):
+        moved = np.abs(full["p"].to_numpy() - pruned["p"].to_numpy())
+        most = int(moved.argmax())
+        if moved[most] >= max(VISIBLE, MUCH_MORE * abs(best["p"] - other["p"])):
             now = f"; still likeliest: {_token_of(best['token'], said)}, {other['said']}"
-            best, other = full.loc[most], pruned.loc[most]
+            best, other = full.iloc[most], pruned.iloc[most]
             size = _size(best["p"], other["p"])
     opening = f"{size} effect: {without}" if size else f"{without[0].upper()}{without[1:]}"
     return f"{opening}, {_token_of(best['token'], said)} {_move(best, other)}{now}"
