@@ -19,7 +19,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.page.address import number_field
 from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import plain, probability, visible
+from pages.ui.page.tables import plain, probability, pruned_counts, visible
 
 PROMPT = (
     "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "
@@ -102,8 +102,7 @@ def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation 
     best = full.nsmallest(1, "rank").iloc[0]
     if pruned.empty or mask is None:
         return f"The full model continues with {_token_of(best['token'], said)}, {best['said']}"
-    parts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
-    without = "without " + " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in parts if n)
+    without = f"without {pruned_counts(mask)}"
     other = pruned.loc[best["token_id"]]
     size, now = _size(best["p"], other["p"]), ""
     if other["p"] < pruned["p"].max():

@@ -11,7 +11,7 @@ from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.presentation import PRUNED_BY, presenting
 from pages.ui.page.screens import TITLES
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import mask_counts
+from pages.ui.page.tables import mask_counts, pruned_counts
 from pages.ui.page.widget_writes import write
 
 BY_LEVEL = {"prune", "passage", "continue", "incontext"}  # screens that prune by level and by name
@@ -48,10 +48,7 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
 def count_named(screen: str, typed: str) -> str:
     """Returns how much the mask typed on this screen prunes, such as "4 heads", if another screen set it; else ""."""
     mask = st.session_state.get("pruned on", {}).get(screen)
-    if mask is None or mask.text() != typed:
-        return ""
-    counts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
-    return " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
+    return "" if mask is None or mask.text() != typed else pruned_counts(mask)
 
 
 def set_elsewhere(screen: str) -> str:

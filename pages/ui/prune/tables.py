@@ -11,7 +11,7 @@ from engine.importance.rankings import CRITERIA, order
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
-from pages.ui.page.tables import level_percent, percent, to_csv, whole_percent
+from pages.ui.page.tables import level_percent, percent, pruned_counts, to_csv, whole_percent
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment
 
@@ -40,9 +40,7 @@ def starting_from(x: Experiment, axis: Axis) -> str:
 
 def named_in_words(x: Experiment) -> str:
     """Returns how much the typed or shared mask prunes, such as "4 heads and 1 FFN", or ""."""
-    alone = x.pruning.typed.alone
-    counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
-    return " and ".join(counts)
+    return pruned_counts(x.pruning.typed.alone)
 
 
 def guesses_in_words(x: Experiment, axis: Axis, points: pd.DataFrame) -> str:
