@@ -9,6 +9,7 @@
 `tensors`: the tensors of a checkpoint, each read when it is asked for
 `compact_checkpoint`: a folder that the form `small` of an export wrote, as the stock model that it is of
 `validation`: whether the tensors are those that the config asks for
+`tokenizer`: the tokenizer of a folder, and what it puts in front of a text
 `identity`: what a model folder is, read from its files alone
 `config_lookup`: the config of a model by name, whether or not its weights are here
 """

@@ -1,4 +1,7 @@
-"""What a model folder holds, read from its files alone: `Identity` with shape, size and content digest, no torch."""
+"""What a model folder holds, read from its files alone: `Identity` with shape, size and content digest.
+
+Without torch, but for a tokenizer that has to be loaded once to see what it puts in front of a text.
+"""
 
 import hashlib
 import json
@@ -13,6 +16,7 @@ from engine.architecture.family import family_of, is_tied, shape_of
 from engine.architecture.model_config import ModelConfig, n_parameters
 from engine.checkpoints.compact_checkpoint import is_small, stock_config
 from engine.checkpoints.tensor_index import Entry, contents
+from engine.checkpoints.tokenizer import TokenizerReading, reading_of
 from engine.checkpoints.validation import refuse_other_layers
 from engine.checkpoints.weight_files import not_weights, read_json, weight_files
 from engine.errors import HeadroomError
@@ -28,7 +32,8 @@ TOKENIZER_SETS = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("tokenizer
 class Identity:
     """A model as its files say it is. Same digest = same config, tokenizer and weights, whatever the folder's name.
 
-    `largest_bytes` are what the largest tensor takes as it is stored, in the type `stored_as`.
+    `largest_bytes` are what the largest tensor takes as it is stored, in the type `stored_as`; `reading` is how its
+    tokenizer reads texts.
     """
 
     name: str
@@ -41,7 +46,12 @@ class Identity:
     n_params: int
     largest_bytes: int
     stored_as: str
-    default_bos: bool
+    reading: TokenizerReading
+
+    @property
+    def default_bos(self) -> bool:
+        """Whether the tokenizer puts anything in front of a text."""
+        return bool(self.reading.beginning)
 
     @cached_property
     def model_config(self) -> ModelConfig:
@@ -66,7 +76,9 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     family = family_of(config)
     shape = shape_of(config)
     if not any(all((folder / file).is_file() for file in files) for files in TOKENIZER_SETS):
-        raise HeadroomError(f"{folder} has no tokenizer (tokenizer.json, or vocab.json and merges.txt); add its files")
+        raise HeadroomError(
+            f"{folder} has no tokenizer (tokenizer.json, tokenizer.model, or vocab.json and merges.txt); add its files"
+        )
     weights = weight_files(folder)
     tensors = _tensors(weights, None if is_small(said) else shape)
     if tensors is None:
@@ -84,6 +96,8 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
             if problem := not_weights(folder / file):
                 raise HeadroomError(f"{folder / file} {problem}")
             tokenizer.update(file.encode() + (folder / file).read_bytes())
+    reading = reading_of(folder, config, tokenizer.hexdigest(), store)
+    tokenizer.update(reading.mark.encode())
     whole = hashlib.blake2b(tokenizer.digest() + json.dumps(said, sort_keys=True).encode(), digest_size=16)
     for file in weights if commit is None else []:
         whole.update(file.name.encode() + file_digest(file, store))
@@ -100,7 +114,7 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
         n_params=n_params,
         largest_bytes=largest_bytes,
         stored_as=stored_as,
-        default_bos=family.adds_bos or _adds_bos(folder),
+        reading=reading,
     )
 
 
@@ -141,9 +155,3 @@ def _content_digest(file: Path, *stamp: int) -> bytes:
     """The digest; `stamp` is what changes with the content."""
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=16)).digest()
-
-
-def _adds_bos(folder: Path) -> bool:
-    """Whether the tokenizer says that it puts a beginning-of-sequence token in front."""
-    file = folder / "tokenizer_config.json"
-    return bool(read_json(file, "the tokenizer is damaged").get("add_bos_token")) if file.is_file() else False

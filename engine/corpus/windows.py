@@ -23,7 +23,7 @@ from engine.models.loading import Loaded
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import beginning, pack_strings, tokenized, unpack_strings
+from engine.questions.encoding import front, pack_strings, tokenized, unpack_strings
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import packaged_tasks
 from engine.records import Record, canonical_key, pack_json, unpack_json
@@ -133,8 +133,8 @@ def n_characters(corpus: Corpus) -> float:
 def _cut(loaded: Loaded, corpus: Corpus, bos: bool) -> Measuring:
     yield Progress(0, 1, message="tokenizing")
     tokenizer = loaded.tokenizer
-    front = [beginning(tokenizer)] if bos else []
-    ids, each = tokenized(checked(corpus.text, most=2 * MAX_BYTES), tokenizer)[0], corpus.length - len(front)
+    before = front(tokenizer, bos)
+    ids, each = tokenized(checked(corpus.text, most=2 * MAX_BYTES), tokenizer)[0], corpus.length - len(before)
     available = len(ids) // each
     if not available:
         raise HeadroomError(f"the text has {len(ids)} tokens, and a window takes {each}; choose a longer text or "
@@ -142,7 +142,7 @@ def _cut(loaded: Loaded, corpus: Corpus, bos: bool) -> Measuring:
     rows = ids[: available * each].reshape(available, each)
     rows = rows[_evenly(available, corpus.n_windows)]
     texts = tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False)
-    arrays: dict[str, Any] = {"token_ids": np.insert(rows, [0] * len(front), front, axis=1).astype(np.int32)}
+    arrays: dict[str, Any] = {"token_ids": np.insert(rows, [0] * len(before), before, axis=1).astype(np.int32)}
     arrays |= {"json": pack_json(texts), "strings": pack_strings(arrays["token_ids"], tokenizer)}
     return arrays | {"n_available": np.array(available)}, {"kind": "corpus windows", "corpus": corpus.name}
 

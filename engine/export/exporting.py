@@ -16,11 +16,11 @@ import numpy as np
 from engine.accuracy.evaluation import evaluation
 from engine.architecture.family import family_of, is_tied, smears_keys
 from engine.architecture.model_config import BUFFERS
-from engine.architecture.transformers_internals import model_config
-from engine.checkpoints.compact_checkpoint import is_small, stock_config, stock_tensors
+from engine.checkpoints.compact_checkpoint import is_small, stock_tensors
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensor_index import contents
 from engine.checkpoints.tensors import LazyTensor
+from engine.checkpoints.tokenizer import AS_WRITTEN, OWN
 from engine.checkpoints.weight_files import read_json, weight_files
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
@@ -94,11 +94,12 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
             identity, stored = filled(identity, stored, asked.mask, found)
         plan = make(identity, stored, asked.mask, asked.fill == "mean")
         expected = masked_logits(loaded, target.bos, asked.mask, found)
+        tokenizer = loaded.tokenizer
         del loaded
         with written_aside(folder, plan.n_bytes) as aside:
             for done, name in write_weights(aside, plan.tensors):
                 yield Progress(total // 3 + done // 1_000_000, total, message=f"writing {name}")
-            _write_beside(identity.folder, aside, plan)
+            _write_beside(identity, tokenizer, aside, plan)
             yield Progress(2 * total // 3, total, message="loading the exported model to compare", is_loading=True)
             checked = compared(expected, spec, aside, target.bos, small_model if asked.form == "small" else None)
             if judged is not None and asked.fill == "mean":
@@ -155,30 +156,32 @@ def _judged(
     return Judged(Path(task.name).name, task.shots, target.spec.precision, *found)
 
 
-def _write_beside(base: Path, aside: Path, plan: ExportForm) -> None:
+def _write_beside(identity: Identity, tokenizer: Any, aside: Path, plan: ExportForm) -> None:
     """Writes config, tokenizer and other files, including the base model's card."""
+    base = identity.folder
     for file in copied(base):
         shutil.copyfile(file, aside / file.name)
     for card in base_cards(base)[:1]:
         shutil.copyfile(card, aside / "BASE_MODEL_CARD.md")
     (aside / "config.json").write_text(json.dumps(plan.config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    if plan.files:  # transformers infers the tokenizer's class only for its own model types
-        _name_tokenizer_class(base, aside)
+    if identity.reading.is_own or plan.files:  # transformers infers the class only for its own model types
+        _name_tokenizer_class(tokenizer, identity.reading.is_own, aside)
     for name, text in plan.files.items():
         (aside / name).write_text(text, encoding="utf-8")
 
 
-def _name_tokenizer_class(base: Path, aside: Path) -> None:
-    import transformers
-
+def _name_tokenizer_class(tokenizer: Any, is_own: bool, aside: Path) -> None:
+    """Names the tokenizer's class where the base model does not, or where transformers would take one (`is_own`) that
+    gives other tokens."""
     file = aside / "tokenizer_config.json"
     settings = read_json(file, "the tokenizer is damaged") if file.is_file() else {}
-    if "tokenizer_class" not in settings:
-        config = model_config(stock_config(read_json(base / "config.json", "the folder is damaged"), str(base)))
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            base, config=config, local_files_only=True, trust_remote_code=False
-        )
-        settings["tokenizer_class"] = type(tokenizer).__name__
+    if is_own:
+        if not (aside / OWN).is_file():
+            tokenizer.backend_tokenizer.save(str(aside / OWN))
+        settings |= {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    if is_own or "tokenizer_class" not in settings:
+        name = type(tokenizer).__name__
+        settings["tokenizer_class"] = AS_WRITTEN[0] if is_own or name in AS_WRITTEN else name
         file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 

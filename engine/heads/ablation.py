@@ -222,9 +222,11 @@ def losses_of(loaded: Loaded, reading: TokenizedText, *changed: AbstractContextM
         open_ones.enter_context(torch.inference_mode())
         for each in changed:
             open_ones.enter_context(each)
-        targets = reading.inputs[1:]
-        losses = nats_of(loaded, hidden_of(loaded, _inputs(reading))[0, : len(targets)], targets)
-    return np.concatenate([np.full(1 - reading.n_front, np.nan, np.float32), losses])
+        first = max(1, reading.n_front)  # of the tokens with a loss
+        targets = reading.inputs[first:]
+        hidden = hidden_of(loaded, _inputs(reading))[0, first - 1 :][: len(targets)]
+        losses = nats_of(loaded, hidden, targets)
+    return np.concatenate([np.full(first - reading.n_front, np.nan, np.float32), losses])
 
 
 def _joined(records: Sequence[Record]) -> HeadAblations:

@@ -23,7 +23,7 @@ from engine.models.session import Session, Target
 from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import TokenizedText, pieces_at, read
+from engine.questions.encoding import TokenizedText, pieces_at, read_within
 from engine.records import Key, Record, canonical_key, encode, made_of
 from engine.texts.passages import checked, text_digest
 
@@ -189,7 +189,7 @@ def largest(name: str, rows: Tensor, count: int) -> dict[str, np.ndarray]:
 
 
 def _reading(loaded: Loaded, text: str, bos: bool) -> TokenizedText:
-    reading = read(text, loaded.tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos)
+    reading = read_within(text, loaded.tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx))
     if len(reading.inputs) < 2:
         raise HeadroomError(f"the text {text[:40]!r} is a single token, and attention needs two; take a longer text")
     return reading

@@ -30,7 +30,7 @@ from engine.models.session import Target
 from engine.models.weights import folded, norm_scale, output_weights, unembedding
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import beginning, tokenized
+from engine.questions.encoding import single_beginning, tokenized
 from engine.records import canonical_key
 from engine.texts.passages import text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
@@ -59,7 +59,7 @@ def _measured(loaded: Loaded) -> Measuring:
     parts = []
     for number in range(N_WINDOWS):
         yield Progress(0, 1, message="copy suppression", share=number / N_WINDOWS)
-        window = [beginning(loaded.tokenizer, default=0), *ids[number * n : (number + 1) * n]]
+        window = [single_beginning(loaded.tokenizer, default=0), *ids[number * n : (number + 1) * n]]
         parts.append(_in_window(loaded, window))
     lowered, pairs = (np.sum(each, 0) for each in zip(*parts, strict=True))
     scores = lowered / np.maximum(pairs, 1)[:, None]

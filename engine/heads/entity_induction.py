@@ -33,7 +33,7 @@ from engine.models.patterns import visited
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import beginning
+from engine.questions.encoding import single_beginning
 from engine.questions.word_pairs import included_tasks
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
@@ -171,7 +171,7 @@ def _prompt(loaded: Loaded, kind: str, number: int, entities: Sequence[tuple[int
         entity = entities[int(generator.integers(len(entities)))]
         others = [each for each in entities if len(each) == len(entity) and each[:2] != entity[:2]]
         pair = [entity, others[int(generator.integers(len(others)))]]
-    begin, newline = beginning(loaded.tokenizer, default=0), _newline(loaded.tokenizer)
+    begin, newline = single_beginning(loaded.tokenizer, default=0), _newline(loaded.tokenizer)
     known, other = ((begin, *drawn[at][:n], *pair[at], newline) for at in (0, 1))
     back = 1 + (kind == "concept")
     again = (*drawn[0][:n], *pair[0][: back - 1])
@@ -181,7 +181,7 @@ def _prompt(loaded: Loaded, kind: str, number: int, entities: Sequence[tuple[int
 
 def _newline(tokenizer: Any) -> int:
     ids = tokenizer("\n", add_special_tokens=False).input_ids
-    return ids[-1] if ids else beginning(tokenizer, default=0)
+    return ids[-1] if ids else single_beginning(tokenizer, default=0)
 
 
 def _at_last_random(loaded: Loaded, prompt: Prompt) -> tuple[Tensor, np.ndarray]:

@@ -23,7 +23,7 @@ from engine.models.session import Target
 from engine.models.weights import output_weights, unembedding
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import pack_strings, read, unpack_strings
+from engine.questions.encoding import pack_strings, read_within, unpack_strings
 from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.shapes import ModelShape
 from engine.texts.passages import checked, text_digest
@@ -150,7 +150,7 @@ def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
 
     yield Progress(0, 1, message="texts")
     (layer, number), rows = head, {}
-    reading = read(text, loaded.tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos)
+    reading = read_within(text, loaded.tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx))
 
     def visit(at: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         if at == layer:

@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece
 from engine.placement.accelerate_internals import onloaded
 from engine.placement.needs import READ_POSITIONS
 from engine.progress import Progress
-from engine.questions.encoding import pack_strings, read, unpack_strings
+from engine.questions.encoding import pack_strings, read_within, unpack_strings
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
@@ -85,7 +85,7 @@ def _measured(loaded: Loaded, text: str, mask: Mask, bos: bool, in_fp32: bool) -
     import torch
 
     n_layers, tokenizer = loaded.identity.shape.n_layers, loaded.tokenizer
-    reading = read(text, tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos)
+    reading = read_within(text, tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx))
     if len(reading.inputs) < 2:
         raise HeadroomError(f"the text {text[:40]!r} is a single token, and a guess needs two; take a longer text")
     yield Progress(0, 1, message="logit lens", share=0.0)

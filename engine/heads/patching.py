@@ -28,7 +28,7 @@ from engine.models.loading import Loaded
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import pack_strings, read, unpack_strings
+from engine.questions.encoding import front, pack_strings, read, unpack_strings
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
@@ -215,7 +215,7 @@ def _token_ids(loaded: Loaded, bos: bool, wanted: Patching) -> Tensor:
 
 
 def _tokens(loaded: Loaded, text: str, bos: bool) -> np.ndarray:
-    most = min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos
+    most = min(MAX_TOKENS, loaded.identity.shape.n_ctx) - len(front(loaded.tokenizer, bos))
     reading = read(text, loaded.tokenizer, bos, most)
     if reading.n_left_out:
         raise HeadroomError(f"prompt {text[:40]!r} has more than {most} tokens; take a shorter one")

@@ -7,6 +7,7 @@ pass.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.accuracy.scoring import hidden_of
+from engine.checkpoints.tokenizer import ROWS
 from engine.demo import story
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded
 from engine.models.patterns import Visit, visited
 from engine.models.weights import output_bias, output_weights, unembedding, written_weights
-from engine.questions.encoding import beginning
+from engine.questions.encoding import single_beginning
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +44,8 @@ def random_token_pool(tokenizer: Any) -> np.ndarray:
         ids = [model["vocab"]["".join(pair)] for pair in pairs]
     else:
         ids = sorted(tokenizer.get_vocab().values())
-    pool = [token for token in dict.fromkeys(ids) if token not in special]
+    n_rows = getattr(tokenizer, ROWS, math.inf)  # added tokens may have no embedding
+    pool = [token for token in dict.fromkeys(ids) if token not in special and token < n_rows]
     aside = int(LEAVE_OUT * len(pool))
     return np.array(pool[aside : len(pool) - aside], np.int64)
 
@@ -77,7 +80,7 @@ def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.n
 def repeated_tokens(loaded: Loaded, n_tokens: int, n_copies: int, generators: Generators) -> np.ndarray:
     """Returns (example, 1 + n_tokens * n_copies): a beginning token, then the same random tokens `n_copies` times."""
     tokens = np.tile(random_tokens(loaded, n_tokens, generators), n_copies)
-    return np.insert(tokens, 0, beginning(loaded.tokenizer, default=0), 1)
+    return np.insert(tokens, 0, single_beginning(loaded.tokenizer, default=0), 1)
 
 
 def prefix_matching(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
@@ -105,7 +108,7 @@ def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
     ids = np.array(loaded.tokenizer(story(), add_special_tokens=False).input_ids)
     firsts = [generator.integers(0, max(1, len(ids) - n_tokens)) for generator in generators]
     stretches = np.stack([ids[first : first + n_tokens] for first in firsts])
-    inputs = np.insert(stretches, 0, beginning(loaded.tokenizer, default=0), 1)
+    inputs = np.insert(stretches, 0, single_beginning(loaded.tokenizer, default=0), 1)
     destination, source = np.indices((inputs.shape[1], inputs.shape[1]))
     wanted = {"previous_token": (destination - source == 1) & (source > 0)}
     return _attention_to(loaded, inputs, wanted, inputs.shape[1] - 2)

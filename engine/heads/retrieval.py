@@ -25,7 +25,7 @@ from engine.models.patterns import visited
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import beginning, tokenized
+from engine.questions.encoding import single_beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.texts.passages import text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
@@ -84,7 +84,7 @@ def _prompt(loaded: Loaded, length: int, depth: int) -> tuple[list[int], np.ndar
         raise HeadroomError(f"the window of {length} tokens is too short for a text with a sentence to find; choose a "
                             "model with a longer window")  # fmt: skip
     around, place = np.resize(text, room).tolist(), room * depth // DEPTHS
-    before = [beginning(loaded.tokenizer, default=0), *around[:place], *question]
+    before = [single_beginning(loaded.tokenizer, default=0), *around[:place], *question]
     return [*before, *rest, *around[place:], *question], np.array(answer), len(before)
 
 

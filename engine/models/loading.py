@@ -27,6 +27,7 @@ from engine.checkpoints.compact_checkpoint import stock_tensors
 from engine.checkpoints.identity import PRECISIONS, Identity, identify_folder
 from engine.checkpoints.names import model_name, short_name, with_revision, without_revision
 from engine.checkpoints.tensors import LazyTensor
+from engine.checkpoints.tokenizer import load_tokenizer
 from engine.checkpoints.validation import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
 from engine.errors import HeadroomError, UsageError
 from engine.kernels import cpu_kernels as linear
@@ -206,9 +207,7 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
             load_in_8bit=True, llm_int8_threshold=spec.int8_threshold
         )
     config = model_config(identity.config)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(
-        str(identity.folder), config=config, local_files_only=True, trust_remote_code=False
-    )
+    tokenizer = load_tokenizer(identity.folder, identity.config, identity.shape.n_vocab)
     model_class, family = causal_lm_class(config), family_of(identity.config)
     quantised: Quantised | None = None
 

@@ -25,6 +25,7 @@ from engine.architecture.transformers_internals import adapt_attention, model_co
 from engine.architecture.unverified import declared_fields
 from engine.checkpoints.compact_checkpoint import is_small
 from engine.checkpoints.identity import Identity
+from engine.checkpoints.tokenizer import TokenizerReading
 from engine.checkpoints.weight_files import read_json
 from engine.models.loading import Loaded, LoadSpec
 from engine.models.masks import Mask, pruned, without_layers
@@ -168,7 +169,7 @@ def _copy(config: Mapping[str, Any]) -> Loaded:
     model = random_model(model_config(small), family.attends_by)
     if family.is_adapted:
         adapt_attention(family, model)
-    identity = Identity("", Path(), small, family.name, shape, "", "", 0, 0, "float32", False)
+    identity = Identity("", Path(), small, family.name, shape, "", "", 0, 0, "float32", TokenizerReading(()))
     placing = Placement((CPU,) * shape.n_layers, CPU, 0)
     return Loaded(LoadSpec("demo", "fp32"), identity, model, None, family, CPU, placing)
 

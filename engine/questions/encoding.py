@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.checkpoints.tokenizer import ROWS, prefix_token, tokens_in_front
 from engine.errors import HeadroomError
 from engine.questions.requests import Question
 from engine.records import pack_json, unpack_json
@@ -54,13 +55,13 @@ class Row:
 def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n_ctx: int) -> list[list[Encoded]]:
     """Per question, per choice: the tokens of context and continuation, encoded jointly and split as the harness does.
 
-    Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. `bos` puts the
-    beginning-of-sequence token in front, unless a context begins with it; an empty context is always that token.
-    HeadroomError names a question whose continuation has no token of its own (a merge across the join) or does not fit
-    the window.
+    Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. With `bos`,
+    the tokens of `front` stand in front, unless a context begins with the prefix token; an empty context is always that
+    token. HeadroomError names a question whose continuation has no token of its own (a merge across the join) or does
+    not fit the window, or that has a token which the embedding lacks.
     """
-    start = beginning(tokenizer)
-    starts = tokenizer.decode([start])
+    beginning, start = front(tokenizer, bos), prefix_token(tokenizer)
+    starts = "" if start is None else tokenizer.decode([start])
     pairs = []
     for question in questions:
         for context, continuation in zip(question.contexts, question.continuations, strict=True):
@@ -74,14 +75,15 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
         for choice in range(len(question.contexts)):
             context, continuation = next(flat)
             whole = ids[context + continuation]
+            refuse_unknown(whole, tokenizer, f"question {question.doc_id}, choice {choice}")
             if question.contexts[choice] == "":
-                context_ids, target_ids = [start], whole[1:] if whole[:1] == [start] else whole
+                first = [single_beginning(tokenizer) if start is None else start]
+                refuse_unknown(first, tokenizer, f"the beginning of question {question.doc_id}, choice {choice}")
+                context_ids, target_ids = first, whole[1:] if whole[:1] == first else whole
             else:
                 cut = len(ids[context])
-                context_ids, target_ids = (
-                    ([start] if bos and not context.startswith(starts) else []) + whole[:cut],
-                    whole[cut:],
-                )
+                begins = start is not None and context.startswith(starts)
+                context_ids, target_ids = ([] if begins else beginning) + whole[:cut], whole[cut:]
             if not target_ids or not context_ids:
                 raise HeadroomError(f"question {question.doc_id}, choice {choice}: no token of {continuation!r} is "
                                     "left to score after its context; change the text")  # fmt: skip
@@ -158,7 +160,7 @@ def _row(choices: Sequence[Encoded], trunk: int) -> Row:
 
 @dataclass(frozen=True)
 class TokenizedText:
-    """A text as a model reads it: `inputs` (T,) token ids, `n_front` of them before the text (BOS or none); `ends` of
+    """A text as a model reads it: `inputs` (T,) token ids, `n_front` of them before the text (see `front`); `ends` of
     the text's tokens among them, in characters; `n_left_out` tokens behind did not fit."""
 
     inputs: np.ndarray
@@ -167,14 +169,35 @@ class TokenizedText:
     n_left_out: int
 
 
-def beginning(tokenizer: Any, default: int | None = None) -> int:
-    """The token in front of a sequence: BOS, or what a tokenizer without one has instead; HeadroomError where it has
-    neither and there is no `default`."""
-    for token in (tokenizer.bos_token_id, tokenizer.eos_token_id, default):
-        if token is not None:
-            return token
-    raise HeadroomError("the tokenizer has neither a beginning nor an end token; choose BOS off in the sidebar, or use "
-                        "the model's own tokenizer files")  # fmt: skip
+def front(tokenizer: Any, bos: bool) -> list[int]:
+    """The tokens in front of a text where `bos` is on, else none: what the tokenizer itself puts there, or the one of
+    `single_beginning`. HeadroomError: there is none, or the embedding lacks it."""
+    found = (tokens_in_front(tokenizer) or [single_beginning(tokenizer)]) if bos else []
+    refuse_unknown(found, tokenizer, "the beginning of every text")
+    return found
+
+
+def single_beginning(tokenizer: Any, default: int | None = None) -> int:
+    """The one token in front of a sequence that is not a text: the last that the tokenizer itself puts in front of one,
+    else BOS or EOS, else `default`; HeadroomError where there is none of them."""
+    known = tokens_in_front(tokenizer)
+    token = known[-1] if known else prefix_token(tokenizer, default)
+    if token is not None:
+        refuse_unknown([token], tokenizer, "the beginning of every text")
+        return token
+    raise HeadroomError("the tokenizer has neither a beginning nor an end token to put in front; choose BOS off, give "
+                        "every question a context, or use the model's own tokenizer files")  # fmt: skip
+
+
+def refuse_unknown(ids: Sequence[int], tokenizer: Any, where: str) -> None:
+    """HeadroomError, with the place, where tokens are not among the rows of the model's embedding. Tokens that were
+    added to a tokenizer may have none, see `engine.checkpoints.validation.refuse_unknown_tokens`."""
+    n_rows = getattr(tokenizer, ROWS, None)
+    if n_rows is None or not any(token >= n_rows for token in ids):
+        return
+    number, token = next((number, token) for number, token in enumerate(ids, 1) if token >= n_rows)
+    raise HeadroomError(f"{where}: token {number} is {tokenizer.decode([token])[:40]!r} ({token}), and the model's "
+                        f"embedding has {n_rows:,} rows; take it out of the text")  # fmt: skip
 
 
 def tokenized(text: str, tokenizer: Any, is_chat: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -184,6 +207,7 @@ def tokenized(text: str, tokenizer: Any, is_chat: bool = False) -> tuple[np.ndar
     found = tokenizer(text, return_offsets_mapping=True, **plain)
     if not found.input_ids:
         raise HeadroomError(f"the tokenizer finds no token in {text[:40]!r}; take another text")
+    refuse_unknown(found.input_ids, tokenizer, f"the text {text[:40]!r}")
     ends = np.maximum.accumulate([end for _, end in found.offset_mapping]).astype(np.int32)
     ends[-1] = len(text)
     return np.array(found.input_ids, np.int32), ends
@@ -195,10 +219,15 @@ def read(text: str, tokenizer: Any, bos: bool, most: int, is_chat: bool = False)
     return replace(with_beginning(ids[:most], ends[:most], tokenizer, bos), n_left_out=max(0, len(ids) - most))
 
 
+def read_within(text: str, tokenizer: Any, bos: bool, length: int) -> TokenizedText:
+    """The same, cut at `length` tokens together with those in front."""
+    return read(text, tokenizer, bos, length - len(front(tokenizer, bos)))
+
+
 def with_beginning(ids: np.ndarray, ends: np.ndarray, tokenizer: Any, bos: bool) -> TokenizedText:
     """Tokens of a text that end there, with its beginning in front where `bos` is on."""
-    front = np.array([beginning(tokenizer)] if bos else [], np.int32)
-    return TokenizedText(np.concatenate([front, ids]), len(front), ends, 0)
+    before = np.array(front(tokenizer, bos), np.int32)
+    return TokenizedText(np.concatenate([before, ids]), len(before), ends, 0)
 
 
 def pack_strings(ids: np.ndarray, tokenizer: Any) -> np.ndarray:

@@ -189,7 +189,7 @@ class OfModel(Request):
     )
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     int8_threshold: float = number(6.0, (0, MOST), "outlier threshold of bitsandbytes (default: 6.0)", float)
-    bos: bool | None = switch("prepend the beginning-of-sequence token (default: the tokenizer's setting; on for OPT)")
+    bos: bool | None = switch("prepend the beginning-of-sequence token (default: as the tokenizer does)")
     place: str | None = string(None, PLACE_HELP)
     threads: int | None = number(None, (1, MOST_THREADS), "number of CPU threads (default: chosen by torch)")
 

@@ -23,7 +23,7 @@ from engine.models.session import Target
 from engine.models.slicing import Sliced, applied, sliced
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import BATCH_TOKENS, beginning, tokenized
+from engine.questions.encoding import BATCH_TOKENS, front, tokenized
 from engine.records import Record, canonical_key
 from engine.statistics import exponential, over_texts
 from engine.texts.passages import checked, text_digest
@@ -154,16 +154,17 @@ def _parts(target: Target, text: str, mask: Mask, length: int, records: Sequence
 
     def measure(loaded: Loaded, part: int) -> Measuring:
         yield Progress(0, 0, message="perplexity")
-        front = [beginning(loaded.tokenizer)] if target.bos else []
-        ids = np.concatenate([np.array(front, np.int32), tokenize(loaded.tokenizer)[0]])
+        before = front(loaded.tokenizer, target.bos)
+        ids = np.concatenate([np.array(before, np.int32), tokenize(loaded.tokenizer)[0]])
         if len(ids) < 2:
             raise HeadroomError("the text has only one token, and no BOS before it; choose a longer text")
-        rows = windows(ids, length)
+        rows, in_front = windows(ids, length), max(0, len(before) - 1)  # tokens in front after the first: not scored
         many = max(1, BATCH_TOKENS // length)
-        loss = _losses(loaded, rows[part * many : (part + 1) * many], smaller(loaded))
-        about = {"kind": "perplexity", "mask": mask.text(), "window": length, "n_tokens": len(ids) - len(front)}
+        loss = _losses(loaded, rows[part * many : (part + 1) * many], smaller(loaded))[0 if part else in_front :]
+        about = {"kind": "perplexity", "mask": mask.text(), "window": length, "n_tokens": len(ids) - len(before)}
         about |= {"n_words": len(re.findall(r"\S+", text)), "n_bytes": len(text.encode())}
-        return {"loss_nats": loss}, about | {"n_parts": math.ceil(len(rows) / many), "n_total": rows[:, 1:].size}
+        about |= {"n_parts": math.ceil(len(rows) / many), "n_total": rows[:, 1:].size - in_front}
+        return {"loss_nats": loss}, about
 
     def reads(record: Record) -> tuple[Perplexity, int]:
         return _joined(target.bos, [record]), int(record.receipt["n_parts"])

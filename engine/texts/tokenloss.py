@@ -20,7 +20,7 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import BATCH_TOKENS, beginning, pack_strings, pieces_at, tokenized, unpack_strings
+from engine.questions.encoding import BATCH_TOKENS, front, pack_strings, pieces_at, tokenized, unpack_strings
 from engine.records import Record, canonical_key
 from engine.texts.passages import chat_field, checked, text_digest
 
@@ -172,12 +172,12 @@ def _scored(
 ) -> dict[str, np.ndarray]:
     import torch
 
-    front = [beginning(loaded.tokenizer)] if bos else []
-    lead = 1 - len(front)  # without BOS the first token of a window is not scored
+    before = front(loaded.tokenizer, bos)
+    lead = 1 - len(before)  # without BOS the first token of a window is not scored
     length = max(stop - start for start, stop, _ in group) - lead
     tokens = torch.zeros(len(group), max(1, length), dtype=torch.long)
     for row, (start, stop, _) in enumerate(group):
-        read = front + ids[start : stop - 1].tolist()
+        read = before + ids[start : stop - 1].tolist()
         tokens[row, : len(read)] = torch.tensor(read)
     n = group[-1][1] - group[0][2]
     loss, rank = np.full(n, np.nan, np.float32), np.zeros(n, np.int32)

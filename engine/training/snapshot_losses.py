@@ -23,7 +23,7 @@ from engine.models.patterns import visited
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.encoding import beginning, tokenized
+from engine.questions.encoding import single_beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.texts.passages import text_digest
 
@@ -155,7 +155,7 @@ def _copies(loaded: Loaded, texts: Texts) -> np.ndarray:
 
 
 def _behind_beginning(loaded: Loaded, rows: np.ndarray) -> np.ndarray:
-    return np.insert(rows, 0, beginning(loaded.tokenizer, default=0), 1)
+    return np.insert(rows, 0, single_beginning(loaded.tokenizer, default=0), 1)
 
 
 def _batches(inputs: np.ndarray) -> list[np.ndarray]:

@@ -348,20 +348,6 @@ def test_a_shard_in_place_of_which_a_folder_lies_or_a_dangling_link(kind, folder
         refused(folder, names[1], said, precisions=["fp32"])
 
 
-def test_a_tokenizer_larger_than_the_embedding(folder, tensors):
-    save(tensors, folder / "model.safetensors")
-    file = folder / "tokenizer.json"
-    found = json.loads(file.read_text())
-    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    n_vocab = 512
-    n_held = len(found["model"]["vocab"])
-    vocab = found["model"]["vocab"] | {f"extra{n}": n for n in range(n_held, n_vocab)}  # training may stop before
-    found["model"]["vocab"] = vocab
-    found["added_tokens"] += [{"id": n_vocab + n, "content": f"<more{n}>", **added} for n in range(3)]
-    file.write_text(json.dumps(found))
-    refused(folder, "token 512 ('<more0>') (and 2 more like it)", "512 rows", "tokenizer", precisions=["fp32"])
-
-
 @pytest.mark.parametrize("asked, said", [
     ({"quant_method": "gptq", "bits": 4}, "gptq"),
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes"),

@@ -90,7 +90,6 @@ class Family:
     is_adapted: bool = False
     attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
     scales: Callable[[Mapping[str, Any]], Scales] = lambda config: Scales()
-    adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
     is_verified: bool = (
         True  # the layout is stated here, and tested; else it was recognized (`engine.architecture.unverified`)

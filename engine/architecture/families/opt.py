@@ -25,7 +25,6 @@ FAMILY = Family(
     is_tied=True,
     attention_biases="enable_bias",
     ffn_biases="enable_bias",
-    adds_bos=True,
     tiny={"opt": {"word_embed_proj_dim": 32},
           "opt-350m": {"word_embed_proj_dim": 16, "do_layer_norm_before": False},
           "opt-untied": {"word_embed_proj_dim": 32, "tie_word_embeddings": False, "vocab_size": 600}},

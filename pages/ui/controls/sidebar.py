@@ -87,7 +87,7 @@ FETCH_HELP = (
     "Lets this tab download the rows of a task from the Hugging Face Hub if they are neither on this computer nor in "
     "the folder above. After you switch it on, press “Retry” where rows were missing."
 )
-BOS_HELP = "Put before every question? OPT was trained with it; Bansal et al. left it off."
+BOS_HELP = "Put before every question? By default as the tokenizer does. OPT was trained with it."
 FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The included tasks need none."
 BOS_DEFAULT = "model default"
 BOS = {BOS_DEFAULT: None, "on": True, "off": False}
