@@ -6,6 +6,7 @@
 `harness`: its tasks as objects, with rows of this computer
 `labels`: labels of the solved examples: true answers, shuffled ones, or unrelated words
 `chats`: the chat template of a model, and prompts rendered with it
+`special_tokens`: the special tokens of a model folder, which a chat template may use
 `chat_process`: renders chats in a process of its own, with bounded time and memory
 `word_pairs`: tasks of word pairs, and their prompts with true or shuffled answers
 `lm_eval_internals`: private and fragile parts of lm-evaluation-harness, and two answer metrics that it needs

@@ -6,23 +6,61 @@ and memory, because a sandbox limits neither. It imports nothing else of Headroo
 
 import json
 import sys
+from datetime import datetime
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import CallBlock
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 
 OUTPUT_CHARACTERS = 100_000_000
 
 
 class GenerationBlocks(Extension):
-    """`{% generation %}` marks what the assistant says; the text inside is rendered as it is."""
+    """`{% generation %}` marks what the assistant says; the text inside is rendered as it is, in a scope of its own."""
 
     tags = {"generation"}
 
     def parse(self, parser: Any) -> Any:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return CallBlock(self.call_method("_content"), [], [], body).set_lineno(line)
+
+    def _content(self, caller: Any) -> str:
+        return caller()
+
+
+class Dict:
+    """`dict` in a template: what it makes, without the attributes of the type."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+class PlainNamespace(Namespace):
+    """`namespace` in a template; it holds no attribute that begins with an underscore, as Python's own do."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # so that an attribute may be called `self`
+        self, *rest = args
+        attributes = dict(*rest, **kwargs)
+        for name in attributes:
+            refuse_underscore(name)
+        Namespace.__init__(self, attributes)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        refuse_underscore(name)
+        Namespace.__setitem__(self, name, value)
+
+
+def refuse_underscore(name: Any) -> None:
+    """SecurityError for such a name."""
+    if str(name).startswith("_"):
+        raise SecurityError(f"a namespace cannot have the attribute {name!r}")
 
 
 def main() -> None:
@@ -48,23 +86,26 @@ def limit_resources(cpu_seconds: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
 
 
-def rendered(source: str, tokens: dict[str, str], conversations: list[list[dict[str, str]]]) -> list[str]:
-    """The text of each conversation, up to where the assistant answers. As in transformers, except that there is no
-    `strftime_now`: a prompt must not change with the day."""
+def rendered(source: str, tokens: dict[str, str], conversations: list[list[dict[str, str]]], today: str) -> list[str]:
+    """The text of each conversation, up to where the assistant answers, from what transformers gives a template. The
+    date is `today`: a prompt must not change with the day."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlocks, loopcontrols]
     )
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
+    environment.globals |= {"dict": Dict(), "namespace": PlainNamespace}
+    environment.globals["strftime_now"] = datetime.fromisoformat(today).strftime
     template, texts, n_characters = environment.from_string(source), list[str](), 0
+    given: dict[str, Any] = {"tools": None, "documents": None, "add_generation_prompt": True, **tokens}
     for messages in conversations:
         try:
-            text = template.render(messages=messages, add_generation_prompt=True, **tokens)
+            text = template.render(messages=messages, **given)
         except TemplateError:  # as the harness does: some templates have no system message
             others = [message for message in messages if message["role"] != "system"]
             if len(others) == len(messages):
                 raise
-            text = template.render(messages=others, add_generation_prompt=True, **tokens)
+            text = template.render(messages=others, **given)
         texts.append(text)
         if (n_characters := n_characters + len(text)) > OUTPUT_CHARACTERS:
             raise ValueError(f"it writes more than {OUTPUT_CHARACTERS:,} characters")

@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 from engine.checkpoints.identity import Identity
-from engine.checkpoints.weight_files import read_json
 from engine.errors import HeadroomError
 from engine.files import read_regular
+from engine.questions.special_tokens import special_tokens, tokenizer_settings
 
-FILE, SETTINGS, OLD_SETTINGS = "chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json"
+FILE, FOLDER = "chat_template.jinja", "additional_chat_templates"
 PROCESS = Path(__file__).with_name("chat_process.py")
-SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+TODAY = "2024-07-26"  # for templates that write the date: the one that Llama 3 writes where it is given none
 MOST_BYTES = 256_000  # of a template; the longest published ones have 20,000
 CPU_SECONDS, MEMORY_BYTES = 20, 1 << 30  # for all texts of one call
 Messages = Sequence[Mapping[str, str]]  # each has a role and a content
@@ -37,7 +36,8 @@ class ChatTemplate:
     @cached_property
     def digest(self) -> str:
         """Identifies the template, for keys."""
-        content = json.dumps([self.source, self.tokens])
+        dated = [TODAY] if "strftime_now" in self.source else []
+        content = json.dumps([self.source, self.tokens, *dated])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class ChatTemplate:
     def render(self, conversations: Sequence[Messages]) -> list[str]:
         """Returns the text of each conversation, up to where the assistant answers. HeadroomError: the template fails,
         or takes too long."""
-        asked = {"source": self.source, "tokens": dict(self.tokens), "conversations": conversations}
+        asked = {"source": self.source, "tokens": dict(self.tokens), "conversations": conversations, "today": TODAY}
         asked |= {"cpu_seconds": CPU_SECONDS, "memory_bytes": MEMORY_BYTES}
         command, given = [sys.executable, "-I", str(PROCESS)], json.dumps(asked).encode()
         try:
@@ -71,12 +71,15 @@ def _prompt(template: ChatTemplate, text: str) -> str:
 
 def has_chat_template(identity: Identity) -> bool:
     """Whether the model has a chat template."""
-    return _found(identity.folder, identity.digest) is not None
+    return _found(identity) is not None
 
 
 def chat_template(identity: Identity) -> ChatTemplate:
     """Returns the chat template of a model. HeadroomError: it has none, or one that is too long."""
-    found = _found(identity.folder, identity.digest)
+    found = _found(identity)
+    if found is None and (names := ", ".join(sorted(_sources(identity.folder)))):
+        raise HeadroomError(f"{identity.name} has chat templates ({names[:80]}) but none called default; copy the one "
+                            f"to use into {FILE}, or use the prompt as typed")  # fmt: skip
     if found is None:
         raise HeadroomError(f"{identity.name} has no chat template; use the prompt as typed, or an instruct model")
     if len(found.source.encode()) > MOST_BYTES:
@@ -85,26 +88,29 @@ def chat_template(identity: Identity) -> ChatTemplate:
     return found
 
 
+def _found(identity: Identity) -> ChatTemplate | None:
+    files = [file.stat() for name in (FILE, FOLDER) if (file := identity.folder / name).exists()]
+    stamp = identity.digest, *((stat.st_size, stat.st_mtime_ns) for stat in files)
+    kinds = [str(identity.config.get(name) or "") for name in ("model_type", "tokenizer_class")]
+    return _read(identity.folder, *kinds, stamp)
+
+
 @lru_cache(maxsize=8)
-def _found(folder: Path, _: str) -> ChatTemplate | None:
-    """The template in a folder; like transformers, a file of its own comes before the tokenizer's settings."""
-    settings = _settings(folder / SETTINGS)
-    source = settings.get("chat_template")
-    if isinstance(source, list):  # several, by name
-        source = next((each.get("template") for each in source if each.get("name") == "default"), None)
-    if (folder / FILE).is_file():
-        source = read_regular(folder / FILE, 4 * MOST_BYTES).decode("utf-8", "replace")
-    if not isinstance(source, str) or not source.strip():
+def _read(folder: Path, model_type: str, tokenizer_class: str, _: object) -> ChatTemplate | None:
+    """The template in a folder; `_` is what changes with its files."""
+    source = _sources(folder).get("default", "")
+    if not source.strip():
         return None
-    special = _settings(folder / OLD_SETTINGS) | {name: value for name, value in settings.items() if value}
-    named = [(name, _text(special.get(name))) for name in SPECIAL]
-    return ChatTemplate(source, tuple((name, text) for name, text in named if text))
+    return ChatTemplate(source, special_tokens(folder, model_type, tokenizer_class, source))
 
 
-def _settings(file: Path) -> dict[str, Any]:
-    return dict(read_json(file, "the tokenizer is damaged")) if file.is_file() else {}
-
-
-def _text(token: Any) -> str:
-    found = token.get("content") if isinstance(token, dict) else token
-    return found if isinstance(found, str) else ""
+def _sources(folder: Path) -> dict[str, str]:
+    """The templates by name. As in transformers, files of their own come before the tokenizer's settings."""
+    files = {"default": folder / FILE} if (folder / FILE).is_file() else {}
+    files |= {file.name.removesuffix(".jinja"): file for file in sorted((folder / FOLDER).glob("*.jinja"))}
+    if files:
+        return {name: read_regular(file, 4 * MOST_BYTES).decode("utf-8", "replace") for name, file in files.items()}
+    written = tokenizer_settings(folder).get("chat_template")
+    several = written if isinstance(written, list) else [{"name": "default", "template": written}]
+    named = [(each.get("name"), each.get("template")) for each in several if isinstance(each, dict)]
+    return {name: source for name, source in named if isinstance(name, str) and isinstance(source, str)}
