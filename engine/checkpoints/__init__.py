@@ -6,6 +6,7 @@
 `fetching`: the process that downloads
 `weight_files`: which files of a folder hold the weights
 `tensor_index`: what these hold, from their tables of contents
+`tensor_names`: names in the files of wrapped models, and those that tell that weights are not plain
 `tensors`: the tensors of a checkpoint, each read when it is asked for
 `compact_checkpoint`: a folder that the form `small` of an export wrote, as the stock model that it is of
 `validation`: whether the tensors are those that the config asks for

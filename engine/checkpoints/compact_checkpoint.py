@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engine.architecture.family import FAMILIES, Family, family_of, known_fields, shape_of
 from engine.architecture.layer_tensors import CONSTANT, TensorPlace, head_numbers, is_attention, place_of
 from engine.architecture.transformers_internals import model_config
-from engine.checkpoints.tensors import LazyTensor, stored_tensors
+from engine.checkpoints.tensors import LazyTensor, stored_tensors, under_own_names
 from engine.checkpoints.weight_files import read_json
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
@@ -58,7 +58,8 @@ def stock_config(config: Mapping[str, Any], folder: str = "the folder") -> Mappi
 def stock_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, LazyTensor]]:
     """The tensors of a folder as the stock model has them, readable while the context is open; as `stored_tensors`."""
     config = read_json(folder / "config.json", "the folder is damaged")
-    with stored_tensors(folder, is_tied) as stored:
+    with stored_tensors(folder, is_tied) as in_files:
+        stored = under_own_names(in_files, family_of(stock_config(config, str(folder))))
         yield _spread_out(config, stored) if is_small(config) else stored
 
 

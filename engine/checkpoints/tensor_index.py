@@ -245,6 +245,8 @@ def _table(file: Path, found: Any) -> dict[str, _Tensor]:
     if not isinstance(found, dict):
         what = "one tensor" if isinstance(found, _Tensor) else f"a value of type {type(found).__name__}"
         raise HeadroomError(f"{file} holds {what}, not a table of tensors by name; {advice}")
+    if {"state", "param_groups"} <= found.keys():
+        raise HeadroomError(f"{file} holds the state of an optimizer, not the weights of a model; {advice}")
     table = {name: each for name, each in found.items() if isinstance(name, str) and isinstance(each, _Tensor)}
     for key, value in found.items() if not table else ():
         if isinstance(value, dict) and any(isinstance(each, _Tensor) for each in value.values()):

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.families.definition import Family
 from engine.architecture.model_config import BUFFERS, UNEMBEDDINGS
 from engine.checkpoints.tensor_index import Entry, contents, extent
+from engine.checkpoints.tensor_names import own_names
 from engine.checkpoints.weight_files import weight_files
 from engine.errors import HeadroomError
 
@@ -26,12 +28,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LazyTensor:
-    """A tensor that still lies in its file; `stored[...]` reads it, as of a slice of safetensors."""
+    """A tensor that still lies in its file; `stored[...]` reads it, as of a slice of safetensors.
+
+    name: in the model
+    shape: of the tensor
+    dtype: torch's name of its type
+    read: reads it
+    in_file: its name in the file, if that is another
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], Tensor]
+    in_file: str = ""
 
     def __getitem__(self, index: Any) -> Tensor:
         return finite(self.name, self.read())[index]
@@ -62,6 +72,15 @@ def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, LazyTensor
                     if not (is_tied and name.endswith(UNEMBEDDINGS) and places.count(entry.at) > 1):
                         found[name] = LazyTensor(name, entry.shape, entry.dtype, partial(_read, entry))
         yield {name: stored for name, stored in found.items() if not BUFFERS.fullmatch(name)}
+
+
+def under_own_names(stored: Mapping[str, LazyTensor], family: Family) -> dict[str, LazyTensor]:
+    """The same tensors by their names in the model, without prefixes of wrappers (`own_names`)."""
+    names = own_names(stored, family)
+    return {
+        own: stored[name] if own == name else replace(stored[name], name=own, in_file=name)
+        for name, own in names.items()
+    }
 
 
 def finite(name: str, tensor: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from typing import Any
 from engine.architecture.layer_tensors import place_of
 from engine.architecture.model_config import UNEMBEDDINGS
 from engine.architecture.transformers_internals import empty_model, tied_weights
+from engine.checkpoints.tensor_names import FULL_PRECISION, refuse_foreign
+from engine.checkpoints.tensors import LazyTensor
 from engine.errors import HeadroomError
 
 AGAIN = "download or copy the folder again"
@@ -25,10 +27,10 @@ def refuse_other_layers(model: str, names: Iterable[str], n_layers: int) -> None
         )
 
 
-def refuse_unless_whole(model: str, stored: Mapping[str, Any], model_class: Any, config: Any) -> None:
+def refuse_unless_whole(model: str, stored: Mapping[str, LazyTensor], model_class: Any, config: Any) -> None:
     """HeadroomError naming the first tensor that is missing, has another shape or no place, and how many there are.
 
-    `stored` has a `shape` and a `dtype` (torch's name) for each name.
+    `stored` has the tensors by their names in the model.
     """
     refuse_other_layers(model, stored, config.num_hidden_layers)
     skeleton = empty_model(model_class, config)
@@ -43,7 +45,7 @@ def refuse_unless_whole(model: str, stored: Mapping[str, Any], model_class: Any,
         for place, name in given.items()
         if stored[name].shape != due[place]
     ]
-    wrong += [
+    types = [
         f"{name} is of type {stored[name].dtype} and should be of floating point"
         for name in given.values()
         if "float" not in stored[name].dtype
@@ -53,14 +55,34 @@ def refuse_unless_whole(model: str, stored: Mapping[str, Any], model_class: Any,
         missing -= {one} if one in missing else {other}
     wrong += [f"{name} is missing" for name in due if name in missing]
     strangers = sorted(name for name, place in places.items() if not place)
+    refuse_foreign(model, strangers)
+    if types:
+        raise HeadroomError(f"{model} is not of plain weights: {types[0]}{_more(types)}; {FULL_PRECISION}")
     if wrong:
         instead = f"; the files hold {strangers[0]} instead" if missing and strangers else ""
-        raise HeadroomError(f"{model} is not whole: {wrong[0]}{_more(wrong)}{instead}; {AGAIN}")
+        advice = _advice(stored, strangers, skeleton.base_model_prefix, due)
+        raise HeadroomError(f"{model} is not whole: {wrong[0]}{_more(wrong)}{instead}; {advice}")
     if strangers:
         raise HeadroomError(
             f"{model}: its config.json has no place for {strangers[0]}{_more(strangers)}; use the config.json that "
             "belongs to the weights"
         )
+
+
+def _advice(stored: Mapping[str, LazyTensor], strangers: Iterable[str], base: str, due: Mapping[str, Any]) -> str:
+    """What to do about a checkpoint that is not whole: names in its files may begin with a prefix."""
+    prefixes = {each.in_file.removesuffix(name) for name, each in stored.items() if each.in_file.endswith(f".{name}")}
+    for name in strangers:
+        parts = name.split(".")
+        ends = (".".join(parts[at:]) for at in range(1, len(parts)))
+        if end := next((end for end in ends if _place(end, base, due)), ""):
+            prefixes.add(name.removesuffix(end))
+    if not prefixes:
+        return AGAIN
+    listed = " and ".join(map(repr, sorted(prefixes)[:2]))
+    return (
+        f"its files have names that begin with {listed}: save one whole model without it, such as with save_pretrained"
+    )
 
 
 def refuse_unless_loaded(model: str, report: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from engine.architecture.model_config import BUFFERS
 from engine.checkpoints.compact_checkpoint import is_small, stock_tensors
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensor_index import contents
-from engine.checkpoints.tensors import LazyTensor
+from engine.checkpoints.tensors import LazyTensor, under_own_names
 from engine.checkpoints.tokenizer import AS_WRITTEN, OWN
 from engine.checkpoints.weight_files import read_json, weight_files
 from engine.demo import story
@@ -125,6 +125,7 @@ def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
             return None
         stored |= {name: LazyTensor(name, entry.shape, entry.dtype, _unread) for name, entry in inside.items()
                    if not BUFFERS.fullmatch(name)}  # fmt: skip
+    stored = under_own_names(stored, family_of(identity.config))
     plan = even(identity, stored, mask, reads=False) if form == "even" else PLANS[form](identity, stored, mask)
     return plan.n_params, plan.n_bytes
 
