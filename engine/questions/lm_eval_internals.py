@@ -27,6 +27,13 @@ def has_too_few_rows(error: Exception) -> bool:
     return "larger than population" in str(error)
 
 
+def as_logged(value: Any) -> Any:
+    """A value that JSON does not have, as the harness writes it in its logs."""
+    from lm_eval.utils import handle_non_serializable
+
+    return handle_non_serializable(value)
+
+
 def compile_templates_once() -> None:
     """Makes the harness compile each prompt template once, not once a question: 3 to 10 times faster. It stays so, as
     other threads may be rendering."""

@@ -20,7 +20,7 @@ from engine.progress import leave_to_worker, may_stop, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate
 from engine.questions.harness import Chats, harness_task_of, judged
-from engine.questions.labels import LABELS, shuffle_answers, use_words
+from engine.questions.labels import LABELS, ShuffledAnswers, shuffle_answers, use_words
 from engine.questions.tasks import OWN_SUFFIXES, SPLITS, TaskInfo, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
 from engine.shipped import shipped_records
@@ -139,16 +139,13 @@ def get_requests(
     file of very many rows (`rows.LARGE`) only the `first` are rendered, or where that is 0 a sample; None: all of them.
     """
     info = task_info(task.name)
-    files = local_files(info, data_dir)
-    source, given, more = "hub", None, {}
-    if files is not None:
-        given = rows.read(info, files)
+    given, source, more = _given(task, info, data_dir, first), "hub", {}
+    if given is not None:
         source = f"file {given.digest}"
         if given.is_parted:
             more["parted"] = rows.TRAIN_SHARE
         if given.is_large:
             more["drawn"] = [rows.SAMPLED, first]
-            given = replace(given, first={task.split: first})
     name = Path(task.name).name if task.name.endswith(OWN_SUFFIXES) else task.name
     fields = {**task.fields(), "name": name, "source": source, "lm_eval": version("lm_eval")}
     key = canonical_key("requests", fields | more)
@@ -156,9 +153,7 @@ def get_requests(
     if found is None and (shipped := shipped_records()) is not None:
         found = made_of(shipped.record(key), questions_in)  # rendered by the same version: the key names it
     if found is None:
-        if files is None and not may_fetch():
-            where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"
-            raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
+        _refuse_to_fetch(task, given)
         leave_to_worker()  # imports libraries, and changes some of their functions meanwhile
         text = json.dumps(_render(task, info, given))
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": task.fields()})
@@ -170,6 +165,32 @@ def get_requests(
     if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
     return Requests(task, questions, greedy, source, chance, kept)
+
+
+def harness_rows(
+    task: TaskSpec, data_dir: str | Path | None = None, first: int | None = 0
+) -> tuple[Any, dict[int, Any]]:
+    """(the harness's own task, its rows by `doc_id`) that `get_requests` renders; errors as of it."""
+    info = task_info(task.name)
+    given = _given(task, info, data_dir, first)
+    _refuse_to_fetch(task, given)
+    harness_task, _ = _labeled(task, info, given)
+    return harness_task, dict(harness_task.doc_iterator(rank=0, limit=None, world_size=1))
+
+
+def _given(task: TaskSpec, info: TaskInfo, data_dir: str | Path | None, first: int | None) -> rows.Given | None:
+    """The files of a task on this computer; None if its rows are on the hub."""
+    files = local_files(info, data_dir)
+    if files is None:
+        return None
+    given = rows.read(info, files)
+    return replace(given, first={task.split: first}) if given.is_large else given
+
+
+def _refuse_to_fetch(task: TaskSpec, given: rows.Given | None) -> None:
+    if given is None and not may_fetch():
+        where = "give a folder with them, --download, or switch on “Fetch tasks” (sidebar, More)"
+        raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
 
 
 SizedChunk = tuple[tuple[int, ...], int]
@@ -276,15 +297,21 @@ def _question(entry: dict[str, Any]) -> Question:
 def _render(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> dict[str, Any]:
     """The content of a record."""
     lm_eval_internals.compile_templates_once()
-    harness_task, shuffled = harness_task_of(task, info, given), None
-    if task.labels == "shuffled" and task.shots:
-        shuffled = shuffle_answers(harness_task, task.name, task.shots, task.seed)
-    elif task.labels == "unrelated":
-        use_words(harness_task, task.name)
+    harness_task, shuffled = _labeled(task, info, given)
     numbers = [number for number, _ in given.lines[task.split]] if given is not None else []
     questions = [asdict(question) for question in _questions(task, harness_task, numbers)]
     more = {"kept": shuffled.n_kept / shuffled.n} if shuffled else {}
     return {"greedy": harness_task.OUTPUT_TYPE == "loglikelihood", "questions": questions, **more}
+
+
+def _labeled(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> tuple[Any, ShuffledAnswers | None]:
+    """The harness's task with the labels that are wanted, and the answers that it shuffles."""
+    harness_task = harness_task_of(task, info, given)
+    if task.labels == "shuffled" and task.shots:
+        return harness_task, shuffle_answers(harness_task, task.name, task.shots, task.seed)
+    if task.labels == "unrelated":
+        use_words(harness_task, task.name)
+    return harness_task, None
 
 
 def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> list[Question]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine import charts
 from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
-from engine.accuracy.harness_logs import is_samples, to_samples
+from engine.accuracy.harness_samples import is_samples, to_samples
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
 from engine.importance.importance import OF_PROMPTS, of_prompts
@@ -20,7 +20,7 @@ from engine.measurement import Measurement
 from engine.models.added_vector import AddedVector
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
-from engine.questions.requests import Questions, TaskSpec
+from engine.questions.requests import Questions, TaskSpec, harness_rows
 from engine.questions.tasks import SPLITS, task_info
 from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
 from engine.requests.fields import choice, names_of, number, numbers_of, path, string
@@ -94,12 +94,19 @@ class Evaluate(WithPruning, OfTask):
         if other is not None:
             found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
             fields, line = fields | {"against": found}, f"{line}\n{more}"
-        files = {self.questions_out: questions_file(self.questions_out, answers)} if self.questions_out else {}
+        files = {self.questions_out: self._questions_file(session, answers)} if self.questions_out else {}
         sides = [fields, fields["against"]] if other is not None else [fields]
         bars = [{"name": f"{each['model']} in {each['precision']}", "acc": each["acc"],
                  **dict(zip(("low", "high"), each["acc_ci95"], strict=True))} for each in sides]  # fmt: skip
         plot = partial(charts.bars, bars, "name|Model", charts.RIGHT, "low", "high")
         return Result(answers, fields, line, files, plot=plot)
+
+    def _questions_file(self, session: Session, answers: Answers) -> bytes:
+        """The answers as JSON Lines: as samples of the harness if the file is named like them, or else `items`."""
+        if not is_samples(self.questions_out or ""):
+            return "".join(to_json(item) + "\n" for item in items(answers)).encode()
+        first = self.limit if self.sample == "first" else 0
+        return to_samples(answers, *harness_rows(self.task_spec(session, self.split), self.data_dir, first))
 
     def _vector(self, run: RequestRun, target: Target) -> AddedVector | None:
         return None if self.add_vector is None else run.value(vector_named(target, self.add_vector))
@@ -136,13 +143,6 @@ class Evaluate(WithPruning, OfTask):
         line += f"(95% {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
         line += f"{change.gained}, by the first alone {change.lost}, {mask.n_heads_pruned} heads and "
         return found, f"{line}{mask.n_ffns_pruned} FFNs pruned"
-
-
-def questions_file(path: str, answers: Answers) -> bytes:
-    """The answers as JSON Lines: as samples of the harness if the file is named like them, or else `items`."""
-    if is_samples(path):
-        return to_samples(answers)
-    return "".join(to_json(item) + "\n" for item in items(answers)).encode()
 
 
 def items(answers: Answers) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from cache.typed_json import InvalidFile, decode_json, read_json
 from engine.accuracy.evaluation import Answers
-from engine.accuracy.harness_logs import harness_answers, to_samples
+from engine.accuracy.harness_logs import harness_answers
 from engine.checkpoints import hub
 from engine.checkpoints.identity import identify_folder
 from engine.checkpoints.tensor_index import contents
@@ -298,7 +298,9 @@ def logs_of_the_harness(folder, **_):
     question = Question(0, ("a b",) * 2, (" a", " b"), (0,), (2, 2), "")
     answers = Answers((question,), np.array([[-1.0, -2.5]]), np.array([[True, False]]), np.zeros(1, int), False)
     file = folder / "samples_x.jsonl"
-    return to_samples(answers), in_file(file, lambda: harness_answers(str(file), "x", answers))
+    pairs = {f"gen_args_{at}": {"arg_0": "a b", "arg_1": f" {choice}"} for at, choice in enumerate("ab")}
+    row = {"doc_id": 0, "arguments": pairs, "filtered_resps": [["-1.0", "True"], ["-2.5", "False"]]}
+    return json.dumps(row).encode(), in_file(file, lambda: harness_answers(str(file), "x", answers))
 
 
 FORMATS = {

@@ -1,23 +1,23 @@
-"""What lm-evaluation-harness logs with --log_samples is read next to the answers measured here; and these are written
-in that form."""
+"""What any version 0.4 of lm-evaluation-harness logs with --log_samples is read next to the answers measured here."""
 
 import json
-import re
-import shutil
+import random
+from itertools import product
 
 import numpy as np
 import pytest
 
-from engine.accuracy.evaluation import evaluation
-from engine.accuracy.harness_logs import harness_answers, is_samples, to_samples
+from engine.accuracy.evaluation import Answers, evaluation
+from engine.accuracy.harness_logs import harness_answers
 from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions import rows
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.requests import Question, TaskSpec, get_requests, select
 from engine.questions.tasks import local_files, task_info
-from tests.engine.fixtures import loaded, write_questions
+from tests.conftest import IS_THOROUGH
+from tests.engine.fixtures import loaded, refused_by, write_questions
 
 N, SHOTS = 8, 1
 
@@ -74,60 +74,206 @@ def test_its_answers_are_found_next_to_ours(logged, asked):
         harness_answers(str(folder), str(file), asked(shots=0))
 
 
-@pytest.mark.slow("the harness runs a model")
-@pytest.mark.filterwarnings("ignore")
-def test_ours_are_written_as_the_harness_writes_its_own(logged, asked, tmp_path):
-    file, folder = logged
-    ours = asked()
-    [log] = folder.glob("*/samples_*.jsonl")
-    written = tmp_path / "samples_own_2026-02-01T00-00-00.jsonl"
-    written.write_bytes(to_samples(ours))
-    for mine, theirs in zip(written.read_text().splitlines(), log.read_text().splitlines(), strict=True):
-        mine, theirs = json.loads(mine), json.loads(theirs)
-        assert mine.keys() == theirs.keys() and set(mine["metrics"]) == set(theirs["metrics"])
-        for name in ("doc_id", "target", "arguments", "filter", "acc", "acc_norm", "prompt_hash", "target_hash"):
-            assert mine[name] == theirs[name], name
-        assert [greedy for _, greedy in mine["filtered_resps"]] == [greedy for _, greedy in theirs["filtered_resps"]]
-    read = harness_answers(str(written), str(file), ours)
-    np.testing.assert_array_equal(read.answers.log_likelihood_nats, ours.log_likelihood_nats)
-    task = log.name.removeprefix("samples_").partition("_2026")[0]
-    for name in (log.name, written.name, f"samples_{task}_2025-12-31T00-00-00.jsonl"):
-        shutil.copy(log, tmp_path / name)
-    assert harness_answers(str(tmp_path), f"folder/{task}.jsonl", ours).file.name == log.name, "the newest of the task"
-    assert harness_answers(str(tmp_path), "piqa", ours).file == written, "the newest of all, if none is of the task"
+QUESTIONS = (
+    *(Question(at, (f"Q{at}:",) * n, tuple(f" choice {each}" for each in range(n)), (1,), (8,) * n, "")
+      for at, n in enumerate((2, 3, 12))),
+    Question(3, ("He", "She"), (" left.", " left."), (0,), (5, 5), ""),  # as in WinoGrande
+    Question(4, ("", ""), (" a", " b"), (0,), (1, 1), ""),
+    Question(5, ("Q0:",) * 2, (" choice 0", " choice 1"), (1,), (8, 8), ""),  # asked twice
+)  # fmt: skip
+WORD = Question(0, ("He saw a",), (" boat",), (0,), (5,), "")
 
 
-def test_a_file_is_written_as_samples_if_it_is_named_so():
-    assert is_samples("out/samples_piqa.jsonl") and is_samples("samples_piqa_2026-01-31T12-00-00.1.jsonl")
-    assert not is_samples("items.jsonl") and not is_samples("samples_piqa.json") and not is_samples("samples/x.jsonl")
+def answers_to(*questions, by_greedy=False):
+    """Answers that differ from choice to choice and from question to question."""
+    nats = np.full((len(questions), max(len(each.contexts) for each in questions)), np.nan)
+    for row, question in enumerate(questions):
+        nats[row, : len(question.contexts)] = [-1.5 - at - row / 8 for at in range(len(question.contexts))]
+    greedy = np.isfinite(nats) & (np.arange(nats.shape[1]) == 0)
+    return Answers(questions, nats, greedy, np.zeros(len(questions), int), by_greedy)
+
+
+def by_name(pairs):
+    return {f"gen_args_{at}": {f"arg_{each}": text for each, text in enumerate(pair)} for at, pair in enumerate(pairs)}
+
+
+CONTAINERS = {
+    "lines": lambda rows: "".join(json.dumps(row) + "\n" for row in rows),
+    "list": lambda rows: json.dumps(rows),
+    "list on many lines": lambda rows: json.dumps(rows, indent=2, ensure_ascii=False),
+    "lines of Windows": lambda rows: "\ufeff" + "\r\n".join(json.dumps(row) for row in rows),
+}
+ARGUMENTS = {
+    "lists": lambda pairs: pairs,
+    "by name": by_name,
+    "names in order of text": lambda pairs: dict(sorted(by_name(pairs).items())),
+    "places of other questions": lambda pairs: by_name(pairs) | {"gen_args_99": None},
+    "a list of objects": lambda pairs: [*by_name(pairs).values()],
+    "with an image": lambda pairs: [[*pair, {"visual": None}] for pair in pairs],
+}
+SCORES = {
+    "numbers": lambda nats, greedy: [nats, greedy],
+    "text": lambda nats, greedy: [str(nats), str(greedy)],
+    "text in lower case": lambda nats, greedy: [str(nats), str(greedy).lower()],
+    "one in a list": lambda nats, greedy: [[nats, greedy]],
+    "repeats": lambda nats, greedy: [[str(nats), str(greedy)]] * 2,
+}
+BARE = {  # of (pairs, answers): the requests without a context
+    "none": lambda pairs, scores: (pairs, scores, {}),
+    "last": lambda pairs, scores: (
+        [*pairs, *(["", pair[1]] for pair in pairs)],
+        [*scores, *([-99.0, False] for _ in scores)],
+        {"acc_mutual_info": 1.0},
+    ),
+    "in turns, without a blank": lambda pairs, scores: (
+        [each for pair in pairs for each in (pair, ["", pair[1].strip()])],
+        [each for score in scores for each in (score, [-99.0, False])],
+        {"acc_mutual_info": 0.0},
+    ),
+}
+FILTERS = ("one", "two", "text first", "none")
+
+
+def rows_of(answers, arguments, scored, bare, filters):
+    for row, question in enumerate(answers.questions):
+        pairs = [[*pair] for pair in zip(question.contexts, question.continuations, strict=True)]
+        nats, greedy = answers.log_likelihood_nats[row].tolist(), answers.greedy[row].tolist()
+        found = [[*each] for each in zip(nats, greedy, strict=True)][: len(pairs)]
+        pairs, found, more = BARE[bare](pairs, found)
+        written = [SCORES[scored](*each) for each in found]
+        common = {"doc_id": question.doc_id, "doc": {"a": [None]}, "target": 1, "acc": 1.0} | more
+        common |= {"arguments": ARGUMENTS[arguments](pairs), "resps": [[each] for each in written]}
+        if filters == "text first":
+            yield common | {"filtered_resps": ["A" for _ in written], "filter": "letter"}
+        if filters == "none":  # nothing was filtered: a list of answers to each
+            yield common | {"filtered_resps": common["resps"]}
+            continue
+        yield common | {"filtered_resps": written, "filter": "none"}
+        if filters == "two":
+            changed = [SCORES[scored](-77.0, False) for _ in written]
+            yield common | {"filtered_resps": changed, "filter": "strict"}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("bare", BARE)
+@pytest.mark.parametrize("filters", FILTERS)
+def test_the_logs_of_every_version_give_the_same_answers(container, bare, filters, tmp_path):
+    for by_greedy, questions in ((False, QUESTIONS), (True, [WORD])):
+        ours = answers_to(*questions, by_greedy=by_greedy)
+        ways = [*product(ARGUMENTS, SCORES)]
+        for number, (arguments, scored) in enumerate(
+            ways if IS_THOROUGH else random.Random(container + bare).sample(ways, 5)
+        ):
+            rows = [*rows_of(ours, arguments, scored, bare, filters)]
+            random.Random(number).shuffle(rows) if filters in ("one", "none") else None  # as several GPUs do
+            file = tmp_path / f"{by_greedy} {number}.json"
+            file.write_text(CONTAINERS[container](rows), encoding="utf-8")
+            found = harness_answers(str(file), "any", ours)
+            assert found.rows == tuple(range(len(questions))) and found.n_other == 0
+            np.testing.assert_array_equal(found.answers.log_likelihood_nats, ours.log_likelihood_nats)
+            np.testing.assert_array_equal(found.answers.greedy, ours.greedy)
+
+
+NAMES = (  # the newer file of a task, the older one
+    ("samples_own_2026-02-01T00-00-00.123456.jsonl", "samples_own_2026-01-01T00-00-00.jsonl"),
+    ("samples_own_2026-02-01T00-00-00.123456.json", "samples_own.jsonl"),
+    ("samples_own_2026-02-01T00-00-00.jsonl", "pretrained__a__b,dtype__float_own.jsonl"),
+    ("a__model/samples_own.jsonl", "results.json"),
+    ("pretrained__a__b_own.jsonl", "pretrained__a__b_other_task.jsonl"),
+    ("_own.json", "samples_other_2026-02-01T00-00-00.jsonl"),
+    ("pretrained__a__b_own_questions.jsonl", "results_2026-02-01T00-00-00.json"),  # by another name
+)
+
+
+@pytest.mark.parametrize(("name", "other"), NAMES)
+def test_files_are_found_by_the_names_of_every_version(name, other, tmp_path):
+    ours = answers_to(*QUESTIONS)
+    rows = [*rows_of(ours, "by name", "text", "none", "one")]
+    for each in (other, name):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text(json.dumps(rows))
+    found = harness_answers(str(tmp_path), "folder/own.jsonl", ours)
+    assert found.file == tmp_path / name
+
+
+def test_a_file_that_cannot_be_compared_does_not_hide_another(tmp_path):
+    ours = answers_to(*QUESTIONS)
+    generated = {"doc_id": 0, "arguments": [["x", {"until": ["."]}]], "filtered_resps": ["text"]}
+    (tmp_path / "samples_b_2026-02-01T00-00-00.jsonl").write_text(json.dumps(generated))
+    older = tmp_path / "samples_a_2026-01-01T00-00-00.jsonl"
+    older.write_text(json.dumps([*rows_of(ours, "lists", "numbers", "none", "one")]))
+    assert harness_answers(str(tmp_path), "own", ours).file == older
+
+
+def test_infinities_are_read_as_python_writes_them(tmp_path):
+    ours = answers_to(*QUESTIONS)
+    ours.log_likelihood_nats[0, 1] = -np.inf
+    file = tmp_path / "samples_own.jsonl"
+    for container, scored in product(CONTAINERS, SCORES):
+        file.write_text(CONTAINERS[container]([*rows_of(ours, "lists", scored, "none", "one")]))
+        found = harness_answers(str(file), "own", ours)
+        np.testing.assert_array_equal(found.answers.log_likelihood_nats, ours.log_likelihood_nats)
+
+
+CHOICES = [["x", " a"], ["x", " b"]]
+SCORED = [[-1.0, True], [-2.0, False]]
+GENERATED, WHOLE = [["x", {"until": ["\n"]}]], [["x"]]
+UNUSABLE = {  # what differs from a row that can be read, and what is said
+    "generates text": ({"arguments": GENERATED, "filtered_resps": ["y"]}, "generated text.*until.*only logs of"),
+    "generates, by name": ({"arguments": by_name(GENERATED), "filtered_resps": ["y"]}, "generated text here"),
+    "a whole text": ({"arguments": WHOLE, "filtered_resps": [-3.0]}, "a whole text was scored here"),
+    "multi-turn": ({"arguments": [[["x"], " a"]], "filtered_resps": SCORED[:1]}, "has .* expected the two texts"),
+    "no arguments": ({"arguments": [], "filtered_resps": []}, "`arguments` is empty"),
+    "arguments of another kind": ({"arguments": "x"}, "arguments: Expected"),
+    "without arguments": ({"arguments": None}, "arguments"),
+    "without answers": ({"filtered_resps": None}, "filtered_resps"),
+    "too few answers": ({"filtered_resps": SCORED[:1]}, "expected 2 answers in .*, got 1"),
+    "too many answers": ({"filtered_resps": SCORED * 2}, "for each choice, got 4"),
+    "not a number": ({"filtered_resps": [["nan", "True"]] * 2}, "has \\['nan', 'True'\\], expected a log-"),
+    "no log-likelihood": ({"filtered_resps": ["A", "B"]}, "has 'A', expected a log-likelihood"),
+    "not true or false": ({"filtered_resps": [[-1.0, "?"]] * 2}, "expected a log-likelihood and True"),
+    "true as a number": ({"filtered_resps": [[True, True]] * 2}, "expected a log-likelihood"),
+    "no bare requests": ({"acc_mutual_info": 1.0}, "lacks the requests without a context that acc_mutual_info"),
+    "no number of the question": ({"doc_id": "x"}, "doc_id: Expected"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_a_row_that_cannot_be_compared_is_one_line(case, tmp_path):
+    row, says = UNUSABLE[case]
+    good = {"doc_id": 0, "arguments": CHOICES, "filtered_resps": SCORED}
+    file = tmp_path / "samples_x.jsonl"
+    for container, place in (("lines", "line 2"), ("list", "row 2")):
+        file.write_text(CONTAINERS[container]([good, good | row]))
+        line = refused_by(HeadroomError, says, lambda: harness_answers(str(tmp_path), "own", answers_to(*QUESTIONS)))
+        assert line.startswith(f"{file}, {place}") and len(line) < 400
+        assert "give a file samples_TASK_DATE" in line or "only logs of tasks with choices" in line
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"{", "samples_x.jsonl, line 1: "),
+        (b"{", "samples_x.jsonl, line 1: .*; give a file"),
+        (b"[{]", "samples_x.jsonl: .*; give a file"),
         (b'\n{"doc_id": 0}', "line 2: .*`arguments`"),
-        (b'{"doc_id": 0, "arguments": {"a": {"arg_0": "x", "arg_1": {}}}, "filtered_resps": ["text"]}', "not log-like"),
-        (b'{"doc_id": 0, "arguments": {"a": {"arg_0": "x", "arg_1": "y"}}, "filtered_resps": []}', "one log-like"),
-        (
-            b'{"doc_id": 0, "arguments": {"a": {"arg_0": "x", "arg_1": "y"}}, "filtered_resps": [["nan", "True"]]}',
-            "one log-",
-        ),
+        (b"[1]", "row 1: Expected `object`, got `int`"),
+        (b'{"doc_id": NaN', "line 1: "),
+        (b"\xff\xfe{", "line 1: "),
+        (b"[" * 100_000 + b"NaN", "samples_x.jsonl: "),
         (b"", "none of these questions"),
+        (b"[]", "none of these questions"),
     ],
 )
-@pytest.mark.slow("measures questions")
-def test_a_file_that_is_no_log_is_one_line(content, says, asked, tmp_path):
+def test_a_file_that_is_no_log_is_one_line(content, says, tmp_path):
     file = tmp_path / "samples_x.jsonl"
     file.write_bytes(content)
-    with pytest.raises(HeadroomError, match=says) as raised:
-        harness_answers(str(tmp_path), "own", asked())
-    assert "\n" not in str(raised.value) and str(file) in str(raised.value)
+    line = refused_by(HeadroomError, says, lambda: harness_answers(str(tmp_path), "own", answers_to(*QUESTIONS)))
+    assert line.startswith(str(file))
 
 
-@pytest.mark.slow("measures questions")
-def test_a_place_without_logs_is_one_line(asked, tmp_path):
-    with pytest.raises(HeadroomError, match="has no samples; give a file samples_TASK_DATE"):
-        harness_answers(str(tmp_path), "own", asked())
-    with pytest.raises(HeadroomError, match=re.escape(f"{tmp_path}/none is not a folder or file")):
-        harness_answers(str(tmp_path / "none"), "own", asked())
+def test_a_place_without_logs_is_one_line(tmp_path):
+    (tmp_path / "results.json").write_text("{}")
+    nowhere = tmp_path / "none"
+    for place, says in ((tmp_path, "has no samples; give a file samples_TASK"), (nowhere, "is not a folder or file")):
+        line = refused_by(HeadroomError, says, lambda at=place: harness_answers(str(at), "own", answers_to(*QUESTIONS)))
+        assert line.startswith(str(place))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import Answers
-from engine.accuracy.harness_logs import to_samples
 from engine.questions.requests import Question, TaskSpec, get_requests
 from engine.requests import Evaluate
 from pages.ui.page import runtime
@@ -95,8 +94,11 @@ def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions)
 @pytest.mark.slow("opens a screen")
 def test_a_log_of_the_harness_is_shown_next_to_the_full_model_s_answers(open_app, questions, tiny_opt, tmp_path):
     at = open_app(prune_order="random", prune_questions="true")
-    ours = Evaluate(model=str(tiny_opt), precision="fp32", task=str(questions)).run(runtime.session()).value
-    rows = [json.loads(line) for line in to_samples(ours).splitlines()]
+    samples = tmp_path / "samples_boats.jsonl"
+    asked = Evaluate(model=str(tiny_opt), precision="fp32", task=str(questions), questions_out=str(samples))
+    ours = (result := asked.run(runtime.session())).value
+    samples.write_bytes(result.files[str(samples)])
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
     first = ours.predicted[[each.doc_id for each in ours.questions].index(rows[3]["doc_id"])] == 0
     nats = ["-9.75", "-9.5", "-9.0"] if first else ["-9.0", "-9.5", "-9.75"]  # it answers otherwise
     rows[3]["filtered_resps"] = [[each, "False"] for each in nats]

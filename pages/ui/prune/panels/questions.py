@@ -31,8 +31,8 @@ SHOWN_HELP = (
     "compared, those that only one of them answers. Not as lm-eval: the full model's answer is another than in its log."
 )
 SAMPLES_HELP = (
-    "Shows the answers that lm-evaluation-harness logged with `--log_samples` next to the full model's: a file "
-    "`samples_TASK_DATE.jsonl`, or its folder. Questions are matched by their prompts and choices."
+    "Shows the answers that lm-evaluation-harness 0.4 logged with `--log_samples` next to the full model's: a file "
+    "such as `samples_TASK_DATE.jsonl`, or its folder. Questions are matched by their prompts and choices."
 )
 OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
