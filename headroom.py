@@ -42,7 +42,10 @@ def __getattr__(name: str) -> Any:
     """The public classes, imported when they are first used, so that importing this takes no time."""
     if name in REQUESTS:
         from engine import requests
+        from engine.__main__ import draw_report
+        from engine.requests.output import draw_reports_with
 
+        draw_reports_with(draw_report)
         return getattr(requests, name)
     if name in ERRORS:
         from engine import errors

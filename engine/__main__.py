@@ -25,8 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         before = signal.signal(signal.SIGTERM, cancel)
         from engine import cli  # here, so that Ctrl-C while it is imported is heard
+        from engine.requests.output import draw_reports_with
 
-        return cli.main(draw_report, arguments)
+        draw_reports_with(draw_report)
+        return cli.main(arguments)
     except KeyboardInterrupt:
         print("headroom: cancelled", file=sys.stderr)
         return 130

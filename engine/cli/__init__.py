@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, NoReturn
 
@@ -26,13 +25,12 @@ from engine.requests import REQUESTS, Request
 from engine.requests.base import gives
 from engine.requests.running import apply_settings
 
-Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
 EARLIER_NAMES = {"idealize": "idealise"}
 CANCELLED = "cancelled; finished parts are stored, and the same command resumes from there"
 
 
-def main(draw: Draw, arguments: list[str] | None = None) -> int:
-    """Exit code of the command in `arguments` (default: the process's own); `draw` makes the pictures of a study."""
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code of the command in `arguments` (default: the process's own)."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     bound_growth()
     was_told: list[int] = []
@@ -44,7 +42,7 @@ def main(draw: Draw, arguments: list[str] | None = None) -> int:
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         options = parser().parse_args(arguments)
-        return copy_context().run(_run, draw, options)  # consent to download task rows ends with the command
+        return copy_context().run(_run, options)  # consent to download task rows ends with the command
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -85,7 +83,7 @@ def parser() -> Parser:
     return whole
 
 
-def _run(draw: Draw, options: Namespace) -> int:
+def _run(options: Namespace) -> int:
     request = request_of(options)
     apply_settings(request)
     if request.cache:
@@ -101,7 +99,7 @@ def _run(draw: Draw, options: Namespace) -> int:
     session = Session(results)
     tell.set(report)
     try:
-        code = _run_when_here(draw, request, session, report)
+        code = _run_when_here(request, session, report)
         if (held := session.models.loaded) is not None and (where := session.places(held.spec)):
             print(f"headroom: {held.spec.in_words}: {where}", file=sys.stderr)
     finally:
@@ -111,7 +109,7 @@ def _run(draw: Draw, options: Namespace) -> int:
     return code
 
 
-def _run_when_here(draw: Draw, request: Request, session: Any, report: Any) -> int:
+def _run_when_here(request: Request, session: Any, report: Any) -> int:
     """The command's exit code; it begins again after what it lacks was fetched: models come before measuring."""
     while True:
         try:
@@ -120,6 +118,4 @@ def _run_when_here(draw: Draw, request: Request, session: Any, report: Any) -> i
             fetch(request, away, session, report)
         else:
             deliver(request, result)
-            if result.report_folder:
-                draw(result.value, result.report_folder)
             return 0 if result.agrees else 1

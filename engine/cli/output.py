@@ -5,11 +5,9 @@ hub or a task's rows that a command needs and lacks, fetched once a person has a
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from engine.errors import HeadroomError, NotHere
-from engine.files import write_whole
 from engine.models.session import Session
 from engine.progress import TimeLeft, in_time
 from engine.requests.base import Request
@@ -18,9 +16,7 @@ from engine.requests.running import Report, Result
 
 
 def deliver(request: Request, result: Result) -> None:
-    """Writes the files of a result, and prints it: as one JSON object with --json, else its lines."""
-    for path, content in result.files.items():
-        write(path, content)
+    """Prints a result: as one JSON object with --json, else its lines. HeadroomError: nothing could be measured."""
     named = (
         result.text
         if result.report_folder
@@ -29,14 +25,6 @@ def deliver(request: Request, result: Result) -> None:
     print(to_json(dict(result.fields)) if request.json else named, flush=True)
     if result.failure:
         raise HeadroomError(result.failure)
-
-
-def write(path: str, content: bytes) -> None:
-    """Writes a file; HeadroomError says why it cannot be."""
-    try:
-        write_whole(Path(path), content)
-    except OSError as error:
-        raise HeadroomError(f"cannot write {path} ({error.strerror}); choose another file") from error
 
 
 def report_to_terminal() -> Report:

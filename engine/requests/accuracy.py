@@ -23,8 +23,8 @@ from engine.models.session import Session, Target
 from engine.questions.requests import Questions, TaskSpec, harness_rows
 from engine.questions.tasks import SPLITS, task_info
 from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
-from engine.requests.fields import choice, names_of, number, numbers_of, path, string
-from engine.requests.output import check_writable, to_json
+from engine.requests.fields import choice, names_of, number, numbers_of, output, path, string
+from engine.requests.output import to_json
 from engine.requests.vectors import vector_named, vector_option
 
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ class Evaluate(WithPruning, OfTask):
 
     command: ClassVar[str] = "evaluate"
     split: str = choice("validation", SPLITS, "which split the questions come from (default: validation)")
-    questions_out: str | None = path(
-        None,
+    questions_out: str | None = output(
+        (),
         "write the result of each question to this file, as JSON Lines; as lm-evaluation-harness logs samples if its "
         "name is like samples_piqa.jsonl",
-        is_output=True,
         aliases=("--items",),
     )
     fill: str = choice(
@@ -60,8 +59,6 @@ class Evaluate(WithPruning, OfTask):
     add_vector: str | None = vector_option("each context")
 
     def measure(self, run: RequestRun) -> Result:
-        if self.questions_out:
-            check_writable(self.questions_out)
         other = None if self.against is None else self.spec.compared_with(self.against)
         target, session = self.target(run.session), run.session
         pruning, started_s = self.pruning(self.task_spec(run.session, self.split), target), time.monotonic()
@@ -94,7 +91,7 @@ class Evaluate(WithPruning, OfTask):
         if other is not None:
             found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
             fields, line = fields | {"against": found}, f"{line}\n{more}"
-        files = {self.questions_out: self._questions_file(session, answers)} if self.questions_out else {}
+        files = {self.questions_out: partial(self._questions_file, session, answers)} if self.questions_out else {}
         sides = [fields, fields["against"]] if other is not None else [fields]
         bars = [{"name": f"{each['model']} in {each['precision']}", "acc": each["acc"],
                  **dict(zip(("low", "high"), each["acc_ci95"], strict=True))} for each in sides]  # fmt: skip

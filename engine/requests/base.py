@@ -24,7 +24,8 @@ from engine.questions.chats import chat_template
 from engine.questions.labels import LABELS
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
 from engine.records import noted
-from engine.requests.fields import choice, flag, number, path, string, switch
+from engine.requests.fields import check_values, choice, flag, number, option_name, options, path, string, switch
+from engine.requests.output import check_out, draw_report, write_files
 from engine.requests.running import NotStored, ProgressBar, Report, Result, StoredOnly, opened, silent
 
 T = TypeVar("T")
@@ -119,9 +120,13 @@ class Request:
     )
     json: bool = flag("print the result as one JSON object on standard output", is_output=True)
 
+    def __post_init__(self) -> None:
+        check_values(self)
+
     def run(self, session: Session | None = None, report: Report | None = None) -> Result:
-        """The result; missing records are measured. Without a session, the store is opened and closed again, and
-        without `report` too, progress is a bar in a terminal or notebook. Interrupted, what is finished is kept.
+        """The result; missing records are measured, and the files that it names are written. Without a session, the
+        store is opened and closed again, and without `report` too, progress is a bar in a terminal or notebook.
+        Interrupted, what is finished is kept.
 
         >>> Evaluate(task="demo_copy", limit=4).run().fields["n"]
         4
@@ -129,12 +134,23 @@ class Request:
         if session is None:
             with opened(self) as own, ProgressBar() as bar:
                 return self.run(own, report or bar)
-        return self._noted(RequestRun(session, report or silent))
+        self.check_outputs()
+        result = self._noted(RequestRun(session, report or silent))
+        write_files(result.files)
+        if result.report_folder and not result.failure:
+            draw_report(result.value, result.report_folder)
+        return result
+
+    def check_outputs(self) -> None:
+        """Before any work: HeadroomError if a file that is to be written cannot be."""
+        for name, (_, option) in options(self).items():
+            if option.is_output and option.kind == "path" and (path := getattr(self, name)):
+                check_out(path, option.endings, option_name(name, option))
 
     def stored(self, session: Session | None = None) -> Result | None:
         """The result if all of it is stored, or else None; measures nothing."""
         try:
-            return self._read(session)
+            return self._stored(session)
         except NotStored:
             return None
 
@@ -142,16 +158,16 @@ class Request:
         """About how many seconds the first missing part takes here, 0 if all is stored, or None if that is unknown.
         What comes after that part may depend on it."""
         try:
-            self._read(session)
+            self._stored(session)
         except NotStored as missing:
             return missing.seconds
         return 0.0
 
-    def _read(self, session: Session | None) -> Result:
+    def _stored(self, session: Session | None) -> Result:
         """The result; NotStored if a part is missing."""
         if session is None:
             with opened(self) as own:
-                return self._read(own)
+                return self._stored(own)
         return self._noted(StoredRun(StoredOnly(session.store), silent))
 
     def _noted(self, run: RequestRun) -> Result:

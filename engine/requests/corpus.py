@@ -14,8 +14,8 @@ from engine.corpus.windows import BUILT_IN, LENGTH, MAX_LENGTH, MAX_WINDOWS, MIN
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.requests.base import OfModel, RequestRun, Result
-from engine.requests.fields import number, path, string
-from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.fields import number, output, path, string
+from engine.requests.output import TABLES, file_of, table_file
 from engine.studies.one_head import head_named
 
 N_EXAMPLES, N_FREQUENT, CONTEXT = 3, 6, 8
@@ -44,7 +44,7 @@ class ReadCorpus(OfModel):
     head: str | None = string(
         None, "a head, such as L1H0, whose windows are shown and that is removed on them (default: none)"
     )
-    out: str | None = path(None, "output file, a row per head: .csv or .parquet", is_output=True)
+    out: str | None = output(TABLES, "output file, a row per head: .csv or .parquet")
 
     def measurement(self, session: Session) -> Measurement[HeadsInCorpus]:
         corpus = corpus_of(self.text, session.store, self.windows, self.length)
@@ -53,7 +53,6 @@ class ReadCorpus(OfModel):
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        check_out(self.out, TABLES)
         target = self.target(run.session)
         head = None if self.head is None else head_named(self.head, target.shape)
         found = run.value(self.measurement(run.session))

@@ -6,14 +6,20 @@ has to be given). Its `Option` is in the field's metadata: the parser, the docum
 from it.
 """
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any
+from functools import cache as once
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import numpy as np
 
 from engine.errors import UsageError
 
 KEY = "option"
 WIDTH = 100  # of a line of a program
+SHOWN = 80  # characters of a value in an error
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class Option:
     `is_required`: the command line refuses to do without it, though a program may leave it out
     `is_position`: it is given by its place, without a name
     `is_alternative`: exactly one of the fields that have this is given
-    `is_output`: it says how results leave the command line, so that a program that prints them leaves it out
+    `is_output`: it says how results are delivered, so that a program that prints them leaves it out
+    `endings`: of a file that is written, what its name may end in (none: anything)
     `name`, `aliases`: the name of the option where it is not the field's, and hidden names of earlier versions
     `metavar`: what stands for its value in help texts
     `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
@@ -42,6 +49,7 @@ class Option:
     is_position: bool = False
     is_alternative: bool = False
     is_output: bool = False
+    endings: tuple[str, ...] = ()
     name: str = ""
     aliases: tuple[str, ...] = ()
     metavar: str | None = None
@@ -67,6 +75,11 @@ def string(default: Any, help: str, **more: Any) -> Any:
 def path(default: Any, help: str, **more: Any) -> Any:
     """A field whose value is the path of a file or folder."""
     return _field(Option(help, "path", **more), default)
+
+
+def output(endings: tuple[str, ...], help: str, **more: Any) -> Any:
+    """A field whose value is the path of a file that `run` writes, None by default."""
+    return _field(Option(help, "path", is_output=True, endings=endings, **more), None)
 
 
 def flag(help: str, **more: Any) -> Any:
@@ -110,6 +123,46 @@ def numbers_of(option: str, text: str) -> list[int]:
         return [int(number) for number in names_of(text, ())]
     except ValueError as error:
         raise UsageError(f"{option} {text!r} is not a list of whole numbers; write it like 0,1,5") from error
+
+
+def check_values(request: Any) -> None:
+    """Converts the values of a request to the types of its fields, such as a Path to text. UsageError names the first
+    field whose value is none that its option takes."""
+    kinds = _types(type(request))
+    for name, (each, option) in options(request).items():
+        if (value := getattr(request, name)) is each.default:
+            continue
+        plain = os.fspath(value) if isinstance(value, os.PathLike) else value
+        try:
+            found = msgspec.convert(plain.item() if isinstance(plain, np.generic) else plain, kinds[name])
+        except (msgspec.ValidationError, TypeError) as error:
+            raise _refused(request, name, option, value) from error
+        if found is not None and not _is_offered(found, option):
+            raise _refused(request, name, option, value)
+        object.__setattr__(request, name, found)
+
+
+def _is_offered(value: Any, option: Option) -> bool:
+    low, high = option.ends
+    return value in option.names if option.kind == "choice" else option.kind != "number" or low <= value <= high
+
+
+@once
+def _types(request: type) -> dict[str, Any]:
+    return get_type_hints(request)
+
+
+def _refused(request: Any, name: str, option: Option, value: Any) -> UsageError:
+    """The error of a value that a field does not take."""
+    (low, high), *kinds = option.ends, *(get_args(kind := _types(type(request))[name]) or (kind,))
+    expected = {
+        "number": f"a {'whole ' * (option.of is int)}number from {low:,} to {high:,}",
+        "choice": f"one of {', '.join(map(repr, option.names))}",
+        "text": "text" if option.parse is str else str(kinds[0]),
+        "path": "the path of a file or folder",
+    }.get(option.kind, "True or False") + ", or None" * (type(None) in kinds)
+    shown = repr(value) if len(repr(value)) <= SHOWN else f"{repr(value)[:SHOWN]}…"
+    return UsageError(f"{type(request).__name__}: {name} is {shown}; expected {expected}")
 
 
 def argv(request: Any) -> list[str]:

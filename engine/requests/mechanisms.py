@@ -14,8 +14,8 @@ from engine.measurement import Measurement
 from engine.models.session import Session, Target
 from engine.questions.requests import MAX_SHOTS
 from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, labels_of_examples, training_questions
-from engine.requests.fields import choice, flag, names_of, number, path, string
-from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.fields import choice, flag, names_of, number, output, string
+from engine.requests.output import TABLES, file_of, table_file
 from engine.studies.mechanism_findings import finding
 from engine.studies.mechanisms import (
     KINDS,
@@ -75,7 +75,7 @@ class CompareMechanisms(WithData, OfModel):
         "training run or published series, as for `trajectory`, to measure at each snapshot in fp32 instead of --model",
         aliases=("--run",),
     )
-    out: str | None = path(None, "file to write all rows to: .csv or .parquet", is_output=True)
+    out: str | None = output(TABLES, "file to write all rows to: .csv or .parquet")
 
     def settings(self) -> MechanismSettings:
         """The settings, as the engine names them."""
@@ -100,7 +100,6 @@ class CompareMechanisms(WithData, OfModel):
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        check_out(self.out, TABLES)
         if self.series:
             return self._of_series(run)
         found, shape = run.value(self.measurement(run.session)), self.target(run.session).shape

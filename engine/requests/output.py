@@ -6,25 +6,26 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
-from engine.files import named
+from engine.files import named, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_DRAW: list[Callable[[Any, str], None]] = []
 TABLES, ARRAYS = (".csv", ".parquet"), (".npz", ".csv", ".parquet")
 
 
-def check_out(path: str | None, endings: tuple[str, ...], option: str = "--out") -> None:
-    """Before any work: UsageError if the file to be written ends in none of these; else `check_writable`."""
-    if not path:
-        return
-    if Path(path).suffix not in endings:
+def check_out(path: str, endings: tuple[str, ...], option: str = "--out") -> None:
+    """Before any work: UsageError if the file to be written ends in none of these (none: any do), or else as of
+    `check_writable`."""
+    if endings and Path(path).suffix not in endings:
         *first, last = endings
         raise UsageError(f"{option} {path!r} must end in {' or '.join([', '.join(first), last] if first else [last])}")
     check_writable(path)
@@ -45,9 +46,30 @@ def check_writable(path: str) -> None:
     raise HeadroomError(f"cannot write {path} ({why}); choose another file")
 
 
-def file_of(path: str | None, make: Callable[[str], bytes]) -> dict[str, bytes]:
-    """The file to be written: what `make` gives for its ending, by its path. Nothing without a path."""
-    return {path: make(Path(path).suffix)} if path else {}
+def file_of(path: str | None, make: Callable[[str], bytes]) -> dict[str, Callable[[], bytes]]:
+    """The file to be written: what makes its content for its ending, by its path. Nothing without a path."""
+    return {path: partial(make, Path(path).suffix)} if path else {}
+
+
+def write_files(files: Mapping[str, Callable[[], bytes]]) -> None:
+    """Writes files, each as its function makes it; HeadroomError says why one cannot be."""
+    for path, make in files.items():
+        content = make()
+        try:
+            write_whole(named(path, "file"), content)
+        except OSError as error:
+            raise HeadroomError(f"cannot write {path} ({error.strerror}); choose another file") from error
+
+
+def draw_reports_with(draw: Callable[[Any, str], None]) -> None:
+    """Sets how a study is drawn into a folder, as a front end does: the engine knows no charts."""
+    _DRAW[:] = [draw]
+
+
+def draw_report(study: Any, folder: str) -> None:
+    """Draws a study into a folder."""
+    for draw in _DRAW:
+        draw(study, folder)
 
 
 def scores_file(suffix: str, arrays: Mapping[str, Any], columns: Mapping[str, Any]) -> bytes:

@@ -10,8 +10,8 @@ from engine import charts
 from engine.errors import UsageError
 from engine.heads.patching import HEADS, KINDS, Patching, PatchMap, patch_map
 from engine.requests.base import OfModel, RequestRun, Result
-from engine.requests.fields import choice, numbers_of, path, string
-from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.fields import choice, numbers_of, output, string
+from engine.requests.output import TABLES, file_of, table_file
 
 N_LARGEST = 5
 
@@ -34,12 +34,11 @@ class PatchPrompts(OfModel):
     pair: str | None = string(
         None, "positions I,J: only B's activation at I, put into A at J, over all layers (from 0; -1 is the last token)"
     )
-    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
+    out: str | None = output(TABLES, "output file: .csv or .parquet")
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        check_out(self.out, TABLES)
         found = run.value(patch_map(self.target(run.session), self.wanted()))
         rows = rows_of(found)
         largest = sorted(rows, key=lambda row: -abs(row["effect"]))[:N_LARGEST]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -157,7 +157,7 @@ def plan_result(path: str, make: "Callable[[], Planned]") -> Result:
     )
     fields = {"plan": str(file), "cells": len(plan.cells), "scores": n_scores, "new": n_new, "cost_s": seconds,
               "timed": made.is_timed}  # fmt: skip
-    return Result(both, fields | {"not_planned": reasons}, "\n".join(lines), {str(file): written(both)})
+    return Result(both, fields | {"not_planned": reasons}, "\n".join(lines), {str(file): partial(written, both)})
 
 
 def _told(plan: str, stands: "Standing") -> list[str]:

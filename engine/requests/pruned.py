@@ -33,8 +33,8 @@ from engine.requests.base import (
     selected,
     task_named,
 )
-from engine.requests.fields import argv, choice, flag, number, path, string
-from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.fields import argv, choice, flag, number, output, path, string
+from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.texts import built_in, read_text
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
@@ -131,12 +131,11 @@ class MeasureSpeed(PrunedModel):
 
     command: ClassVar[str] = "speed"
     remeasure: bool = flag("measure again, even if results are stored", aliases=("--again",))
-    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
+    out: str | None = output(TABLES, "output file: .csv or .parquet")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.accuracy.costs import speed
 
-        check_out(self.out, TABLES)
         target = self.target(run.session)
         mask = self.mask_in(run, target)
         found = run.value(speed(target, mask, self.remeasure))

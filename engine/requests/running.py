@@ -33,7 +33,7 @@ class Result:
     `value`: the engine's own value
     `fields`: the object that `--json` prints
     `text`: the lines that the command line prints
-    `files`: what it writes, by path
+    `files`: what makes the content of each file that `run` writes, by path
     `agrees`: whether the exit code of the command is 0
     `failure`: why nothing could be measured; "" where something could
     `report_folder`: the folder that a report on `value`, a study, is drawn in
@@ -45,7 +45,7 @@ class Result:
     value: Any
     fields: Mapping[str, Any]
     text: str
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     agrees: bool = True
     failure: str = ""
     report_folder: str = ""

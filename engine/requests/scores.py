@@ -19,8 +19,8 @@ from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.tasks import SPLITS
 from engine.requests.base import MOST, MOST_SEED, NamesTask, OfModel, OfTask, RequestRun, Result, training_questions
-from engine.requests.fields import choice, names_of, number, path, string
-from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, scores_table, table_file
+from engine.requests.fields import choice, names_of, number, output, string
+from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
 
@@ -50,7 +50,7 @@ class ScoreImportance(OfTask):
         (1, MOST),
         f"number of prompts for {', '.join(OF_ENTITIES)} (default: {N_PROMPTS}; hundreds for small effects)",
     )
-    out: str | None = path(None, OUT, is_required=True, is_output=True)
+    out: str | None = output(ARRAYS, OUT, is_required=True)
 
     def measurement(self, session: Session) -> Measurement[Scores]:
         if self.prompts != N_PROMPTS and self.score not in OF_ENTITIES:
@@ -59,7 +59,6 @@ class ScoreImportance(OfTask):
         return importance(self.target(session), questions, self.score, n_prompts=self.prompts)
 
     def measure(self, run: RequestRun) -> Result:
-        check_out(self.out, ARRAYS)
         scores = run.value(self.measurement(run.session))
         found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
                  "gate_ffns": scores.gate_ffns}  # fmt: skip
@@ -83,7 +82,7 @@ class ScoreInduction(OfModel):
         "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal (as in llm-interpret; slower)"
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens (default: 0)")
-    out: str | None = path(None, OUT, is_required=True, is_output=True)
+    out: str | None = output(ARRAYS, OUT, is_required=True)
 
     def measurement(self, session: Session) -> Measurement[InductionScores]:
         if self.bos is not None:
@@ -92,7 +91,6 @@ class ScoreInduction(OfModel):
         return induction(session.target(self.spec), self.variant, self.seed)
 
     def measure(self, run: RequestRun) -> Result:
-        check_out(self.out, ARRAYS)
         found = run.value(self.measurement(run.session))
         errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
         best = {name: list(best_heads(found.mean[name], N_BEST)) for name in SCORES}
@@ -188,7 +186,7 @@ class CompareCriteria(NamesTask):
     random_orders: int = number(
         SEEDS, (1, MOST_SEEDS), "number of random orders to compare with (default: 5)", aliases=("--seeds",)
     )
-    out: str | None = path(None, "file to write all accuracies to: .csv or .parquet", is_required=True, is_output=True)
+    out: str | None = output(TABLES, "file to write all accuracies to: .csv or .parquet", is_required=True)
 
     def comparing(self, session: Session) -> Comparing:
         """The comparison, as an engine value."""
@@ -204,7 +202,6 @@ class CompareCriteria(NamesTask):
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        check_out(self.out, TABLES)
         comparing, found = self.comparing(run.session), run.value(self.measurement(run.session))
         if not found.curves:
             raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")

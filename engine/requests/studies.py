@@ -29,8 +29,8 @@ from engine.requests.base import (
     labels_of_examples,
     training_questions,
 )
-from engine.requests.fields import choice, flag, names_of, number, numbers_of, path, string
-from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.fields import choice, flag, names_of, number, numbers_of, output, path, string
+from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.plans import plan_result
 from engine.studies import sweeps
 from engine.studies.surveys import (
@@ -104,7 +104,7 @@ class Correlate(OfManyTasks):
     command: ClassVar[str] = "correlate"
     score: str = choice("heads", WHAT, "score to compute (default: heads)", aliases=("--what",))
     induction: bool = flag("also correlate with the prefix matching and copying scores")
-    out: str | None = path(None, "output file: .csv or .parquet", is_required=True, is_output=True)
+    out: str | None = output(TABLES, "output file: .csv or .parquet", is_required=True)
 
     def measurement(self, session: Session) -> Measurement[Survey]:
         return survey(self.target(session), self.settings(), self.grid(), self.score)
@@ -114,7 +114,6 @@ class Correlate(OfManyTasks):
 
         if self.induction and self.score == "ffns":
             raise UsageError("--induction compares heads, and --score is ffns; leave one of them out")
-        check_out(self.out, TABLES)
         found, others = run.value(self.measurement(run.session)), dict[str, Any]()
         if self.induction:
             mean = run.value(induction(run.session.target(self.spec))).mean
@@ -173,12 +172,18 @@ class Sweep(OfManyTasks):
     preset: str | None = choice(
         None, ("paper",), "measure the paper's whole study, and write tables, figures, and a report to the folder --out"
     )
-    out: str | None = path(
-        None, "output file: .csv or .parquet; with --preset, an output folder", is_alternative=True, is_output=True
+    out: str | None = output(
+        TABLES, "output file: .csv or .parquet; with --preset, an output folder", is_alternative=True
     )
     plan: str | None = path(
         None, "add the cells to this plan for `headroom work FILE`, without measuring", is_alternative=True
     )
+
+    def check_outputs(self) -> None:
+        if not (self.preset and self.out):
+            super().check_outputs()
+        elif not self.plan:
+            writable_folder(self.out)
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
         return replace(super().settings(n_questions), heads_by=self.head_score)
@@ -213,7 +218,6 @@ class Sweep(OfManyTasks):
             return self._planned(run, self.plan)
         if self.preset:
             return self._paper(run)
-        check_out(self.out, TABLES)
         swept, (heads, ffns) = run.value(self.measurement(run.session)), self.levels
         swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
         found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
@@ -250,7 +254,7 @@ class Sweep(OfManyTasks):
         from engine.studies.statements import statements, tables
         from engine.studies.study import paper_study, with_short_names
 
-        folder = writable_folder(self.out) if self.out else None
+        folder = named(self.out, "--out") if self.out else None
         study = run.value(paper_study(self.target(run.session), self.settings(self.limit), self.grid()))
         study = with_short_names(study)
         found = statements(study)
@@ -260,7 +264,7 @@ class Sweep(OfManyTasks):
             return _result(study, study.failed, lines, fields)
         lines.append(f"tables, figures and report.html in {folder}")
         frames = tables(study) | {"statements": pd.DataFrame(map(asdict, found))}
-        files = {str(folder / f"{name}{ending}"): table_file(ending, frame)
+        files = {str(folder / f"{name}{ending}"): partial(table_file, ending, frame)
                  for name, frame in frames.items() for ending in TABLES}  # fmt: skip
         return _result(study, study.failed, lines, fields, files=files, report_folder=self.out or "")
 

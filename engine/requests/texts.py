@@ -20,8 +20,8 @@ from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Target
 from engine.requests.base import AS_CHAT, MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
-from engine.requests.fields import choice, flag, number, path, string
-from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, scores_table, table_file
+from engine.requests.fields import choice, flag, number, output, path, string
+from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
 from engine.requests.vectors import vector_named, vector_option
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
@@ -103,12 +103,11 @@ class MeasureLosses(ScoredTexts):
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
     stride: int = number(0, (0, MOST), "tokens between the starts of two windows (default: half a window)")
     chat: bool = flag(AS_CHAT)
-    out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
+    out: str | None = output(TABLES, TABLE_OUT, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        check_out(self.out, TABLES)
         spec, cutting = self.spec, Cutting(self.window, self.stride)
         other = LoadSpec(self.other_model or spec.model, self.other_precision or spec.precision, spec.int8_threshold)
         targets = [run.session.target(each, self.bos) for each in (spec, other)]
@@ -169,10 +168,9 @@ class AttributeHeads(ScoredTexts):
         aliases=("--before-and-after",),
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens used with --second-mask (default: 0)")
-    out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
+    out: str | None = output(ARRAYS, ARRAY_OUT, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
-        check_out(self.out, ARRAYS)
         target = self.target(run.session)
         mask, texts = self.mask_in(target), self.contents(run, self.texts or N_TEXTS)
         ablations = run.value(head_ablations(target, texts, Ablating(mask, self.kind, self.fill)))
@@ -211,10 +209,9 @@ class ContinuePrompt(OfModel):
     )
     seed: int = number(0, (0, MOST_SEED), "seed for sampling (default: 0)")
     add_vector: str | None = vector_option("the prompt, with --mask if given")
-    out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
+    out: str | None = output(TABLES, TABLE_OUT, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
-        check_out(self.out, TABLES)
         how = How(self.tokens, round(1000 * self.temperature), self.seed)
         target = self.target(run.session)
         mask, full = parse_mask(self.mask, target.shape), Mask.full(target.shape)
@@ -246,12 +243,11 @@ class MeasureAttention(OfTexts):
 
     command: ClassVar[str] = "attention"
     heads: str = string(MISSING, "comma-separated heads to show, such as L1H0,L1H1")
-    out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
+    out: str | None = output(ARRAYS, ARRAY_OUT, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
         from engine.heads.attention import head_views, overview
 
-        check_out(self.out, ARRAYS)
         target = self.target(run.session)
         mask, texts = self.mask_in(target), self.contents(run, self.texts)
         if len(texts) > 1:
@@ -283,10 +279,9 @@ class MeasureLens(OfTexts):
     """Show the next token that the model would guess after each layer (logit lens). The value is a LogitLens."""
 
     command: ClassVar[str] = "lens"
-    out: str | None = path(None, TABLE_OUT, is_output=True)
+    out: str | None = output(TABLES, TABLE_OUT)
 
     def measure(self, run: RequestRun) -> Result:
-        check_out(self.out, TABLES)
         target = self.target(run.session)
         mask, texts = self.mask_in(target), self.contents(run, self.texts)
         if len(texts) > 1:

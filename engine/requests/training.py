@@ -15,8 +15,8 @@ from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.progress import TimeLeft
 from engine.requests.base import MOST, MOST_SEED, MOST_THREADS, Request, RequestRun, Result
-from engine.requests.fields import choice, flag, names_of, number, path, string, switch
-from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.fields import choice, flag, names_of, number, output, path, string, switch
+from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.texts import read_text
 from engine.training.measuring import (
     N_ABLATED,
@@ -217,10 +217,8 @@ class MeasureTrajectory(Request):
         (1, 10**9),
         "number of tokens per training step of a published series (required for series other than Pythia)",
     )
-    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
-    record: str | None = path(
-        None, "file to write the complete record to: .safetensors", is_output=True, aliases=("--save",)
-    )
+    out: str | None = output(TABLES, "output file: .csv or .parquet")
+    record: str | None = output((RECORD,), "file to write the complete record to: .safetensors", aliases=("--save",))
     download: bool = flag("download missing snapshots from the Hub")
 
     @property
@@ -229,8 +227,6 @@ class MeasureTrajectory(Request):
         return tuple(names_of(self.quantities, WITHOUT_ABLATIONS))
 
     def measure(self, run: RequestRun) -> Result:
-        check_out(self.out, TABLES)
-        check_out(self.record, (RECORD,), "--record")
         found = self._record() if self.series.endswith(RECORD) else self._measured(run)
         where = window(found.tokens, found.icl)
         fields: dict[str, Any] = {

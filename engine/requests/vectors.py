@@ -16,8 +16,8 @@ from engine.models.added_vector import AddedVector
 from engine.models.session import Target
 from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
 from engine.requests.base import OfModel, RequestRun, Result
-from engine.requests.fields import path, string
-from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.fields import output, path, string
+from engine.requests.output import TABLES, file_of, table_file
 
 
 def vector_option(where: str) -> Any:
@@ -38,10 +38,9 @@ class SwitchTaskOn(OfModel):
     task: str | None = string(None, "name of a task of word pairs, such as singular-plural (default: the first)")
     pairs: str | None = path(None, "CSV file of word pairs: questions and answers, with titles")
     prompt: str | None = string(None, "a prompt that gets the vector, instead of the task's pairs")
-    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
+    out: str | None = output(TABLES, "output file: .csv or .parquet")
 
     def measure(self, run: RequestRun) -> Result:
-        check_out(self.out, TABLES)
         target = self.target(run.session)
         task = self.task_of(target)
         if self.prompt is not None:

@@ -6,24 +6,29 @@ import contextlib
 import io
 import json
 from dataclasses import MISSING, dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, get_args, get_type_hints
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headroom
 from engine import demo
 from engine.cli import parser
 from engine.cli.options import Parser, request_of
-from engine.errors import UsageError
+from engine.errors import HeadroomError, UsageError
 from engine.models.session import Session
-from engine.requests import REQUESTS, Evaluate, ReportHead, ScoreImportance, ScoreInduction, argv, program
+from engine.requests import REQUESTS, Evaluate, ReportHead, ScoreImportance, ScoreInduction, Sweep, argv, program
 from engine.requests.base import Request
-from engine.requests.fields import flag, number, options, string
-from engine.requests.output import to_json
+from engine.requests.fields import flag, number, option_name, options, string
+from engine.requests.output import file_of, to_json
+from engine.requests.running import Result
 from engine.training.trajectory import decode
 from tests.cli.conftest import refused
+from tests.engine.fixtures import refused_by
 from tests.write_command_line import commands_of
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="~\0"), max_size=9).filter(
@@ -73,6 +78,87 @@ def test_what_is_shown_is_parsed_back(kind, data):
 
 
 PARSER = parser()
+WRONG = {  # values that no field of a kind takes, whatever its ends and names
+    "number": ["20", [1], True, b"1", 10**12, -1, float("nan"), object()],
+    "choice": ["no such name", 3, ["zero"], b"zero"],
+    "text": [3, ["a"], b"a", 2.5, {"a": 1}, object()],
+    "path": [3, ["a"], b"a", True],
+    "flag": ["yes", 1, None, []],
+    "switch": ["yes", 1, []],
+}
+RIGHT = {
+    "number": lambda option: [np.float64(option.ends[1])] if option.of is float else [np.int64(option.ends[1])],
+    "choice": lambda option: [*option.names][:1],
+    "text": lambda option: ["a", np.str_("a")],
+    "path": lambda option: ["a", Path("a")],
+    "flag": lambda option: [True, np.bool_(True)],
+    "switch": lambda option: [False, None, np.bool_(False)],
+}
+
+
+def needed_by(kind):
+    """Values of the fields that have no default."""
+    return {name: RIGHT[option.kind](option)[0] for name, (field, option) in options(kind).items()
+            if field.default is MISSING}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.command)
+def test_a_value_of_another_type_is_one_line_that_names_the_field(kind):
+    needed, hints = needed_by(kind), get_type_hints(kind)
+    for name, (_, option) in options(kind).items():
+        is_int = option.kind == "number" and option.of is int
+        wrong = [
+            *WRONG[option.kind],
+            *([2.5] if is_int else []),
+            *([] if type(None) in get_args(hints[name]) else [None]),
+        ]
+        for value in wrong:
+            line = refused_by(UsageError, "expected", lambda: kind(**needed | {name: value}))  # noqa: B023
+            assert line.startswith(f"{kind.__name__}: {name} is {repr(value)[:40]}")
+        if option.parse is str:
+            for value in RIGHT[option.kind](option):
+                found = getattr(kind(**needed | {name: value}), name)
+                assert type(found) in (*get_args(hints[name]), hints[name]), "as the command line gives it"
+                assert found == value or found == str(value)
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.command)
+def test_files_are_checked_before_any_work_and_written_by_run_alone(kind, tmp_path, monkeypatch, session):
+    """Whichever field names the file: `run` writes it, from Python as from the shell, and `stored` does not."""
+    needed = needed_by(kind)
+    monkeypatch.setattr(kind, "measure", lambda *_: pytest.fail("it must be refused first"))
+    outputs = {
+        name: option for name, (_, option) in options(kind).items() if option.is_output and option.kind == "path"
+    }
+    for name, option in outputs.items():
+        ending = [*option.endings, ""][0]
+        bad = [(HeadroomError, "does not exist", tmp_path / "none" / f"file{ending}")]
+        if option.endings:
+            bad.append((UsageError, f"{option_name(name, option)} .* must end in", tmp_path / "a.x"))
+        else:
+            bad.append((HeadroomError, "it is a folder", tmp_path))
+        for error, says, file in bad:
+            refused_by(error, says, lambda: kind(**needed | {name: file}).run(session))  # noqa: B023
+    for name, option in outputs.items():
+        file = tmp_path / f"{name}{[*option.endings, ''][0]}"
+        result = Result(1, {}, "done", file_of(str(file), lambda suffix: f"a{suffix}".encode()))
+        monkeypatch.setattr(kind, "measure", lambda *_: result)  # noqa: B023
+        kind(**needed | {name: file}).stored(session)
+        assert not file.exists()
+        assert kind(**needed | {name: file}).run(session).files.keys() == {str(file)}
+        assert file.read_bytes() == f"a{file.suffix}".encode()
+
+
+def test_a_study_is_drawn_from_python_as_from_the_shell(tmp_path, monkeypatch, session):
+    drawn = []
+    monkeypatch.setattr("engine.__main__.draw_report", lambda *given: drawn.append(given))
+    files = {str(tmp_path / "a" / "x.csv"): lambda: b"1"}
+    result = Result("study", {}, "done", files, report_folder=str(tmp_path / "a"))
+    monkeypatch.setattr(Sweep, "measure", lambda *_: result)
+    headroom.Sweep(preset="paper", out=str(tmp_path / "a")).run(session)
+    assert drawn == [("study", str(tmp_path / "a"))] and (tmp_path / "a" / "x.csv").read_bytes() == b"1"
+    headroom.Sweep(preset="paper", out=str(tmp_path / "b")).stored(session)
+    assert len(drawn) == 1 and not (tmp_path / "b").exists()
 
 
 def test_there_is_a_request_of_every_command():
