@@ -16,7 +16,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.family import window_in_passes
+from engine.architecture.families.definition import FULL, SLIDING
+from engine.architecture.family import windows_of
 from engine.architecture.transformers_internals import (
     attention_named,
     capped_attention,
@@ -68,6 +69,7 @@ class _Layout:
     groups: tuple[_Group, ...]
     prefix: Prefix | None
     in_fp32: bool
+    windows: tuple[int | None, ...]  # by layer; empty if none has a window
 
 
 _layout: ContextVar[_Layout] = ContextVar("layout")  # some models do not pass on to attention what they are given
@@ -142,7 +144,8 @@ def token_numbers(loaded: Loaded, rows: Sequence[Row], places: Sequence[Place]) 
 
 def padded_inputs(loaded: Loaded, rows: Sequence[Row], n_prefix: int = 0) -> dict[str, Any]:
     """Returns `input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T), two of them by type of
-    layer, or None for one pass, padded right; the prefix before all rows is visible to every token."""
+    layer if only some have a window, or None for one pass, padded right; the prefix before all rows is visible to every
+    token."""
     import torch
 
     dtype, device = loaded.model.dtype, loaded.model.get_input_embeddings().weight.device
@@ -152,9 +155,11 @@ def padded_inputs(loaded: Loaded, rows: Sequence[Row], n_prefix: int = 0) -> dic
         for parts in ([row.tokens for row in rows], [row.positions for row in rows])
     )
     mask: Any = _mask(rows, dtype, device, n_prefix)
-    if (window := _window_within(loaded, rows)) is not None:
-        whole, windowed = (_mask(rows, dtype, device, n_prefix, each) for each in (_longest(rows), window))
-        mask = {"full_attention": whole, "sliding_attention": windowed}
+    windows = windows_of(loaded.identity.config)
+    if (window := _window_within(windows, rows)) is not None:
+        mask = _mask(rows, dtype, device, n_prefix, window)
+        if None in windows:
+            mask = {FULL: _mask(rows, dtype, device, n_prefix, _longest(rows)), SLIDING: mask}
     return {"input_ids": ids, "position_ids": positions, "attention_mask": mask}
 
 
@@ -187,7 +192,9 @@ def _end_to_end(
     positions = torch.tensor([[position for row in rows for position in row.positions]], device=device)
     in_fp32 = torch.is_grad_enabled() and loaded.products.attention == FP32
     dtype = torch.float32 if in_fp32 else model.dtype
-    layout = _Layout(tuple(_grouped(loaded, groups, dtype, 0 if prefix is None else prefix.n)), prefix, in_fp32)
+    windows = windows_of(loaded.identity.config)
+    grouped = _grouped(groups, windows, dtype, device, 0 if prefix is None else prefix.n)
+    layout = _Layout(tuple(grouped), prefix, in_fp32, windows)
     _register()
     before = _layout.set(layout)
     try:
@@ -202,9 +209,9 @@ def _longest(rows: Sequence[Row]) -> int:
     return 1 + max(position for row in rows for position in row.positions)
 
 
-def _window_within(loaded: Loaded, rows: Sequence[Row]) -> int | None:
-    """Returns the window of some of the model's layers if a row is longer, else None."""
-    window = window_in_passes(loaded.identity.config)
+def _window_within(windows: Sequence[int | None], rows: Sequence[Row]) -> int | None:
+    """Returns the window that layers have if a row is longer, else None."""
+    window = next(filter(None, windows), None)
     return window if window is not None and window < _longest(rows) else None
 
 
@@ -237,10 +244,12 @@ def _key_positions(rows: Sequence[Row], n_prefix: int) -> Tensor:
     return torch.cat([torch.arange(n_prefix).expand(len(rows), -1), here], dim=-1)
 
 
-def _grouped(loaded: Loaded, groups: Sequence[Sequence[Row]], dtype: Any, n_prefix: int) -> Iterator[_Group]:
+def _grouped(
+    groups: Sequence[Sequence[Row]], windows: Sequence[int | None], dtype: Any, device: Any, n_prefix: int
+) -> Iterator[_Group]:
     import torch
 
-    start, device = 0, loaded.model.get_input_embeddings().weight.device
+    start = 0
     for rows in groups:
         lengths = torch.tensor([len(row.tokens) for row in rows])
         steps = torch.arange(int(lengths.max()))
@@ -248,7 +257,7 @@ def _grouped(loaded: Loaded, groups: Sequence[Sequence[Row]], dtype: Any, n_pref
         begins = start + lengths.cumsum(0) - lengths
         padded = (begins[:, None] + steps).where(is_real, begins[:, None])
         real = None if bool(is_real.all()) else is_real.flatten().nonzero()[:, 0].to(device)
-        window = _window_within(loaded, rows)
+        window = _window_within(windows, rows)
         windowed = None if window is None else _mask(rows, dtype, device, n_prefix, window)
         mask = _mask(rows, dtype, device, n_prefix)
         yield _Group(rows, n_prefix, start, padded.to(device), real, mask, windowed)
@@ -280,7 +289,8 @@ def _attention(
         if prefix is not None:
             k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)
                     for before, each in zip(prefix.layers[module.layer_idx], (k, v), strict=True))  # fmt: skip
-        mask = group.mask if group.windowed is None or not options.get("sliding_window") else group.windowed
+        has_window = group.windowed is not None and layout.windows[module.layer_idx] is not None
+        mask = group.windowed if has_window else group.mask
         mask = None if mask is None else mask.to(q)
         if mask is None and (is_capped or slopes is not None):
             hidden = torch.full((q.shape[2], q.shape[2]), torch.finfo(q.dtype).min, dtype=q.dtype, device=q.device)

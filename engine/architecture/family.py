@@ -12,7 +12,6 @@ from engine.errors import HeadroomError
 from engine.shapes import ModelShape
 
 SMALL = "headroom_small"  # models trained here whose keys are smeared, or whose positions are shortformer's
-LONG_ROPE = ("longrope", "su")  # names of the rotation whose angles depend on how long the input is
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")  # fields of mixtures of experts
 
 
@@ -45,16 +44,14 @@ def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are used. All others are ignored: among them are those that choose an attention implementation, a
     kernel or code of the checkpoint, which transformers would download and import.
     HeadroomError: the architecture is not supported."""
-    used = COMMON | family_of(config).fields
+    family = family_of(config)
+    used = COMMON | family.fields | family.refused.keys()
     return {name: value for name, value in config.items() if name in used}
 
 
 def model_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of them that the model itself is built from, without the ones that only say where it comes from. Attention
-    is built without a window that limits the context: within that it is the same."""
-    family = family_of(config)
-    found = {name: value for name, value in known_fields(config).items() if name not in ABOUT}
-    return found | ({} if family.window is None or family.builds_window else {"sliding_window": None})
+    """Those of them that the model itself is built from, without the ones that only say where it comes from."""
+    return {name: value for name, value in known_fields(config).items() if name not in ABOUT}
 
 
 def supported_families() -> str:
@@ -107,24 +104,35 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     used = COMMON | family.fields
 
     def first(usual: str, default: int | None = None) -> int:
-        for name in (usual, family.own_name(usual)):
-            if name in used and (value := config.get(name)) is not None:
-                return _positive(name, value)
-        default = family.defaults.get(usual, default)
+        names = [name for name in dict.fromkeys((usual, family.own_name(usual))) if name in used]
+        found = {name: _positive(name, config[name]) for name in names if config.get(name) is not None}
+        if len({*found.values()}) > 1:
+            said = " and ".join(f"{name} {value}" for name, value in found.items())
+            raise HeadroomError(f"config.json says {said}, which mean the same; repair the folder")
+        if found:
+            return next(iter(found.values()))
+        is_null = default is not None and family.is_verified and any(name in config for name in names)
+        default = default if is_null else family.defaults.get(usual, default)
         if default is None:
-            names = " or ".join(dict.fromkeys((usual, family.own_name(usual))))
-            raise HeadroomError(f"config.json has no {names}; it is not a complete model config")
+            raise HeadroomError(f"config.json has no {' or '.join(names)}; it is not a complete model config")
         return default
 
     for name, why in family.refused.items():
         if config.get(name):
             raise HeadroomError(f"config.json: {name} is on, {why}")
+    if config.get("is_causal") not in (None, True):
+        raise HeadroomError(f"config.json: is_causal is {config['is_causal']!r}, so that tokens read later ones; use a "
+                            "model that predicts the next token")  # fmt: skip
     first("word_embed_proj_dim", default=1)
     n_heads = first("num_attention_heads")
     d_model, d_head = first("hidden_size"), family.defaults.get("head_dim")
     if d_model % n_heads and config.get("head_dim") is None and d_head is None:
         raise HeadroomError(f"config.json: width {d_model} is not a multiple of {n_heads} heads; repair the folder")
-    limits = [first("max_position_embeddings"), *_limits(config)]
+    first("num_hidden_layers")
+    family.scales(config)
+    for window in family.windows(config):
+        if window is not None:
+            _positive("sliding_window", window)
     return ModelShape(
         n_layers=first("num_hidden_layers"),
         n_heads=n_heads,
@@ -133,37 +141,38 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         d_head=first("head_dim", default=d_head or d_model // n_heads),
         d_mlp=first("intermediate_size", default=4 * d_model),
         n_vocab=first("vocab_size"),
-        n_ctx=min(limits),
+        n_ctx=min([first("max_position_embeddings"), *_long_rope_limits(config)]),
     )
 
 
-def _limits(config: Mapping[str, Any]) -> list[int]:
-    """Numbers of tokens beyond which the model computes differently: a window of attention, and the length from which
-    longrope turns every token by other angles, those before it too."""
-    family = family_of(config)
-    window, name = family.window and family.window(config), "original_max_position_embeddings"
-    is_limit = not (family.builds_window and family.is_verified)
-    found = [] if window is None else [_positive("sliding_window", window)] * is_limit
-    if has_long_rope(config):
-        said = (_rope(config).get(name), config.get(name))
-        found += [_positive(name, each) for each in said if each is not None]
-    return found
-
-
-def window_in_passes(config: Mapping[str, Any]) -> int | None:
-    """How many tokens some layers attend to, at most, in a context that is longer; None: all layers to all."""
-    family = family_of(config)
-    return family.window(config) if family.window is not None and family.builds_window else None
+def windows_of(config: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """How many tokens each layer attends to; None: all. Empty: all layers to all."""
+    found = tuple(family_of(config).windows(config))
+    return found if any(found) else ()
 
 
 def has_long_rope(config: Mapping[str, Any]) -> bool:
     """Whether positions turn queries and keys by angles that depend on the length of the input."""
-    return _rope(config).get("rope_type", _rope(config).get("type")) in LONG_ROPE
+    return bool(_long_ropes(config))
 
 
-def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = config.get("rope_parameters") or config.get("rope_scaling")
-    return found if isinstance(found, Mapping) else {}
+def _long_rope_limits(config: Mapping[str, Any]) -> list[int]:
+    """Numbers of tokens from which longrope turns every token by other angles, those before it too."""
+    name, found = "original_max_position_embeddings", []
+    for rope in _long_ropes(config):
+        said = config.get(name, family_of(config).defaults.get(name))  # transformers prefers it to the one within
+        length = rope.get(name) if said is None else said
+        found += [] if length is None else [_positive(name, length)]
+    return found
+
+
+def _long_ropes(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The longropes among the rotations that a config.json describes: one for all layers, or one for each type."""
+    names = family_of(config).long_ropes
+    both = [config.get(name) for name in ("rope_scaling", "rope_parameters")]  # transformers prefers the first
+    ropes = [[rope, *rope.values()] for rope in both if isinstance(rope, Mapping) and rope]
+    return [each for each in ropes[0] if isinstance(each, Mapping) and each.get("rope_type", each.get("type")) in names
+            ] if ropes else []  # fmt: skip
 
 
 def _positive(name: str, value: Any) -> int:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from engine.architecture.families import FAMILIES
-from engine.architecture.families.definition import COMMON, ROTARY, Family
+from engine.architecture.families.definition import COMMON, FULL, ROTARY, SLIDING, Family
 from engine.architecture.families.llama import FAMILY as LLAMA
 from engine.architecture.miniature import miniature, random_model
 from engine.shapes import ModelShape
@@ -80,7 +80,7 @@ def _family(config: Mapping[str, Any]) -> Family:
     said = {name: value for name, value in config.items() if name != "model_type"}
     full = transformers.AutoConfig.for_model(kind, **said)
     sizes = _sizes(full)
-    declared, window = declared_fields(kind) or frozenset(), getattr(full, "sliding_window", None)
+    declared = declared_fields(kind) or frozenset()
     lists = {name: each for name in declared if isinstance(each := getattr(full, name, None), list)
              and len(each) == sizes["num_hidden_layers"]}  # fmt: skip
     family = replace(
@@ -96,14 +96,23 @@ def _family(config: Mapping[str, Any]) -> Family:
         states_head_width="head_dim" in declared,
         heads_divide_width=False,
         by_layer=lambda config: lists,
-        window=lambda config: window,
-        builds_window=True,
         attends_by="eager" if getattr(full, "attn_logit_softcapping", None) else "sdpa",
         is_verified=False,
         tiny={},
     )
     small = transformers.AutoConfig.for_model(kind, **miniature(said, family, ModelShape(*sizes.values())))
-    return _Recognition(random_model(small), family, ModelShape(*_sizes(small).values())).family()
+    found = _Recognition(random_model(small), family, ModelShape(*_sizes(small).values())).family()
+    windows = _windows(full)
+    return replace(found, windows=lambda config: windows)
+
+
+def _windows(config: Any) -> list[int | None]:
+    """How many tokens each layer attends to by a config of transformers; None: all."""
+    window, usual = getattr(config, "sliding_window", None), [SLIDING] * config.num_hidden_layers
+    types = getattr(config, "layer_types", None) or usual
+    if others := {*types} - {SLIDING, FULL}:
+        raise _Unlike(f"its layers are of type {sorted(others)[0]}")
+    return [window if kind == SLIDING else None for kind in types]
 
 
 def _sizes(config: Any) -> dict[str, int]:

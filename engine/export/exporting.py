@@ -219,6 +219,7 @@ def compared(
     loaded = load(replace(given, model=str(folder)))
     model = loaded.model if model_of is None else model_of(folder, loaded.model.dtype)
     found = _logits(model, _token_ids(loaded, bos))
+    expected = expected[: len(found)]  # with means, a model with windows becomes one that reads no further
     difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
     if not difference <= MOST * largest:
         raise HeadroomError(f"the exported model's logits differ from the masked model's by {difference:.3g} (the "

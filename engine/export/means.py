@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.architecture.families import FAMILIES
-from engine.architecture.family import family_of, known_fields
+from engine.architecture.family import family_of, known_fields, windows_of
 from engine.architecture.layer_tensors import TensorPlace, head_numbers, is_attention, is_ffn, place_of
 from engine.architecture.transformers_internals import causal_lm_class, model_config
 from engine.checkpoints.identity import Identity
@@ -73,12 +73,13 @@ def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
     if mask.n_ffns_pruned and not biased.ffn_biases:
         raise UsageError(f"the FFNs of {family.name} models have no output biases for means; prune heads only, or use "
                          "--fill zero")  # fmt: skip
-    if biased is not family:
+    if family.biased_type != config["model_type"]:
         if biased.heads_divide_width and shape.d_model % shape.n_heads:
             raise UsageError(f"{family.name} has no output biases for means, and {biased.name}, which may have them, "
                              f"needs a width that is a multiple of its heads: it is {shape.d_model}, with "
                              f"{shape.n_heads} heads; use --fill zero")  # fmt: skip
-        config |= {"model_type": family.biased_type, "max_position_embeddings": shape.n_ctx}
+        reads = [shape.n_ctx, *windows_of(config)]  # the other type has no windows
+        config |= {"model_type": family.biased_type, "max_position_embeddings": min(filter(None, reads))}
         config = known_fields(config)
         config["architectures"] = [causal_lm_class(model_config(config)).__name__]
     if mask.n_heads_pruned or family.qkv_biases is True:

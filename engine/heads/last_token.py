@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from engine.accuracy.passes import compute_prefix
 from engine.accuracy.restarts import kept, starting_at
 from engine.accuracy.scoring import hidden_of
+from engine.architecture.family import windows_of
 from engine.architecture.transformers_internals import attention_named
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 ROWS = 512  # of a pass: bounds memory
 ATTENTION = "headroom_last_token"  # the name under which `_attend` is registered in transformers
-_before: ContextVar[Mapping[int, tuple[Tensor, Tensor]]] = ContextVar("before")  # by layer, (H, T, d_head) each
+# by layer, keys and values (H, T, d_head), and how many tokens it attends to, None for all
+_before: ContextVar[Mapping[int, tuple[Tensor, Tensor, int | None]]] = ContextVar("before")
 
 
 def head_outputs(loaded: Loaded, ids: Sequence[int], back: int = 1) -> Tensor:
@@ -123,7 +125,9 @@ def hidden_after(loaded: Loaded, ids: Sequence[int], joining: Mapping[int, Tenso
     device = model.get_input_embeddings().weight.device
     tokens = torch.tensor([ids[-n:]], device=device)
     positions = torch.arange(len(ids) - n, len(ids), device=device)[None]
-    before = {layer: (keys[:, :-n], values[:, :-n]) for layer, (keys, values) in prompt.keys_and_values.items()}
+    windows = windows_of(loaded.identity.config) or (None,) * loaded.identity.shape.n_layers
+    before = {layer: (keys[:, :-n], values[:, :-n], windows[layer])
+              for layer, (keys, values) in prompt.keys_and_values.items()}  # fmt: skip
     modules = family.layer_list(model)
     _register()
     with ExitStack() as ending:
@@ -177,7 +181,6 @@ def _attend(
     attention_mask: Any,
     scaling: float,
     softcap: float | None = None,
-    sliding_window: int | None = None,
     slopes: Tensor | None = None,
     **ignored: Any,
 ) -> tuple[Tensor, None]:
@@ -185,7 +188,7 @@ def _attend(
     read the prompt's keys in one product."""
     import torch
 
-    keys, values = _before.get()[module.layer_idx]
+    keys, values, window = _before.get()[module.layer_idx]
     query, n = query.unflatten(1, (key.shape[1], -1)), query.shape[2]  # (row, key head, heads that share it, n, d_head)
     there, here = torch.einsum("rkgnd,ktd->rkgnt", query, keys), torch.einsum("rkgnd,rkmd->rkgnm", query, key)
     scores = torch.cat([there, here], -1).float() * scaling
@@ -195,7 +198,7 @@ def _attend(
     if slopes is not None:  # ALiBi: (key head, heads that share it, 1, 1)
         scores += slopes.to(scores).unflatten(0, (key.shape[1], -1))[..., None, None] * source
     distance = source[-n:, None] - source
-    scores.masked_fill_((distance < 0) | (distance >= (sliding_window or len(source))), -torch.inf)
+    scores.masked_fill_((distance < 0) | (distance >= (window or len(source))), -torch.inf)
     pattern = scores.softmax(-1).to(value)
     z = torch.einsum("rkgnt,ktd->rkgnd", pattern[..., :-n], values)
     z = z + torch.einsum("rkgnm,rkmd->rkgnd", pattern[..., -n:], value)

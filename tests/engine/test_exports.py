@@ -308,6 +308,27 @@ def test_heads_of_longrope_models_stay_in_even_layers(session, tiny_opt, tmp_pat
     assert exported(session, folder, tmp_path / "layers", "B1", form="even").checked.difference < 1e-5
 
 
+WINDOWED = {
+    "mistral": {"sliding_window": 24},
+    "qwen2": {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 2},
+    "smollm3": {"use_sliding_window": True, "sliding_window": 24, "no_rope_layers": [1, 1, 0]},
+    "gpt_neo": {"window_size": 10, "attention_layers": ["global", "local", "local"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family, form", in_turns(WINDOWED, ["even", "small", "even", "masked"]))
+def test_windows_are_those_of_the_layers_that_stay(family, form, session, tiny_opt, tmp_path):
+    """An export is compared with the mask, on a text longer than the window, before it is in place."""
+    folder = family_folder(family, tiny_opt, tmp_path / "model", **WINDOWED[family])
+    assert exported(session, folder, tmp_path / "out", "B0", form=form).checked.difference < 1e-4
+
+
+def test_means_turn_a_model_with_windows_into_one_that_reads_as_far(session, tiny_opt, tmp_path):
+    folder = family_folder("mistral", tiny_opt, tmp_path / "model", sliding_window=24)
+    config = json.loads((exported(session, folder, tmp_path / "out", fill="mean").folder / "config.json").read_text())
+    assert (config["model_type"], config["max_position_embeddings"]) == ("llama", 24)
+
+
 def test_a_full_layer_without_heads_still_counts_tokens(session, tiny_opt, tmp_path, outside):
     """Layers 1 and 3 see all tokens, and transformers asks layer 1 how many there are."""
     folder = family_folder("gemma3", tiny_opt, tmp_path / "model", num_hidden_layers=4)

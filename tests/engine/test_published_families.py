@@ -214,24 +214,6 @@ def test_the_layers_with_a_window_are_those_of_transformers(kind):
         assert by_layer(config | said)["layer_types"] == model_config(config | said).layer_types
 
 
-def test_a_model_whose_tokens_read_later_ones_is_refused():
-    config = PUBLISHED["google/gemma-3-270m"][0] | {"use_bidirectional_attention": True}
-    refused_by(HeadroomError, "use_bidirectional_attention is on", lambda: shape_of(config))
-
-
-@pytest.mark.parametrize(("name", "field"), [("microsoft/phi-1_5", "qk_layernorm"),
-                                             ("stabilityai/stablelm-2-1_6b", "qk_layernorm"),
-                                             ("CohereForAI/aya-23-8B", "use_qk_norm")])  # fmt: skip
-def test_norms_of_queries_that_are_not_read_are_refused(name, field):
-    config = PUBLISHED[name][0] | {field: True}
-    refused_by(HeadroomError, f"{field} is on, and Headroom reads no norms", lambda: shape_of(config))
-
-
-def test_a_model_whose_stream_is_normed_is_refused():
-    config = PUBLISHED["bigscience/bloom-560m"][0] | {"apply_residual_connection_post_layernorm": True}
-    refused_by(HeadroomError, "apply_residual_connection_post_layernorm is on", lambda: shape_of(config))
-
-
 @pytest.mark.parametrize("said", [{"no_bias": False}, {"attn_config": {"qk_ln": True}},
                                   {"attn_config": {"alibi_bias_max": 16}}])  # fmt: skip
 def test_an_mpt_model_that_transformers_computes_otherwise_is_refused(said):
@@ -283,10 +265,11 @@ def test_scaled_positions_are_those_of_transformers_bit_for_bit(kind, tiny_opt, 
     assert torch.equal(*found.values())
 
 
-@pytest.mark.parametrize("name, n_ctx", [("microsoft/Phi-3-mini-4k-instruct", 2047),
+@pytest.mark.parametrize("name, n_ctx", [("microsoft/Phi-3-mini-4k-instruct", 4096),
+                                         ("mistralai/Mistral-7B-v0.1", 32768), ("bigcode/starcoder2-3b", 16384),
                                          ("microsoft/Phi-4-mini-instruct", 4096),
                                          ("google/gemma-2-2b", 8192), ("google/gemma-3-270m", 32768)])  # fmt: skip
-def test_the_context_ends_where_a_window_or_longrope_does(name, n_ctx):
+def test_the_context_ends_where_longrope_does_and_not_where_a_window_does(name, n_ctx):
     assert shape_of(PUBLISHED[name][0]).n_ctx == n_ctx
 
 
@@ -297,6 +280,13 @@ def test_longrope_is_read_only_as_far_as_its_angles_stay_the_same(spelled):
     long = {spelled: "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
     assert shape_of(config | {"rope_scaling": long, "original_max_position_embeddings": 4096}).n_ctx == 4096
     assert shape_of(config | {"rope_scaling": long | {"original_max_position_embeddings": 2048}}).n_ctx == 2048
+    both = {"rope_scaling": long, "rope_parameters": {"rope_type": "default"}}
+    assert shape_of(config | both | {"original_max_position_embeddings": 4096}).n_ctx == 4096
+    gemma = PUBLISHED["google/gemma-3-270m"][0]
+    by_type = {"full_attention": long | {"original_max_position_embeddings": 2048}}
+    assert shape_of(gemma | {"rope_parameters": by_type}).n_ctx == 2048
+    phi = PUBLISHED["microsoft/Phi-4-mini-instruct"][0]
+    assert shape_of({name: each for name, each in phi.items() if "original" not in name}).n_ctx == 4096
 
 
 @pytest.mark.parametrize(

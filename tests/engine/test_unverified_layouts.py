@@ -101,7 +101,7 @@ def test_a_model_that_fails_the_check_is_not_opened(tiny_opt, tmp_path, monkeypa
     self_check._checked_copy.cache_clear()
 
 
-def test_what_names_code_is_not_used_and_a_window_limits_the_context(tiny_opt, tmp_path):
+def test_what_names_code_is_not_used_and_a_window_limits_no_context(tiny_opt, tmp_path):
     folder = folder_of("exaone4", tiny_opt, tmp_path / "model")
     configured(folder, auto_map={"AutoModelForCausalLM": "evil.Evil"}, attn_implementation="someone/kernel",
                _attn_implementation="someone/kernel", use_kernels=True)  # fmt: skip
@@ -110,7 +110,7 @@ def test_what_names_code_is_not_used_and_a_window_limits_the_context(tiny_opt, t
         *config,
         *known_fields(config),
     }
-    assert "someone" not in json.dumps(model_config(config).to_dict()) and shape_of(config).n_ctx == 64
+    assert "someone" not in json.dumps(model_config(config).to_dict()) and shape_of(config).n_ctx == 256
 
 
 def test_the_form_small_does_not_know_its_code(tiny_opt, tmp_path):

@@ -2,7 +2,20 @@
 number for each distance that is added to scores of attention (ALiBi). Attention and FFN add to the stream themselves.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from engine.architecture.families.definition import Family
+from engine.errors import HeadroomError
+
+
+def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Nothing; HeadroomError if transformers would compute the model in slices, which leave out biases."""
+    if config.get("slow_but_exact") and config.get("pretraining_tp", 1) > 1:
+        raise HeadroomError("config.json: slow_but_exact is on, so that transformers leaves out biases of attention "
+                            "and FFNs; turn it off, as in the published models")  # fmt: skip
+    return {}
+
 
 FAMILY = Family(
     name="BLOOM",
@@ -26,6 +39,7 @@ FAMILY = Family(
     is_tied=True,
     refused={"apply_residual_connection_post_layernorm": "and Headroom reads no stream of norms; use a model without "
                                                          "it"},
+    variant=variant,
     is_adapted=True,
     attends_by="eager",
     tiny={"bloom": {}},

@@ -10,11 +10,15 @@ from typing import Any
 
 from engine.architecture.families import llama, phi
 from engine.architecture.families.definition import Scales
+from engine.errors import HeadroomError
 
 
 def scales(config: Mapping[str, Any]) -> Scales:
     """The constants that the model multiplies by."""
-    return Scales(logits_divisor=1 / config.get("logit_scale", 0.0625))
+    scale = config.get("logit_scale", 0.0625)
+    if not scale:
+        raise HeadroomError(f"config.json: logit_scale is {scale!r}, must be a number other than 0; repair the folder")
+    return Scales(logits_divisor=1 / scale)
 
 
 FAMILY = replace(

@@ -4,10 +4,12 @@ A head is reached at the *input* of the attention output projection (there the h
 the output of the last module of its branch, before the residual sum. That is all that pruning and scoring need.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal
+
+from engine.errors import HeadroomError
 
 # fields of a config.json that say where a model comes from
 ABOUT = frozenset({"model_type", "architectures", "transformers_version", "license", "_name_or_path",
@@ -15,10 +17,13 @@ ABOUT = frozenset({"model_type", "architectures", "transformers_version", "licen
 COMMON = ABOUT | {
     "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id", "tokenizer_class", "tie_word_embeddings", "dtype",
     "torch_dtype", "use_cache", "attention_dropout", "initializer_range", "hidden_size", "num_hidden_layers",
-    "num_attention_heads", "max_position_embeddings",
+    "num_attention_heads", "max_position_embeddings", "is_causal",
 }  # fmt: skip
 ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_parameters", "rope_scaling", "rope_theta",
                     "partial_rotary_factor", "original_max_position_embeddings"})  # fmt: skip
+ByLayer = Callable[[Mapping[str, Any]], Mapping[str, list[Any]]]
+Windows = Callable[[Mapping[str, Any]], Sequence[Any]]
+SLIDING, FULL = "sliding_attention", "full_attention"  # a layer's type, by whether it has a window
 
 
 @dataclass(frozen=True)
@@ -81,11 +86,10 @@ class Family:
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
     refused: Mapping[str, str] = field(default_factory=dict, hash=False)  # field that must be off -> why
     variant: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # what differs by config.json
-    by_layer: Callable[[Mapping[str, Any]], Mapping[str, list[Any]]] | None = (
-        None  # fields with an entry for each layer
-    )
-    window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
-    builds_window: bool = False  # only in layers of type sliding_attention, in passes too; else it limits the context
+    by_layer: ByLayer | None = None  # fields with an entry for each layer
+    # how many tokens each layer attends to, None for all, by config.json
+    windows: Windows = lambda config: ()
+    long_ropes: tuple[str, ...] = ("longrope",)  # names of the rotation whose angles depend on the input's length
     # transformers' attention neither takes functions by name nor do layers give a tensor: see `adapt_attention`
     is_adapted: bool = False
     attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
@@ -152,3 +156,36 @@ class Family:
     def projection(self, model: Any, name: str) -> Any:
         """`project_in` or `project_out` between d_model and the embeddings' width, in OPT-350m alone; else None."""
         return getattr(attrgetter(self.layers.rpartition(".")[0])(model), name, None)
+
+
+def window_everywhere(usual: int | None = None) -> Windows:
+    """`Family.windows` of a family whose layers all have the window that `sliding_window` says; `usual`: what
+    transformers takes for a missing field."""
+    return lambda config: [config.get("sliding_window", usual)] * config["num_hidden_layers"]
+
+
+def layer_types(config: Mapping[str, Any], usual: list[str]) -> Any:
+    """The type of each layer as config.json lists it, by today's names, or else the usual ones. HeadroomError: these
+    are not types of attention that Headroom reads."""
+    types = config.get("layer_types")
+    if types is None:
+        return usual
+    types = [{"attention": FULL}.get(each, each) for each in types] if isinstance(types, list) else types
+    if not isinstance(types, list) or len(types) != len(usual) or not {*map(str, types)} <= {SLIDING, FULL}:
+        raise HeadroomError(f"config.json: layer_types is {str(config['layer_types'])[:60]}, and Headroom reads a list "
+                            f"of {FULL} and {SLIDING}, one for each of {len(usual)} layers; use a model with "
+                            "these")  # fmt: skip
+    return types
+
+
+def windows_by_type(by_layer: ByLayer, window: Callable[[Mapping[str, Any]], Any], is_needed: bool = False) -> Windows:
+    """`Family.windows` of a family whose layers have types, by the window of those that have one; `is_needed`:
+    transformers asks for it even if no layer does. HeadroomError, when called: there is no window."""
+
+    def windows(config: Mapping[str, Any]) -> list[Any]:
+        types, reach = by_layer(config)["layer_types"], window(config)
+        if reach is None and (is_needed or SLIDING in types):
+            raise HeadroomError("config.json: layers have a window, and sliding_window is null or off; repair it")
+        return [reach if kind == SLIDING else None for kind in types]
+
+    return windows

@@ -41,9 +41,9 @@ FAMILY = Family(
     norm="transformer.ln_f",
     token_embedding="word_embeddings",
     fields=ROTARY - {"intermediate_size", "hidden_act", "head_dim", "partial_rotary_factor"} | {
-        "ffn_hidden_size", "activation", "num_kv_heads", "new_decoder_architecture", "multi_query", "parallel_attn",
-        "alibi", "bias", "num_ln_in_parallel_attn", "layer_norm_epsilon", "hidden_dropout"},
-    own_names={"intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads"},
+        "n_embed", "ffn_hidden_size", "activation", "num_kv_heads", "new_decoder_architecture", "multi_query",
+        "parallel_attn", "alibi", "bias", "num_ln_in_parallel_attn", "layer_norm_epsilon", "hidden_dropout"},
+    own_names={"hidden_size": "n_embed", "intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads"},
     defaults={"max_position_embeddings": 2048},
     is_tied=True,
     has_biases=False,

@@ -7,25 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import gemma
-
-SLIDING = "sliding_attention"
-
-
-def window(config: Mapping[str, Any]) -> Any:
-    """How many tokens attention reaches in some layers; None: all, in every layer."""
-    return config.get("sliding_window", 4096) if SLIDING in (config.get("layer_types") or [SLIDING]) else None
+from engine.architecture.families.definition import FULL, SLIDING, layer_types, windows_by_type
 
 
-def layer_types(config: Mapping[str, Any], period: int = 2) -> list[str]:
-    """The kind of attention of each layer: as config.json lists it, or the last of each `period` without a window."""
-    n_layers = config["num_hidden_layers"]
-    usual = [SLIDING if (layer + 1) % period else "full_attention" for layer in range(n_layers)]
-    return config.get("layer_types") or usual
+def in_periods(config: Mapping[str, Any], period: int) -> Mapping[str, list[Any]]:
+    """The fields with an entry for each layer, whose types are those that config.json lists, or windows in all but the
+    last layer of each period."""
+    usual = [SLIDING if (layer + 1) % period else FULL for layer in range(config["num_hidden_layers"])]
+    return {"layer_types": layer_types(config, usual)}
 
 
 def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
     """The fields with an entry for each layer."""
-    return {"layer_types": layer_types(config)}
+    return in_periods(config, 2)
+
+
+def window(config: Mapping[str, Any]) -> Any:
+    """How many tokens layers with a window attend to."""
+    return config.get("sliding_window", 4096)
 
 
 FAMILY = replace(
@@ -39,11 +38,11 @@ FAMILY = replace(
     fields=gemma.FAMILY.fields
     | {"hidden_activation", "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
        "sliding_window", "layer_types"},
+    defaults={"head_dim": 256, "num_key_value_heads": 4},
     biased_type="gemma2",
     heads_divide_width=True,
     by_layer=by_layer,
-    window=window,
-    builds_window=True,
+    windows=windows_by_type(by_layer, window, is_needed=True),
     attends_by="eager",
     tiny={"gemma2": {"num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "attn_logit_softcapping": 5.0,
                      "final_logit_softcapping": 20.0, "sliding_window": 24}},

@@ -7,11 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import gemma2
+from engine.architecture.families.definition import windows_by_type
 
 
 def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
     """The fields with an entry for each layer."""
-    return {"layer_types": gemma2.layer_types(config, config.get("sliding_window_pattern", 6))}
+    return gemma2.in_periods(config, config.get("sliding_window_pattern", 6))
+
+
+def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What differs by config.json: torch's own attention cannot cap scores."""
+    return {} if config.get("attn_logit_softcapping") is None else {"attends_by": "eager"}
 
 
 FAMILY = replace(
@@ -21,7 +27,9 @@ FAMILY = replace(
     fields=gemma2.FAMILY.fields | {"sliding_window_pattern", "rope_local_base_freq"},
     biased_type="gemma3_text",
     by_layer=by_layer,
+    windows=windows_by_type(by_layer, gemma2.window, is_needed=True),
     attends_by="sdpa",
+    variant=variant,
     tiny={"gemma3": {"num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window_pattern": 2,
                      "sliding_window": 24}},
 )  # fmt: skip

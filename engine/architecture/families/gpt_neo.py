@@ -11,18 +11,21 @@ from engine.architecture.families import gpt2
 
 def kinds(config: Mapping[str, Any]) -> list[str]:
     """The kind of attention of each layer."""
+    if (layers := config.get("attention_layers")) is not None:  # transformers prefers it
+        return layers
     said = config.get("attention_types") or [[["global", "local"], config.get("num_layers", 2) // 2]]
     return [kind for names, n_times in said for _ in range(n_times) for kind in names]
 
 
 def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
     """The fields with an entry for each layer."""
-    return {"attention_types": [[[kind], 1] for kind in kinds(config)]}
+    types = [[[kind], 1] for kind in kinds(config)]
+    return {"attention_types": types} | ({"attention_layers": kinds(config)} if "attention_layers" in config else {})
 
 
-def window(config: Mapping[str, Any]) -> Any:
-    """How many tokens attention reaches in some layers; None: all, in every layer."""
-    return config.get("window_size", 256) if "local" in kinds(config) else None
+def windows(config: Mapping[str, Any]) -> list[Any]:
+    """How many tokens each layer attends to; None: all."""
+    return [config.get("window_size", 256) if kind == "local" else None for kind in kinds(config)]
 
 
 FAMILY = replace(
@@ -32,12 +35,11 @@ FAMILY = replace(
     qkv=("q_proj", "k_proj", "v_proj"),
     qkv_layout="apart",
     fields=frozenset({"num_layers", "num_heads", "intermediate_size", "activation_function", "attention_types",
-                      "window_size", "resid_dropout", "embed_dropout", "layer_norm_epsilon"}),
+                      "attention_layers", "window_size", "resid_dropout", "embed_dropout", "layer_norm_epsilon"}),
     own_names={"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"},
     qkv_biases=False,
     by_layer=by_layer,
-    window=window,
-    builds_window=True,
+    windows=windows,
     is_adapted=True,
     attends_by="eager",
     tiny={"gpt_neo": {"attention_types": [[["local", "global"], 1], [["local"], 1]], "window_size": 24,

@@ -13,7 +13,7 @@ from engine.architecture.families.definition import Scales
 def scales(config: Mapping[str, Any]) -> Scales:
     """The constants that the model multiplies by."""
     names = "residual_multiplier", "embedding_multiplier", "logits_scaling"
-    return Scales(*(config.get(name) or 1.0 for name in names))
+    return Scales(*(config.get(name, 1.0) for name in names))
 
 
 FAMILY = replace(

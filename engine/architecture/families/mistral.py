@@ -1,20 +1,12 @@
-"""Mistral: Llama's shape, without biases anywhere, in some versions with a window (v0.1: 4096 tokens).
+"""Mistral: Llama's shape, without biases anywhere, in some versions with a window in all layers (v0.1: 4096 tokens).
 
-Within the window attention is full, so the window is the length of the context: texts are cut to it, and the model is
-built without it. Biases that hold means (`--fill mean`) turn it into a Llama, which computes the same.
+Biases that hold means (`--fill mean`) turn it into a Llama, which computes the same within the window.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from engine.architecture.families import llama
-
-
-def window(config: Mapping[str, Any]) -> Any:
-    """How many tokens attention reaches; None: all. transformers takes 4096 where a config.json does not say."""
-    return config.get("sliding_window", 4096)
-
+from engine.architecture.families.definition import window_everywhere
 
 FAMILY = replace(
     llama.FAMILY,
@@ -23,7 +15,8 @@ FAMILY = replace(
     attention_biases="",
     ffn_biases="",
     heads_divide_width=False,
-    window=window,
+    defaults={"num_key_value_heads": 8},
+    windows=window_everywhere(4096),
     tiny={"mistral": {"hidden_size": 48, "head_dim": 8, "num_key_value_heads": 2, "max_position_embeddings": 512,
                       "sliding_window": 256, "initializer_range": 0.25}},
 )  # fmt: skip

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import gemma2, olmo2
+from engine.architecture.families.definition import windows_by_type
 
 
 def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
     """The fields with an entry for each layer."""
-    return {"layer_types": gemma2.layer_types(config, period=4)}
+    return gemma2.in_periods(config, 4)
 
 
 FAMILY = replace(
@@ -20,8 +21,7 @@ FAMILY = replace(
     fields=olmo2.FAMILY.fields | {"sliding_window", "layer_types"},
     biased_type="olmo3",
     by_layer=by_layer,
-    window=gemma2.window,
-    builds_window=True,
+    windows=windows_by_type(by_layer, gemma2.window, is_needed=True),
     tiny={"olmo3": {"num_key_value_heads": 2, "sliding_window": 24,
                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}},
 )  # fmt: skip

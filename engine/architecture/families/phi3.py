@@ -1,20 +1,14 @@
 """Phi-3, Phi-3.5 and Phi-4 mini: Llama's shape, with queries, keys and values from one matrix, gate and up projection
 from another, and no biases; in some models positions turn a part of each head alone.
 
-A window is that of all layers, and the length of the context, as in Mistral.
+A window is that of all layers. What old versions call yarn is longrope, whose length before scaling is 4096 unless a
+config.json says otherwise.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from engine.architecture.families import llama
-
-
-def window(config: Mapping[str, Any]) -> Any:
-    """How many tokens attention reaches; None: all."""
-    return config.get("sliding_window")
-
+from engine.architecture.families.definition import window_everywhere
 
 FAMILY = replace(
     llama.FAMILY,
@@ -29,7 +23,9 @@ FAMILY = replace(
     ffn_biases="",
     biased_type="",
     heads_divide_width=False,
-    window=window,
+    windows=window_everywhere(),
+    long_ropes=("longrope", "su", "yarn"),
+    defaults={"original_max_position_embeddings": 4096},
     tiny={
         "phi3": {
             "num_key_value_heads": 2,

@@ -1,6 +1,6 @@
 """Qwen3: Llama's shape, with a norm of the queries and of the keys of each head.
 
-A window is treated as in Qwen2. Biases that hold means are those of attention alone: its FFNs cannot have any.
+Windows are those of Qwen2. Biases that hold means are those of attention alone: its FFNs cannot have any.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ FAMILY = replace(
     name="Qwen3",
     qk_norms=("q_norm", "k_norm"),
     fields=qwen2.FAMILY.fields | {"attention_bias"},
-    defaults={"head_dim": 128},
+    defaults={"head_dim": 128, "num_key_value_heads": 32},
     attention_biases="attention_bias",
     qkv_biases="",
     biased_type="qwen3",

@@ -1,10 +1,11 @@
 """StarCoder2: Llama's shape with FFNs of two matrices and with biases everywhere, in norms too. A window is that of all
-layers, and the length of the context, as in Mistral.
+layers.
 """
 
 from dataclasses import replace
 
-from engine.architecture.families import llama, phi3
+from engine.architecture.families import llama
+from engine.architecture.families.definition import window_everywhere
 
 FAMILY = replace(
     llama.FAMILY,
@@ -19,6 +20,7 @@ FAMILY = replace(
     ffn_biases="use_bias",
     biased_type="starcoder2",
     heads_divide_width=False,
-    window=phi3.window,
+    defaults={"num_key_value_heads": 2},
+    windows=window_everywhere(),
     tiny={"starcoder2": {"num_key_value_heads": 2}},
 )
