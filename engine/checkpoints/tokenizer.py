@@ -19,7 +19,7 @@ from typing import Any
 
 from cache import Store
 from engine.architecture.family import family_of
-from engine.architecture.transformers_internals import model_config
+from engine.architecture.transformers_internals import import_models, model_config
 from engine.checkpoints.weight_files import not_weights, read_json
 from engine.errors import HeadroomError
 
@@ -164,6 +164,7 @@ def _as_class(folder: Path, config: Mapping[str, Any], name: str = "AutoTokenize
     """What transformers makes of the folder."""
     import transformers
 
+    import_models()  # in one thread at a time
     transformers.utils.logging.set_verbosity_error()
     is_of_model = name == "AutoTokenizer" and family_of(config).is_stock
     of_model = {"config": model_config(config)} if is_of_model else {}

@@ -368,7 +368,7 @@ def test_the_harness_gets_headroom_s_accuracy_of_the_folder(form, session, folde
     questions = questions_in(write_questions(tmp_path / "own.jsonl"), session, limit=16)
     made = exported(session, folder_of("llama"), tmp_path / "out", form=form, questions=questions)
     trust = {"trust_remote_code": True} if form == "small" else {}
-    lm = HFLM(pretrained=str(made.folder), dtype="float32", device="cpu", batch_size=4, add_bos_token=False, **trust)
+    lm = HFLM(pretrained=str(made.folder), dtype="float32", device="cpu", batch_size=4, **trust)  # at its defaults
     answers = answered(lm, made.judged.pruned.questions)
     for each, row in zip(answers, made.judged.pruned.log_likelihood_nats, strict=True):
         theirs = [value for value, _ in each]

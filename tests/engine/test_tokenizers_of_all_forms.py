@@ -15,7 +15,11 @@ from cache import Store
 from engine.checkpoints import tokenizer as reading
 from engine.demo import story
 from engine.errors import HeadroomError
+from engine.export.exporting import Export, export
 from engine.models.loading import LoadSpec, identify
+from engine.models.masks import parse_mask
+from engine.models.session import Session
+from engine.progress import final
 from engine.questions.encoding import encode_questions, front, read, tokenized
 from engine.questions.requests import Question
 from tests.conftest import IS_THOROUGH
@@ -129,7 +133,7 @@ def theirs(folder, kind):
 def test_tokens_are_those_of_tokenizer_json_whatever_class_is_named(tmp_path):
     """Of every file with every class, for models of every kind, which may override the class."""
     combinations = [(file, name, kind) for file in FILES for name, kind in product(CLASSES, KINDS)]
-    for number, (file, name, kind) in enumerate(some(combinations, every=31)):
+    for number, (file, name, kind) in enumerate(some(combinations, every=41)):
         own = FILES[file]
         settings = NAMED | ({} if name is None else {"tokenizer_class": name})
         folder = written(tmp_path / str(number), own, kind, None if name is None and number % 2 else settings)
@@ -174,7 +178,7 @@ def test_by_default_a_text_begins_as_transformers_and_the_harness_have_it(tmp_pa
         "Gemma": "GemmaTokenizer",
     }  # fmt: skip
     cases = product(named, FRONTS, FIELDS, ("of its class", "PreTrainedTokenizerFast"), ("as written", "saved again"))
-    for number, (file, kind_of_front, fields, name, form) in enumerate(some(cases, every=13)):
+    for number, (file, kind_of_front, fields, name, form) in enumerate(some(cases, every=19)):
         before, behind = FRONTS[kind_of_front]
         kind = {"GPT-2": "opt", "GPT-NeoX": "gpt_neox", "Llama": "llama", "Gemma": "gemma"}[file]
         settings = NAMED | fields | {"tokenizer_class": named[file] if name == "of its class" else name}
@@ -244,6 +248,7 @@ def model_with(folder, tiny_opt, tokenizer, **settings):
     return folder
 
 
+@pytest.mark.slow("reads five tokenizers as classes that do not fit")
 def test_the_key_changes_only_for_tokenizers_that_were_read_otherwise(tiny_opt, tmp_path):
     def digest(name, tokenizer, **settings):
         folder = model_with(tmp_path / name, tiny_opt, tokenizer, **settings)
@@ -282,6 +287,33 @@ def test_a_reading_is_remembered_and_a_plain_one_needs_no_transformers(tiny_opt,
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
     plain = model_with(tmp_path / "plain", tiny_opt, with_front(FILES["GPT-2"], BOS), **settings)
     assert identify(LoadSpec(str(plain))).default_bos
+
+
+@pytest.mark.slow("exports two models and opens each twice")
+def test_an_exported_folder_gives_the_same_tokens_and_begins_the_same(tiny_opt, tmp_path):
+    """Also to transformers, which would have taken another class."""
+    session = Session(Store(tmp_path / "store"))
+    for number, (name, tokenizer, form) in enumerate((
+        ("GPT2Tokenizer", with_front(FILES["Llama 2"], BOS), "masked"),
+        ("LlamaTokenizer", pieces(**PIECES["Llama 2"]), "small"),
+    )):  # fmt: skip
+        base, out = tmp_path / f"base {number}", tmp_path / f"out {number}"
+        settings = {"tokenizer_class": name, "add_bos_token": True}
+        if isinstance(tokenizer, bytes):
+            model_with(base, tiny_opt, FILES["Llama"], **settings)
+            (base / "tokenizer.json").unlink()
+            (base / "tokenizer.model").write_bytes(tokenizer)
+        else:
+            model_with(base, tiny_opt, tokenizer, **settings)
+        target = session.target(LoadSpec(str(base), "fp32"))
+        final(export(session, target, Export(parse_mask("L0H1", target.shape), str(out), form=form)))
+        before, after = loaded(base), loaded(out)
+        assert target.bos and before.identity.reading.beginning == after.identity.reading.beginning
+        kept = [text for text in TEXTS if "<s>" not in text]
+        expected = before.tokenizer(kept).input_ids
+        assert after.tokenizer(kept).input_ids == expected == theirs(out, "opt")(kept).input_ids, (name, form)
+        assert after.tokenizer.special_tokens_map == before.tokenizer.special_tokens_map
+        assert "TokenizersBackend" not in (out / "tokenizer_config.json").read_text()
 
 
 EXTRA = "<image_soft_token>"
