@@ -8,12 +8,13 @@ are folded in; rotary positions are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.architecture.family import family_of
 from engine.heads.attention import Head
 from engine.measurement import Measurement, Workload, known_value, single
 from engine.models.loading import Loaded
@@ -65,6 +66,12 @@ def ov_copying_eigenvalues(loaded: Loaded) -> np.ndarray:
     return scores
 
 
+def has_trace(target: Target) -> bool:
+    """Whether QK traces say anything: not if queries and keys are divided by their norms, one number a position that
+    weights alone do not give, and that makes the size of a trace arbitrary."""
+    return not family_of(target.identity.config).qk_norms
+
+
 def qk_trace(loaded: Loaded, previous_token: np.ndarray) -> np.ndarray:
     """(L, H): trace of the term that matches a head's query token with the token *before* the key.
 
@@ -98,7 +105,8 @@ class Feeding:
 
     trace: the QK trace, of W_E W_Q (W_E W_V W_O W_K)^T over the vocabulary, without a unit: large if the earlier head's
         output for a token matches this head's query for the same token (Olsson et al. 2022). Multiplied by the earlier
-        head's previous-token score, it is that head's share of the QK trace on the Induction screen.
+        head's previous-token score, it is that head's share of the QK trace on the Induction screen. nan if queries
+        and keys are normed
     composition: K-composition, 0 to 1, how much of the earlier head's output the keys read, |W_Q W_K^T (W_V W_O)^T| /
         (|W_Q W_K^T| |W_V W_O|) in Frobenius norms (Elhage et al. 2021)
     random: (n,) the composition of pairs of random heads of the same shapes
@@ -121,7 +129,12 @@ def feeding(target: Target, head: Head) -> Measurement[Feeding]:
     shapes: dict[str, tuple[int | str, ...]] = {"trace": each, "composition": each, "random": ("n",)}
     key = canonical_key("head feeding", target.as_usual.key() | {"head": list(head)})
     piece = Piece(key, 1, shapes, partial(_fed, head=head))
-    return single(target.as_usual, piece, lambda record: Feeding(**record.arrays), expected)
+
+    def value(record: Record) -> Feeding:
+        found = Feeding(**record.arrays)
+        return found if has_trace(target) else replace(found, trace=np.full_like(found.trace, np.nan))
+
+    return single(target.as_usual, piece, value, expected)
 
 
 def _fed(loaded: Loaded, head: Head) -> Measuring:

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
-from engine.heads.circuits import ov_copying_eigenvalues, qk_trace
+from engine.heads.circuits import has_trace, ov_copying_eigenvalues, qk_trace
 from engine.measurement import Measurement, of_records
 from engine.models.loading import Loaded
 from engine.models.session import Target
@@ -91,7 +91,7 @@ def induction(target: Target, variant: str = "olsson", seed: int = 0) -> Measure
     n = len(_pieces(target, variant, seed, []))
 
     def value(records: list[Record]) -> InductionScores | None:
-        return _scores(target.shape, variant, records) if len(records) == n else None
+        return _scores(target, variant, records) if len(records) == n else None
 
     about = ("induction", variant, seed)
     return of_records(target.as_usual, about, lambda session, records: _pieces(target, variant, seed, records), value)
@@ -195,14 +195,17 @@ def _joined(records: Sequence[Record], name: str) -> np.ndarray:
     return np.concatenate([record.arrays[name] for record in records if name in record.arrays])
 
 
-def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> InductionScores:
-    mean, error, counts = {}, {}, {}
+def _scores(target: Target, variant: str, records: Sequence[Record]) -> InductionScores:
+    mean, error, counts, shape = {}, {}, {}, target.shape
     for name in SCORES:
         examples = _joined(records, name)
         n = len(examples)
         mean[name], counts[name] = examples.mean(0), n
         error[name] = examples.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(examples.shape[1:], np.nan)
     notes = []
+    if not has_trace(target):
+        mean["qk_trace"] = np.full_like(mean["qk_trace"], np.nan)
+        notes.append("no QK trace, because queries and keys are normed")
     if variant == "bansal" and counts["copying"] < len(BANSAL_LENGTHS):
         notes.append(f"only {counts['copying']} of {len(BANSAL_LENGTHS)} lengths fit the window of "
                      f"{shape.n_ctx} tokens")  # fmt: skip

@@ -139,12 +139,14 @@ def _scores(found: Any, variant: str) -> dict[str, Any]:
 
 
 def _partners(found: Any) -> list[dict[str, Any]]:
-    """The earlier heads of the largest part in its QK trace, largest first."""
+    """The earlier heads of the largest part in its QK trace, largest first; or, if it has none, of the largest
+    K-composition."""
     parts = found.partners
     if parts is None:
         return []
     previous, listed = found.scores["olsson"].mean["previous_token"], []
-    for flat in np.argsort(-parts, axis=None, kind="stable")[:N_PARTNERS]:
+    sizes = found.feeding.composition if np.isnan(parts).all() else parts
+    for flat in np.argsort(-sizes, axis=None, kind="stable")[:N_PARTNERS]:
         layer, head = (int(at) for at in np.unravel_index(flat, parts.shape))
         each = {"trace": found.feeding.trace[layer, head], "previous_token": previous[layer, head]}
         each |= {"part": parts[layer, head], "composition": found.feeding.composition[layer, head]}

@@ -7,15 +7,19 @@ import math
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import engine.requests
+from engine.architecture.families import FAMILIES
+from engine.architecture.transformers_internals import model_config
 from engine.requests import REQUESTS
 from engine.requests.output import to_json
-from tests.engine.fixtures import family_folder
+from tests.engine.fixtures import SIZES, STOCK, TINY, family_folder
 from tests.write_command_line import commands_of, parser
 
 FLOATS = st.floats() | st.floats(width=32).map(np.float32) | st.floats().map(np.float64)
@@ -70,3 +74,24 @@ def test_induction_of_a_model_whose_qk_trace_is_undefined(tiny_opt, tmp_path, cl
     best = strict(printed)["best"]
     assert len(best["prefix_matching"]) == 4 and best["qk_trace"] == []
     assert "qk_trace         undefined" in cli("induction", *options)[1]
+
+
+@pytest.mark.parametrize("family, is_normed", [("gemma3", True), ("gemma2", False)])
+def test_normed_queries_and_keys_have_no_qk_trace(family, is_normed, tiny_opt, tmp_path, cli):
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    options = ("--model", folder, "--precision", "fp32")
+    code, printed, lines = cli("induction", *options, "--out", tmp_path / "heads.csv", "--json")
+    assert code == 0, lines
+    found, table = strict(printed), pd.read_csv(tmp_path / "heads.csv")
+    assert (found["best"]["qk_trace"] == []) == table["qk_trace"].isna().all() == is_normed
+    assert ("no QK trace, because queries and keys are normed" in found["note"]) == is_normed
+
+
+def test_which_families_have_a_qk_trace_is_seen_in_their_modules():
+    for name in STOCK:
+        config = {"model_type": TINY[name], **FAMILIES[TINY[name]].tiny[name], "pad_token_id": 0}
+        small = {FAMILIES[TINY[name]].own_name(each): size for each, size in SIZES.items()}
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(model_config(small | config))
+        norms = {part for part, _ in model.named_modules() if part.rpartition(".")[2] in ("q_norm", "k_norm")}
+        assert bool(norms) == bool(FAMILIES[TINY[name]].qk_norms), name
