@@ -56,6 +56,11 @@ class Answers:
         return Answers(self.questions[:n], scores, greedy, cut, self.by_greedy)
 
     @property
+    def n_contexts_cut(self) -> int:
+        """The number of questions that did not fit the window."""
+        return int((self.n_cut > 0).sum())
+
+    @property
     def predicted(self) -> np.ndarray:
         """(n,) index of the choice with the largest log-likelihood, the first of equals."""
         return np.nanargmax(self.log_likelihood_nats, axis=1)
@@ -259,3 +264,12 @@ def answers_of(questions: Questions, parts: Sequence[Record]) -> Answers:
         n_cut[start:stop] = part.arrays["n_cut"][: len(block)]
         start = stop
     return Answers(tuple(questions.at(rows)), scores, greedy, n_cut, questions.requests.greedy)
+
+
+def describe_cut(answers: Answers) -> str:
+    """Returns a line on questions that did not fit the model's window, after a line break; "" if all do."""
+    n = answers.n_contexts_cut
+    if not n:
+        return ""
+    return (f"\n{n:,} of {len(answers):,} questions do not fit the model's window: their first tokens, of the "
+            "examples, are left out")  # fmt: skip

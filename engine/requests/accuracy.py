@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine import charts
-from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
+from engine.accuracy.evaluation import Answers, accuracy, compared, describe_cut, evaluation
 from engine.accuracy.harness_samples import is_samples, to_samples
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
@@ -79,11 +79,12 @@ class Evaluate(WithPruning, OfTask):
             "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,
             "layers_dropped": list(mask.layers_dropped),
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
-            "contexts_cut": int((answers.n_cut > 0).sum()), "saved": session.store.on_disk,
+            "contexts_cut": answers.n_contexts_cut, "saved": session.store.on_disk,
         }  # fmt: skip
         line = (f"{self.task}, {self.shots} shots: acc {result.acc:.4f} "
                 f"(95% {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
                 f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned{taken}")  # fmt: skip
+        line += describe_cut(answers)
         if added is not None:
             line += f"\nvector of {self.add_vector} added at layer {added.layer}"
         if kept := questions.requests.kept:
@@ -126,7 +127,8 @@ class Evaluate(WithPruning, OfTask):
         mask = mask_of(part, second, pruning, self.data_dir)
         questions = self.questions(run.session, self.split)
         wanted = self._evaluation(run.session, second, questions, mask, self._vector(part, second))
-        both = compared(answers, part.value(wanted))
+        others = part.value(wanted)
+        both = compared(answers, others)
         change, (low, high) = both.change, both.change.interval
         found = {
             "model": second.identity.name, "precision": second.spec.precision, "bos": second.bos,
@@ -134,12 +136,12 @@ class Evaluate(WithPruning, OfTask):
             "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": change.difference,
             "difference_ci95": [low, high], "only_first": change.lost, "only_second": change.gained,
             "layers_dropped": list(mask.layers_dropped), "p_mcnemar": change.p_mcnemar, "cached": part.cached,
-            "seconds": part.seconds,
+            "seconds": part.seconds, "contexts_cut": others.n_contexts_cut,
         }  # fmt: skip
         line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * change.difference:+.1f} points "
         line += f"(95% {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
         line += f"{change.gained}, by the first alone {change.lost}, {mask.n_heads_pruned} heads and "
-        return found, f"{line}{mask.n_ffns_pruned} FFNs pruned"
+        return found, f"{line}{mask.n_ffns_pruned} FFNs pruned{describe_cut(others)}"
 
 
 def items(answers: Answers) -> Iterator[dict[str, Any]]:

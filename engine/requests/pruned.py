@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from engine import charts
+from engine.accuracy.evaluation import describe_cut
 from engine.errors import HeadroomError, UsageError
 from engine.export.card import Exported
 from engine.export.folders import named_folder, refuse_taken
@@ -118,7 +119,8 @@ class ExportModel(PrunedModel):
         if made.judged is not None:
             fields = made.judged.fields()
             each = [f"{name} {fields[name]['acc']:.4f}" for name in ("full", "pruned", "mean_filled") if name in fields]
-            lines.append(f"accuracy on {fields['task']}: {', '.join(each)}, n {fields['n']}")
+            lines.append(f"accuracy on {fields['task']}: {', '.join(each)}, n {fields['n']}"
+                         f"{describe_cut(made.judged.full)}")  # fmt: skip
         fields = made.fields() | {"heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,
                                   "model": target.identity.name}  # fmt: skip
         return Result(made, fields, "\n".join([*lines, made.to_load]))

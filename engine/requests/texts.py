@@ -143,6 +143,8 @@ class MeasureLosses(ScoredTexts):
             "stride": first.stride, "bos": first.bos, "mask": mask_b.text(), "mask_a": mask_a.text(), "out": self.out,
         }  # fmt: skip
         line = f"{len(whole):,} tokens: mean loss {mean_a:.4f} nats, {mean_b:.4f} masked ({mean_b - mean_a:+.4f})"
+        if any(each.n_total > each.window for each in measured[0]):
+            line += f", read in windows of {first.window:,} tokens, a new one every {first.stride:,}"
         files = file_of(self.out, lambda suffix: table_file(suffix, whole))
         sides = {"full": "loss_full_nats", "masked": "loss_masked_nats"}
         by_index = whole.groupby("index", as_index=False)[[*sides.values()]].mean()

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import AutoTokenizer
 
 from cache import open_store
 from engine.demo import passages
@@ -11,12 +12,13 @@ from engine.models.in_memory import Models
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import final
+from engine.questions.requests import TaskSpec, get_requests
 from engine.texts.continuation import How, continuation
 from engine.texts.passages import N_TEXTS
 from engine.texts.tokenloss import token_losses
 from tests.cli.conftest import refused
 from tests.conftest import TEXT
-from tests.engine.fixtures import target_in
+from tests.engine.fixtures import target_in, write_questions
 
 
 @pytest.fixture
@@ -183,3 +185,30 @@ def test_idealise_says_what_is_missing(cli, tiny):
     refused(cli("idealise", *tiny, "--heads", "L0H1"), 2, "--passage")
     refused(cli("idealise", *tiny, "--heads", "", "--task", "demo_copy"), 2, "no head is named")
     refused(cli("idealise", *tiny, "--heads", "L0H1", "--mask", "L0H*", "--task", "demo_copy"), 2, "pruned already")
+
+
+def test_what_does_not_fit_the_window_is_said(cli, tiny, tiny_opt, tmp_path):
+    """Of questions, as counted by the tokenizer alone; and how a longer text is read."""
+    task = write_questions(tmp_path / "own.jsonl", 6)
+    asked = ("evaluate", *tiny, "--task", task, "--shots", 2, "--no-bos")
+    questions = get_requests(TaskSpec(str(task), 2)).questions
+    tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
+    texts = [
+        [context + choice for context, choice in zip(each.contexts, each.continuations, strict=True)]
+        for each in questions
+    ]
+    n_cut = sum(max(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in each) > 257
+                for each in texts)  # fmt: skip
+    assert 0 < n_cut
+    _, out, _ = cli(*asked, "--against", "bf16")
+    first, second = out.splitlines()[1], out.splitlines()[3]
+    assert (
+        first
+        == second
+        == (f"{n_cut} of 6 questions do not fit the model's window: their first tokens, of the examples, are left out")
+    )
+    assert "do not fit" not in cli(*asked[:-3], "--shots", 0)[1]
+    file = tmp_path / "long.txt"
+    file.write_text(TEXT * 9, encoding="utf-8")
+    losses = ("losses", *tiny, "--mask", "L0H0", "--text", file, "--out", tmp_path / "losses.csv")
+    assert "read in windows of 256 tokens, a new one every 128" in cli(*losses)[1]

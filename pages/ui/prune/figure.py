@@ -109,7 +109,7 @@ def in_words(result: Accuracy, total: int) -> list[str]:
 
 def cut_in_words(answers: Answers) -> list[str]:
     """Returns one line on questions that did not fit the model's window; [] if all do."""
-    n = int((answers.n_cut > 0).sum())
+    n = answers.n_contexts_cut
     if not n:
         return []
     return [f"**{n:,}** of them do not fit the model's window: their first tokens, of the examples, are left out"]
