@@ -10,13 +10,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import count
+from typing import TypeVar
 
 import numpy as np
 
+T = TypeVar("T", float, np.ndarray)
 Z_95 = 1.959963984540054
 ALPHA = 0.05  # of McNemar's exact test, wherever one is read
 Judgment = tuple[bool | None, str]  # whether a statement holds (None: not measured), and the result here
 MIN_QUESTIONS = 32  # while they are still coming in: before that a verdict would come and go with every question
+
+
+def share_of(part: T, whole: float, least: float) -> T:
+    """Returns part / whole; nan if `whole`, a difference, is not larger than `least`, up to which it may be rounding or
+    noise: such a share could be anything."""
+    return part / whole if abs(whole) > least else part * math.nan
 
 
 @dataclass(frozen=True)

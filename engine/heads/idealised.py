@@ -32,6 +32,7 @@ from engine.progress import Progress, driven
 from engine.questions.encoding import Encoded, Row, pack, tokenized, with_beginning
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
+from engine.statistics import share_of
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import checked, text_digest
 from engine.texts.tokenloss import Tokenize
@@ -46,12 +47,13 @@ KNOCKOUT = "knockout"  # the own pattern without `prefix`, and without renormali
 SIDES = ("full", "ablated", *PATTERNS)
 STRETCH = 32  # tokens that the bootstrap draws together, because losses of neighboring tokens correlate
 DRAWS = 2000
+ROUNDING = float(np.finfo(np.float32).eps)  # of a loss: all are computed in fp32 at last
 
 
 @dataclass(frozen=True)
 class Recovered:
     """How much of the heads' effect the pattern recovers. Share and interval are nan unless ablating clearly adds to
-    the loss: otherwise there is nothing to recover.
+    the loss, by more than rounding: otherwise there is nothing to recover.
 
     effect_nats: loss that ablating the heads adds
     effect_low, effect_high: its 95% bootstrap interval
@@ -192,27 +194,27 @@ def recovered_in_texts(losses: Losses, kind: str) -> Recovered:
 
     full, ablated, ideal = (summed(losses[side]) for side in ("full", "ablated", kind))
     n_tokens = summed([text * 0 + 1 for text in losses["full"]])
-    return _recovered(ablated - full, ablated - ideal, n_tokens)
+    return _recovered(full, ablated, ideal, n_tokens)
 
 
 def recovered_in_questions(answers: Mapping[str, Answers], kind: str) -> Recovered:
     """Returns how much of the mean loss of the right choice the pattern recovers, with an interval over questions."""
     loss = {side: -answers[side].gold_log_likelihood_nats for side in ("full", "ablated", kind)}
-    return _recovered(loss["ablated"] - loss["full"], loss["ablated"] - loss[kind], np.ones(len(loss["full"])))
+    return _recovered(loss["full"], loss["ablated"], loss[kind], np.ones(len(loss["full"])))
 
 
-def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Recovered:
-    """Bootstraps over units. By unit: the loss that ablating adds, the part of it that the pattern prevents, and the
-    number of losses summed."""
-    n = len(effect)
+def _recovered(full: np.ndarray, ablated: np.ndarray, ideal: np.ndarray, n_losses: np.ndarray) -> Recovered:
+    """Bootstraps over units. By unit: the sum of losses of each side, and the number of losses summed."""
+    effect, kept, n = ablated - full, ablated - ideal, len(full)
     counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), DRAWS)  # (draw, unit)
     effects, keeps, losses = (counts @ each for each in (effect, kept, n_losses))
     low, high = map(float, np.quantile(effects / losses, (0.025, 0.975))) if n > 1 else (math.nan, math.nan)
     mean, n_scored = float(effect.sum() / n_losses.sum()), int(n_losses.sum())
-    if not low > 0:
+    share = share_of(float(kept.sum()), float(effect.sum()), ROUNDING * float(np.abs(full).sum()))
+    if not low > 0 or math.isnan(share):
         return Recovered(mean, low, high, math.nan, math.nan, math.nan, n, n_scored)
     share_low, share_high = map(float, np.quantile(keeps / effects, (0.025, 0.975)))
-    return Recovered(mean, low, high, float(kept.sum() / effect.sum()), share_low, share_high, n, n_scored)
+    return Recovered(mean, low, high, share, share_low, share_high, n, n_scored)
 
 
 def _text_pieces(target: Target, texts: Sequence[str], ideal: Ideal, records: Sequence[Record]) -> Iterator[Piece]:

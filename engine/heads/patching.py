@@ -2,11 +2,13 @@
 
 Prompts A and B have equally many tokens. A is read with B's residual stream, attention output, or FFN output at one
 layer and position, or with B's output of one head at the last token. The effect is the share of the difference between
-the logits of two answers, B's minus A's, that comes back: 0 as in A, 1 as in B. Positions before the first token in
-which the prompts differ have an effect of 0 and are not read. The others are rows in a few batches for a few layers:
-each row joins at its layer, and reads the tokens from its batch's first position on; all heads are one batch
-(`engine.heads.last_token`). A pair of positions, one of B and the one of A that gets its activation, is one batch over
-all layers.
+the logits of two answers, B's minus A's, that comes back: 0 as in A, 1 as in B. A's own activations are patched into it
+too, which moves nothing but by rounding: a difference of less than twice that has no shares.
+
+Positions before the first token in which the prompts differ have an effect of 0 and are not read. The others are rows
+in a few batches for a few layers: each row joins at its layer, and reads the tokens from its batch's first position on;
+all heads are one batch (`engine.heads.last_token`). A pair of positions, one of B and the one of A that gets its
+activation, is one batch over all layers.
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ import numpy as np
 from engine.accuracy.restarts import kept
 from engine.accuracy.scoring import hidden_of, some_logits
 from engine.errors import HeadroomError, UsageError
-from engine.heads.last_token import PromptRead, head_outputs, hidden_after, hidden_with, read_prompt, smears
+from engine.heads.last_token import (
+    PromptRead,
+    head_outputs,
+    hidden_after,
+    hidden_changed,
+    hidden_with,
+    read_prompt,
+    smears,
+)
 from engine.measurement import Measurement, by_name
 from engine.models.loading import Loaded
 from engine.models.session import Target
@@ -30,6 +40,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import front, pack_strings, read, unpack_strings
 from engine.records import Record, canonical_key
+from engine.statistics import share_of
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
@@ -46,6 +57,7 @@ KINDS = {
 MAX_TOKENS = 128
 AT_ONCE = 6  # layers of a record
 BATCHES = 5  # of their positions: the later ones need no tokens before them
+CLEARLY = 2  # times what rounding moves, from which a difference has shares
 
 
 @dataclass(frozen=True)
@@ -88,10 +100,11 @@ class PatchMap:
     """What patching gives so far.
 
     kind: what is patched, one of KINDS
-    effects: by layer, (n,) by position, of heads (H,), or of a pair (1,)
+    effects: by layer, (n,) by position, of heads (H,), or of a pair (1,); nan unless the difference `is_clear`
     tokens: of both prompts
     answers: of both
     differences: the logit of B's answer minus that of A's, after A and after B
+    rounding: how far this moves when A's own activations are patched into it, at least a step of the precision
     pair: the position of B and the one of A, if that is all that was patched
     """
 
@@ -100,7 +113,22 @@ class PatchMap:
     tokens: tuple[list[str], list[str]]
     answers: tuple[str, str]
     differences: tuple[float, float]
+    rounding: float
     pair: tuple[int, int] | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the prompts differ by more than rounding."""
+        return abs(self.differences[1] - self.differences[0]) > CLEARLY * self.rounding
+
+    @property
+    def unclear(self) -> str:
+        """Why there are no shares; "" if there are."""
+        if self.is_clear:
+            return ""
+        between = abs(self.differences[1] - self.differences[0])
+        return (f"no shares: the prompts differ by {between:.2g}, and rounding in this precision alone moves "
+                f"{self.rounding:.2g}; choose other answers, or a higher precision")  # fmt: skip
 
 
 def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
@@ -109,20 +137,20 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
     a, b = checked(wanted.a), checked(wanted.b)
     about = {"a": text_digest(a), "b": text_digest(b), "patch": wanted.kind}
     about |= {} if wanted.answers is None else {"answers": [text_digest(answer) for answer in wanted.answers]}
-    shapes: dict[str, tuple[int | str, ...]] = {"effects": ("n",), "token_ids": (2, "n"), "answers": (2,)}
-    shapes |= {"differences": (2,), "strings": ("bytes",)}
+    shapes: dict[str, tuple[int | str, ...]] = {"moved": ("n",), "token_ids": (2, "n"), "answers": (2,)}
+    shapes |= {"differences": (2,), "rounding": (1,), "strings": ("bytes",)}
     n_layers, pieces = target.shape.n_layers, dict[str, Piece]()
     if wanted.kind == HEADS:
         key, of_heads = canonical_key("patching", target.key() | about), (n_layers, target.shape.n_heads)
         measure = partial(_measured_heads, bos=target.bos, wanted=wanted)
         read_for = 3 * len(a) + target.shape.n_heads * n_layers
-        pieces[HEADS] = Piece(key, 1, shapes | {"effects": of_heads}, measure, partial(float, read_for))
+        pieces[HEADS] = Piece(key, 1, shapes | {"moved": of_heads}, measure, partial(float, read_for))
     elif wanted.pair is not None:
         key = canonical_key("patching", target.key() | about | {"pair": [*wanted.pair]})
         n_tokens, at = len(a) / CHARACTERS_A_TOKEN, wanted.pair[1]
         read_for = 3 * len(a) + CHARACTERS_A_TOKEN * n_layers / 2 * (-at if at < 0 else max(1, n_tokens - at))
         measure = partial(_measured, bos=target.bos, wanted=wanted, layers=range(n_layers))
-        pieces["0"] = Piece(key, 1, shapes | {"effects": (n_layers, 1)}, measure, partial(float, read_for))
+        pieces["0"] = Piece(key, 1, shapes | {"moved": (n_layers, 1)}, measure, partial(float, read_for))
     else:
         for first in range(0, n_layers, AT_ONCE):
             layers = range(first, min(n_layers, first + AT_ONCE))
@@ -131,7 +159,7 @@ def patch_map(target: Target, wanted: Patching) -> Measurement[PatchMap]:
             read_for = len(a) * (2 + share * len(a) / 4 * (1 + 1 / BATCHES) / 2)  # each position is a row
             measure = partial(_measured, bos=target.bos, wanted=wanted, layers=layers)
             pieces[str(first)] = Piece(
-                key, 1, shapes | {"effects": (len(layers), "n")}, measure, partial(float, read_for)
+                key, 1, shapes | {"moved": (len(layers), "n")}, measure, partial(float, read_for)
             )
     return by_name(target, pieces, lambda _, record: record).map(partial(_as_map, wanted))
 
@@ -145,19 +173,21 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layers: range) -> Mea
         prompt = read_prompt(loaded, ids[0].tolist())
         values, logits = _read_both(loaded, ids, layers, wanted.kind)
         answers = _answers(loaded, wanted, logits, ids.shape[1])
-        before, after = (float(each[answers[1]] - each[answers[0]]) for each in logits)
         pairs = _pairs(wanted.pair, ids)
+        own = {layer: each[0, pairs[1, :1]] for layer, each in values.items()}
+        unmoved = _patched(loaded, ids[0], prompt, wanted.kind, own, pairs[1, :1])
         batches = [pairs] if smears(loaded) else pairs.split(-(-pairs.shape[1] // BATCHES), dim=1)
         differences = []
         for done, (sources, places) in enumerate(batches, 1):
-            taken = {layer: each[sources] for layer, each in values.items()}
+            taken = {layer: each[1, sources] for layer, each in values.items()}
             hidden = _patched(loaded, ids[0], prompt, wanted.kind, taken, places)
             found = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, hidden)])
             differences.append((found[:, 1] - found[:, 0]).view(len(layers), -1))
             yield Progress(0, 1, message=f"patching layers from {layers.start}", share=done / len(batches))
-    effects = np.zeros((len(layers), ids.shape[1] if wanted.pair is None else 1), np.float32)
-    effects[:, -pairs.shape[1] :] = (torch.cat(differences, 1).cpu().numpy() - before) / (after - before)
-    return _packed(loaded, effects, ids, answers, (before, after), {"layer": layers.start})
+        packed = _packed(loaded, ids, answers, logits, unmoved)
+    moved = np.zeros((len(layers), ids.shape[1] if wanted.pair is None else 1), np.float32)
+    moved[:, -pairs.shape[1] :] = torch.cat(differences, 1).cpu().numpy() - packed["differences"][0]
+    return packed | {"moved": moved}, {"kind": "patching", "layer": layers.start}
 
 
 def _pairs(pair: tuple[int, int] | None, ids: Tensor) -> Tensor:
@@ -182,23 +212,27 @@ def _measured_heads(loaded: Loaded, bos: bool, wanted: Patching) -> Measuring:
         of_both = torch.cat([rows[:1], hidden_of(loaded, ids[1:])[:, -1]])
         logits = torch.cat([logits for _, logits in some_logits(loaded, of_both)])
         answers = _answers(loaded, wanted, logits, ids.shape[1])
-        last = torch.cat([of_both, rows[1:]])
-        found = torch.cat([logits[:, [*answers]] for _, logits in some_logits(loaded, last)])
-    before, after, *patched = (found[:, 1] - found[:, 0]).tolist()
+        found = torch.cat([each[:, [*answers]] for _, each in some_logits(loaded, rows[1:])])
+        packed = _packed(loaded, ids, answers, logits, hidden_changed(loaded, ids[0].tolist(), lambda _, each: each))
     shape = loaded.identity.shape
-    effects = ((np.array(patched) - before) / (after - before)).astype(np.float32)
-    return _packed(loaded, effects.reshape(shape.n_layers, shape.n_heads), ids, answers, (before, after), {})
+    moved = (found[:, 1] - found[:, 0]).cpu().numpy() - packed["differences"][0]
+    return packed | {"moved": moved.reshape(shape.n_layers, shape.n_heads)}, {"kind": "patching"}
 
 
 def _packed(
-    loaded: Loaded, effects: np.ndarray, ids: Tensor, answers: tuple[int, int], differences: tuple[float, float],
-    about: dict[str, Any],
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:  # fmt: skip
-    """Returns the arrays of a record, and its receipt."""
-    arrays = {"effects": effects, "token_ids": ids.numpy(), "answers": np.array(answers)}
-    arrays["differences"] = np.array(differences, np.float32)
+    loaded: Loaded, ids: Tensor, answers: tuple[int, int], logits: Tensor, unmoved: Tensor
+) -> dict[str, np.ndarray]:
+    """Returns the arrays of a record but `moved`. `logits`: of both prompts; `unmoved` (row, d_model): the
+    unembedding's input of A with its own activations patched into it."""
+    import torch
+
+    found = torch.cat([of_both[:, [*answers]] for _, of_both in some_logits(loaded, unmoved)])
+    differences, same = (each[:, 1] - each[:, 0] for each in (logits[:, [*answers]], found))
+    step = torch.finfo(unmoved.dtype).eps * logits[:, [*answers]].abs().max()
+    rounding = torch.maximum((same - differences[0]).abs().max(), step)
+    arrays = {"token_ids": ids.numpy(), "answers": np.array(answers), "differences": differences.cpu().numpy()}
     shown = np.concatenate([arrays["token_ids"].ravel(), arrays["answers"]])
-    return arrays | {"strings": pack_strings(shown, loaded.tokenizer)}, {"kind": "patching", **about}
+    return arrays | {"rounding": rounding.cpu().numpy()[None], "strings": pack_strings(shown, loaded.tokenizer)}
 
 
 def _token_ids(loaded: Loaded, bos: bool, wanted: Patching) -> Tensor:
@@ -223,8 +257,8 @@ def _tokens(loaded: Loaded, text: str, bos: bool) -> np.ndarray:
 
 
 def _read_both(loaded: Loaded, ids: Tensor, layers: range, kind: str) -> tuple[dict[int, Tensor], Tensor]:
-    """Returns of B the input of each layer or the output of its module of this kind, (n, d_model), and the last logits
-    of both prompts (2, V)."""
+    """Returns the input of each layer or the output of its module of this kind, (2, n, d_model) for both prompts, and
+    their last logits (2, V)."""
     import torch
 
     outputs: dict[int, Tensor] = {}
@@ -235,7 +269,7 @@ def _read_both(loaded: Loaded, ids: Tensor, layers: range, kind: str) -> tuple[d
             hooks.enter_context(module.register_forward_hook(keep))
         last = hidden_of(loaded, ids)[:, -1]
     logits = torch.cat([logits for _, logits in some_logits(loaded, last)])
-    return {layer: each.view(*ids.shape, -1)[1] for layer, each in (outputs or streams).items()}, logits
+    return {layer: each.view(*ids.shape, -1) for layer, each in (outputs or streams).items()}, logits
 
 
 def _patched(
@@ -290,13 +324,10 @@ def _as_map(wanted: Patching, records: dict[str, Record]) -> PatchMap | None:
     strings = unpack_strings(arrays["strings"])
     tokens = [[strings[each] for each in ids] for ids in arrays["token_ids"].tolist()]
     answers = [strings[each] for each in arrays["answers"].tolist()]
-    differences = [float(each) for each in arrays["differences"]]
-    if HEADS in records:
-        effects = dict(enumerate(arrays["effects"]))
-    else:
-        effects = {layer: each for first, record in records.items()
-                   for layer, each in enumerate(record.arrays["effects"], int(first))}  # fmt: skip
+    before, after = (float(each) for each in arrays["differences"])
+    rounding = max(float(record.arrays["rounding"][0]) for record in records.values())
+    effects = {layer: share_of(each, after - before, CLEARLY * rounding) for first, record in records.items()
+               for layer, each in enumerate(record.arrays["moved"], 0 if first == HEADS else int(first))}  # fmt: skip
     pair = wanted.pair and (wanted.pair[0] % len(tokens[0]), wanted.pair[1] % len(tokens[0]))
-    return PatchMap(
-        wanted.kind, effects, (tokens[0], tokens[1]), (answers[0], answers[1]), (differences[0], differences[1]), pair
-    )
+    about = (tokens[0], tokens[1]), (answers[0], answers[1]), (before, after), rounding, pair
+    return PatchMap(wanted.kind, effects, *about)

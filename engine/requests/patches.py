@@ -41,22 +41,25 @@ class PatchPrompts(OfModel):
 
         found = run.value(patch_map(self.target(run.session), self.wanted()))
         rows = rows_of(found)
-        largest = sorted(rows, key=lambda row: -abs(row["effect"]))[:N_LARGEST]
+        largest = sorted(rows, key=lambda row: -abs(row["effect"]))[: N_LARGEST if found.is_clear else 0]
         before, after = found.differences
         fields: dict[str, Any] = {
-            "answers": [*found.answers], "difference_a": before, "difference_b": after, "patched": self.patched,
-            "largest": largest, "out": self.out,
+            "answers": [*found.answers], "difference_a": before, "difference_b": after, "rounding": found.rounding,
+            "patched": self.patched, "largest": largest, "out": self.out,
         }  # fmt: skip
         a, b = (repr(answer) for answer in found.answers)
         lines = [f"logit of {b} minus logit of {a}: {before:+.2f} after A, {after:+.2f} after B{run.taken}"]
         lines += [f"{KINDS[self.patched]} {row['layer']}, {_place(row)}: {100 * row['effect']:.0f}% of the difference"
                   for row in largest]  # fmt: skip
+        lines += [found.unclear] if found.unclear else []
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         share = "effect|Share of the difference, 0 as in A, 1 as in B"
         place = "head|Head" if found.kind == HEADS else "position|Token of the prompts"
         plot = partial(charts.grid, rows, place, "layer|Layer", share)
         if found.pair is not None:
             plot = partial(charts.curves, rows, "layer|Layer", share)
+        if not found.is_clear:
+            plot = None
         return Result(found, fields, "\n".join(lines), files, table=lambda: pd.DataFrame(rows), plot=plot)
 
     def wanted(self) -> Patching:

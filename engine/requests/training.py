@@ -1,6 +1,7 @@
 """Small models that learn: `TrainModel`, and `MeasureTrajectory`, what was learnt at every snapshot."""
 
 import argparse
+import math
 import os
 import time
 from dataclasses import MISSING, dataclass, fields, replace
@@ -315,7 +316,9 @@ def _lines(found: Trajectory, where: Any) -> list[str]:
     if where is None:
         lines.append("no window of a phase change: the in-context score never falls steeply")
     else:
-        lines.append(f"phase change from {where.start:,.0f} to {where.end:,.0f} tokens: {where.share:.0%} of the "
-                     f"change of the in-context score")  # fmt: skip
+        share = "the score ends about where it began, so no share of its change is in it"
+        if not math.isnan(where.share):
+            share = f"{where.share:.0%} of the change of the in-context score"
+        lines.append(f"phase change from {where.start:,.0f} to {where.end:,.0f} tokens: {share}")
     lines += [f"steps {a} and {b} have the same weights" for a, b in about["same_weights"]]
     return lines

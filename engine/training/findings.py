@@ -1,6 +1,7 @@
 """The statements of Olsson et al. on training, and one of HAPAX (arXiv 2511.05743), and which of them hold for a set of
 runs, with their numbers."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -121,6 +122,8 @@ def _between(where: Window) -> str:
 def _share(run: _Run) -> Judgment:
     if run.window is None:
         return None, _none(run)
+    if math.isnan(run.window.share):
+        return None, "the in-context score ends about where it began"
     return run.window.share >= SHARE, f"{run.window.share:.0%} from {_between(run.window)}"
 
 

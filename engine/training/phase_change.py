@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import HeadroomError
+from engine.statistics import share_of
 from engine.texts.incontext import ByIndex, slope, slopes
 from engine.training.trajectory import Trajectory
 
@@ -26,8 +27,8 @@ INDEX_BINS = 12  # of a context, even in ln(index)
 class Window:
     """The window of a phase change: snapshots `first` to `last`, at `start` to `end` tokens, around `steepest`.
 
-    `share`: of the whole change of the in-context score, how much is between the two. `smoothed`: over how many
-    snapshots its derivative was.
+    `share`: of the whole change of the in-context score, how much is between the two; nan if the score ends about where
+    it began. `smoothed`: over how many snapshots its derivative was.
     """
 
     first: int
@@ -62,9 +63,9 @@ def window(tokens: np.ndarray, icl: np.ndarray) -> Window | None:
         before = np.median(y[max(0, first + 1 - SIDE) : first + 1])
         fallen, kept = before - np.median(y[last : last + SIDE]), before - np.median(y[-SIDE:])
         if rates[steepest] < 0 and first > 0 and fallen >= least and kept >= fallen / 2:
-            share = (y[last] - y[first]) / (y[-1] - y[0]) if y[-1] != y[0] else np.nan
+            share = share_of(float(y[last] - y[first]), float(y[-1] - y[0]), least)
             return Window(int(at[first]), int(at[last]), float(tokens[at[first]]), float(tokens[at[last]]),
-                          int(at[steepest]), float(share), len(weights) + 1)  # fmt: skip
+                          int(at[steepest]), share, len(weights) + 1)  # fmt: skip
     return None
 
 

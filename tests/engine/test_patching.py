@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -11,6 +12,7 @@ from engine.architecture.family import family_of
 from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.heads.patching import HEADS, KINDS, Patching, patch_map
+from engine.models.loading import PRECISIONS
 from engine.progress import final
 from engine.requests import PatchPrompts
 from tests.conftest import TEXT
@@ -180,6 +182,36 @@ def test_the_difference_comes_from_the_one_token_that_differs_and_moves_with_the
     first, *others = np.concatenate([*heads.effects.values()])
     assert first == pytest.approx(1, abs=1e-3), "all of it comes with the head that was built"
     assert others == pytest.approx(np.zeros(len(others)), abs=1e-3)
+
+
+def deaf(decoder):
+    """Lets no token hear of another: prompts that end alike have the same logits, up to rounding."""
+    for layer in decoder.layers:
+        for module in (layer.fc1, layer.fc2):
+            module.weight.normal_(std=0.3)
+        layer.self_attn.v_proj.weight.zero_()
+        layer.self_attn.v_proj.bias.zero_()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_difference_within_rounding_has_no_shares(precision, kind, tiny_opt, tmp_path, session):
+    built(tiny_opt, tmp_path / "model", deaf)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
+    (a, b), words = prompts(tokenizer), two_answers(tokenizer)
+    for pair in (None, "2,-1") if kind != HEADS else (None,):
+        out = tmp_path / f"{pair}.csv"
+        asked = PatchPrompts(model=str(tmp_path / "model"), precision=precision, bos=False, prompt=a, other_prompt=b,
+                             patched=kind, answers=",".join(words), pair=pair, out=str(out))  # fmt: skip
+        result = asked.run(session)
+        found = result.value
+        before, after = found.differences
+        assert 0 < found.rounding < 1 and abs(after - before) <= 2 * found.rounding and not found.is_clear
+        assert all(np.isnan(effects).all() for effects in found.effects.values())
+        assert result.frame()["effect"].isna().all() and pd.read_csv(out)["effect"].isna().all()
+        assert result.fields["largest"] == [] and "%" not in result.text
+        assert "no shares: the prompts differ by" in result.text.splitlines()[-1]
+        refused_by(UsageError, "no chart", result.chart)
 
 
 def test_prompts_that_cannot_be_compared_are_refused(tiny_opt, session):

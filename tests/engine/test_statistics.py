@@ -16,7 +16,7 @@ from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, orde
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
-from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, smallest_clear, wilson
+from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, share_of, smallest_clear, wilson
 from pages.ui.prune.figure import change_in_words
 from tests.engine.fixtures import refused_by
 
@@ -192,3 +192,10 @@ def test_every_ranking_is_an_order_of_all_heads_and_says_what_it_lacks(name):
     lacking = Evidence().missing(name, True, True)
     assert lacking == list(NEEDS[name]) and ("ffns" not in lacking or name != "random")
     assert Evidence(heads=HEADS, prefix_matching=PREFIX).missing(name, True, False) == []
+
+
+def test_a_share_of_a_difference_within_rounding_is_nan():
+    assert share_of(1.0, 4.0, 0.1) == 0.25 and share_of(1.0, -4.0, 0.1) == -0.25
+    assert all(math.isnan(share_of(1.0, whole, 0.1)) for whole in (0.0, 0.1, -0.1, math.nan))
+    assert np.isnan(share_of(np.array([0.0, 1.0, math.inf]), 0.0, 0.0)).all()
+    assert share_of(np.array([0.0, 1.0]), 2.0, 0.0).tolist() == [0.0, 0.5]

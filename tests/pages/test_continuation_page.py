@@ -4,6 +4,7 @@ import html
 import json
 import re
 import shlex
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_of_equally_likely_tokens_the_one_that_was_said_is_first():
 def test_what_moves_the_answer_is_said_of_the_first_layer_and_of_the_last_token():
     effects = {0: np.array([0.1, 0.9, 0.0]), 1: np.array([0.0, 0.4, 0.2]), 2: np.array([0.0, 0.1, 0.8])}
     tokens = ["A", " red", " is"], ["A", " blue", " is"]
-    found = PatchMap("stream", effects, tokens, (" hot", " cold"), (-2.0, 3.0))
+    found = PatchMap("stream", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
     said = patching.in_words(found, 3)
     assert said.startswith("Logit of “␣cold” minus that of “␣hot”: −2.0 after this prompt, **+3.0** after the other.")
     assert said.endswith("“␣blue” (position 1) brings back **90%** of it; from layer 2 on, the last token does.")
@@ -56,10 +57,12 @@ def test_what_moves_the_answer_is_said_of_the_first_layer_and_of_the_last_token(
     rows = patching.rows_of(found)
     assert rows["token"].tolist()[:3] == ["A", "␣red / ␣blue", "␣is"] and len(rows) == 9
     effects = {0: np.array([0.1, -0.7]), 1: np.array([0.2, 0.0])}
-    of_heads = PatchMap("heads", effects, tokens, (" hot", " cold"), (-2.0, 3.0))
+    of_heads = PatchMap("heads", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
     said = patching.in_words(of_heads, 2)
     assert said.endswith("At the last token, L0H1 brings back **−70%**, L1H0 20%, L0H0 10% of it.")
     assert patching.rows_of(of_heads)["token"].tolist() == ["H0", "H1"] * 2
+    unclear = replace(found, differences=(2.0, 2.015))
+    assert patching.in_words(unclear, 3).endswith(f"after the other. N{unclear.unclear[1:]}.") and unclear.unclear
 
 
 @pytest.fixture

@@ -66,7 +66,8 @@ def draw(target: Target, prompts: Patching, sheet: Sheet) -> tuple[Measurement[P
     rows, words = rows_of(found), in_words(found)
     sheet.tables[NAME] = rows
     st.markdown(words, help=HELP)
-    sheet.draw(NAME, _chart(rows), "continue_patch_line", words)
+    if found.is_clear:
+        sheet.draw(NAME, _chart(rows), "continue_patch_line", words)
     return wanted, text
 
 
@@ -107,6 +108,8 @@ def rows_of(found: PatchMap) -> pd.DataFrame:
 
 def in_words(found: PatchMap) -> str:
     """Returns which tokens are patched, and at which layer that brings back most of the difference."""
+    if not found.is_clear:
+        return f"{found.unclear[0].upper()}{found.unclear[1:]}."
     rows = rows_of(found)
     best = rows.iloc[int(rows["effect"].to_numpy().argmax())]
     other, own = visible(best["token_other"]), visible(best["token"])

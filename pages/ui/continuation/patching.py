@@ -122,7 +122,8 @@ def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, prompt: str, 
         rows, words = rows_of(found), in_words(found, n_layers)
         sheet.tables[NAME] = rows
         st.markdown(words, help=HELP)
-        sheet.draw(NAME, _chart(rows, n_layers, found.kind), f"continue_patch_map {found.kind}", words)
+        if found.is_clear:
+            sheet.draw(NAME, _chart(rows, n_layers, found.kind), f"continue_patch_map {found.kind}", words)
 
 
 def rows_of(found: PatchMap) -> pd.DataFrame:
@@ -144,6 +145,8 @@ def in_words(found: PatchMap, n_layers: int) -> str:
     a, b = (visible(answer) for answer in found.answers)
     before, after = (number(each, 1, sign=True) for each in found.differences)
     words = f"Logit of “{b}” minus that of “{a}”: {before} after this prompt, **{after}** after the other."
+    if not found.is_clear:
+        return f"{words} {found.unclear[0].upper()}{found.unclear[1:]}."
     if found.kind == HEADS:
         effects = np.stack([found.effects[layer] for layer in sorted(found.effects)])
         strongest = np.argsort(-np.abs(effects), axis=None, kind="stable")[:N_STRONGEST]
