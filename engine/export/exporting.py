@@ -24,6 +24,7 @@ from engine.checkpoints.tokenizer import AS_WRITTEN, OWN
 from engine.checkpoints.weight_files import read_json, weight_files
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
+from engine.export.both_versions import config_of_both, tokenizer_settings_of_both
 from engine.export.card import Checked, Exported, Judged, base_cards, copied, licence_of, write_card
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
@@ -164,26 +165,29 @@ def _write_beside(identity: Identity, tokenizer: Any, aside: Path, plan: ExportF
         shutil.copyfile(file, aside / file.name)
     for card in base_cards(base)[:1]:
         shutil.copyfile(card, aside / "BASE_MODEL_CARD.md")
-    (aside / "config.json").write_text(json.dumps(plan.config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    if identity.reading.is_own or plan.files:  # transformers infers the class only for its own model types
-        _name_tokenizer_class(tokenizer, identity.reading.is_own, aside)
+    config = plan.config if plan.files else config_of_both(plan.config)  # uneven layers need version 5
+    (aside / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    _write_tokenizer_settings(identity, tokenizer, aside, names_class=bool(plan.files))
     for name, text in plan.files.items():
         (aside / name).write_text(text, encoding="utf-8")
 
 
-def _name_tokenizer_class(tokenizer: Any, is_own: bool, aside: Path) -> None:
-    """Names the tokenizer's class where the base model does not, or where transformers would take one (`is_own`) that
-    gives other tokens."""
+def _write_tokenizer_settings(identity: Identity, tokenizer: Any, aside: Path, names_class: bool) -> None:
+    """Rewrites tokenizer_config.json in names of transformers 4 and 5. It names the class if transformers does not know
+    the model's type and could not infer it (`names_class`), or would take one that gives other tokens."""
     file = aside / "tokenizer_config.json"
     settings = read_json(file, "the tokenizer is damaged") if file.is_file() else {}
-    if is_own:
+    found = dict(settings)
+    if identity.reading.is_own:
         if not (aside / OWN).is_file():
             tokenizer.backend_tokenizer.save(str(aside / OWN))
-        settings |= {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
-    if is_own or "tokenizer_class" not in settings:
-        name = type(tokenizer).__name__
-        settings["tokenizer_class"] = AS_WRITTEN[0] if is_own or name in AS_WRITTEN else name
-        file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        found |= {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+        found["tokenizer_class"] = AS_WRITTEN[0]
+    elif names_class and "tokenizer_class" not in found:
+        found["tokenizer_class"] = type(tokenizer).__name__
+    found = tokenizer_settings_of_both(found, (aside / OWN).is_file())
+    if found != settings:
+        file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def _judged_filled(

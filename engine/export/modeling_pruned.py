@@ -12,9 +12,13 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
+
+if int(transformers.__version__.partition(".")[0]) < 5:  # it knows no `per_layer_config`
+    raise ImportError(f"this model needs transformers 5 or newer, and this is {transformers.__version__}; update it")
 
 BLOOM = "pruned_bloom"  # whose attention adds the residual stream
 ALIBI = {BLOOM: "alibi", "pruned_mpt": "position_bias"}  # biases by distance: (rows * heads, 1, keys), or without rows
@@ -84,6 +88,7 @@ class Pruned:
         for number, layer in enumerate(self.get_submodule(self.LAYERS)):
             self._shrink(number, layer, layers[number])
         config.per_layer_config = stated
+        config.allow_global_per_layer_attribute_access = True  # angles of positions are the same in all layers
 
     def _shrink(self, number, layer, own):
         config, gone = self.config, getattr(own, "skip", None) or []
