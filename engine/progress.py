@@ -34,6 +34,9 @@ piece_done: ContextVar[Callable[[], None]] = ContextVar("piece_done", default=la
 # shows the progress of a step that is not a generator: done, total, message, seconds left
 tell: ContextVar[Callable[[int, int, str, float | None], None]] = ContextVar("tell", default=lambda *progress: None)
 
+# takes a line about the input that its user should know although it can be used, such as how a file was read
+remark: ContextVar[Callable[[str], None]] = ContextVar("remark", default=lambda line: None)
+
 
 def may_stop() -> None:
     """A point where work can stop at once: raises Stopped if the worker asks for that."""

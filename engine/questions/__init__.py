@@ -2,6 +2,10 @@
 
 `tasks`: which tasks there are, and where their rows are
 `rows`: rows, read and checked
+`text_files`: text files in the encodings and with the line ends of other programs
+`pair_files`: files of word pairs, such as spreadsheets write them
+`white_space`: white space at the ends of a user's own texts
+`faults`: faulty rows, and the errors that name all of them
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
 `harness`: its tasks as objects, with rows of this computer
 `labels`: labels of the solved examples: true answers, shuffled ones, or unrelated words
@@ -11,4 +15,5 @@
 `word_pairs`: tasks of word pairs, and their prompts with true or shuffled answers
 `lm_eval_internals`: private and fragile parts of lm-evaluation-harness, and two answer metrics that it needs
 `encoding`: questions as tokens, packed one row a question; a text as tokens
+`checked_encoding`: questions as tokens, or an error that names all that cannot be scored
 """

@@ -16,7 +16,7 @@ import numpy as np
 from cache import Store
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
-from engine.progress import leave_to_worker, may_stop, tell
+from engine.progress import leave_to_worker, may_stop, remark, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate
 from engine.questions.harness import Chats, harness_task_of, judged
@@ -112,8 +112,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Requests:
-    """All questions of a task in dataset order. `greedy`: right means that greedy decoding gives the continuation.
-    `kept`: the share of examples (0-1) that have their own answer although labels are shuffled."""
+    """All questions of a task in dataset order.
+
+    greedy: right means that greedy decoding gives the continuation
+    kept: the share of examples (0-1) that have their own answer although labels are shuffled
+    own: the user's own file that they are from, if they are
+    """
 
     task: TaskSpec
     questions: tuple[Question, ...]
@@ -121,6 +125,7 @@ class Requests:
     source: str
     chance: float
     kept: float = 0.0
+    own: rows.OwnFile | None = None
 
 
 Rendered = tuple[tuple[Question, ...], bool, float]  # questions, greedy, kept
@@ -164,7 +169,10 @@ def get_requests(
     chance = info.chance
     if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
-    return Requests(task, questions, greedy, source, chance, kept)
+    own = given.own_file(task.split, info) if given is not None and task.name.endswith(OWN_SUFFIXES) else None
+    for line in own.remarks if own is not None else ():
+        remark.get()(line)
+    return Requests(task, questions, greedy, source, chance, kept, own)
 
 
 def harness_rows(

@@ -2,9 +2,7 @@
 that an error names the file, the row and the column.
 """
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,46 +14,52 @@ import numpy as np
 
 from engine.errors import HeadroomError
 from engine.files import read_regular
+from engine.memory import Kept
+from engine.questions.faults import MOST_FAULTS, SHOWN, BadRows, RowFault, clipped
+from engine.questions.pair_files import read_pair_file
 from engine.questions.tasks import OWN_COLUMNS, OWN_PAIRS, PAIR_COLUMNS, TaskInfo
+from engine.questions.text_files import as_utf8
+from engine.questions.white_space import white_space_note, without_blanks
 
-BOM = b"\xef\xbb\xbf"
 LARGE, SAMPLED = 150_000, 10_000  # of a file of more rows than LARGE, so many are drawn
-MOST_FAULTS = 200  # reported for one file
-SHOWN = 200  # characters of a value that is wrong
 TRAIN_SHARE = 3  # of one file of questions, every third row is for training
 Lines = Sequence[tuple[int, bytes]]  # number in the file, from 1, and what stands there
 
 
 @dataclass(frozen=True)
-class RowFault:
-    """A fault in a row: its number in the file, from 1; the rule that it breaks; the text found. `got`: whether the
-    line of an error repeats the value."""
+class OwnFile:
+    """A user's own file, as a split of a task is read from it.
 
-    row: int
-    what: str
-    value: str
-    got: bool = False
+    path: of the file
+    rows: the row of each question, from 1
+    remarks: lines on how the files of all splits were read, and on white space in their rows
+    """
+
+    path: str
+    rows: tuple[int, ...]
+    remarks: tuple[str, ...]
 
 
-class BadRows(HeadroomError):
-    """Rows of a file are not as they must be. The line names the first fault; `details` are all, as RowFaults."""
-
-    def __init__(self, file: Path, faults: Sequence[RowFault]) -> None:
-        first, n = faults[0], len(faults)
-        value = f", got {first.value}" if first.got else ""
-        many = f" (1 of {'at least ' if n == MOST_FAULTS else ''}{n} faults in the file)" if n > 1 else ""
-        super().__init__(f"{file}, row {first.row}: {first.what}{value}{many}")
-        self.details = tuple(faults)
+OWN_FILES: "Kept[OwnFile]" = Kept(1_000_000)  # rows; one for the process, by all that a value depends on
 
 
 @dataclass(frozen=True)
 class Given:
-    """The files that a task's splits are read from, and what they hold. `first`: of a file with more rows than LARGE so
-    many of a split's first rows are taken, or where that is 0 a sample, None: all."""
+    """The files that a task's splits are read from, and what they hold.
+
+    files: by split
+    raw: their content as JSON lines in UTF-8, without the blanks that are no part of a user's own texts
+    numbers: of each file of word pairs, the row of each of these lines
+    first: of a file with more rows than LARGE so many of a split's first rows are taken, or where that is 0 a sample,
+        None: all
+    notes: lines on how the files were read
+    """
 
     files: Mapping[str, Path]
     raw: Mapping[Path, bytes]
+    numbers: Mapping[Path, Sequence[int]] = field(default_factory=dict)
     first: Mapping[str, int | None] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -77,10 +81,7 @@ class Given:
         Of one file that serves as all splits a third of the rows is for training, drawn by what they say, so that equal
         rows stay together and the same file is always parted alike.
         """
-        found = {
-            file: _pair_lines(file, content) if file.suffix == OWN_PAIRS else _lines(content)
-            for file, content in self.raw.items()
-        }
+        found = {file: _lines(content, self.numbers.get(file)) for file, content in self.raw.items()}
         of = {split: found[file] for split, file in self.files.items()}
         if self.is_parted:
             lines = of["train"]
@@ -103,7 +104,26 @@ class Given:
         if any(self.lines.values()) and self.is_parted:
             raise HeadroomError(f"task {info.name}: {file} has too few rows that differ: some of them are for training "
                                 f"and the others are asked; add rows")  # fmt: skip
-        raise HeadroomError(f"task {info.name}: {file} is empty; write one question a line as JSON")
+        how = "a question and its answer in each row" if info.columns == PAIR_COLUMNS else "one question a line as JSON"
+        raise HeadroomError(f"task {info.name}: {file} is empty; write {how}")
+
+    def own_file(self, split: str, info: TaskInfo) -> OwnFile:
+        """A split's file, which is the user's own."""
+
+        def make() -> OwnFile:
+            rows = tuple(number for number, _ in self.lines[split])
+            return OwnFile(str(self.files[split]), rows, tuple(self._remarks(info)))
+
+        key = self.digest, split, *self.files.values(), *self.first.items()
+        return OWN_FILES.get(key, make, lambda found: len(found.rows))
+
+    def _remarks(self, info: TaskInfo) -> Iterator[str]:
+        yield from self.notes
+        for file in self.raw:
+            lines = {line for split, lines in self.lines.items() if self.files[split] == file for line in lines}
+            checked = ((number, *_row(number, line, info)) for number, line in sorted(lines))
+            if note := white_space_note(file.name, ((number, row) for number, row, wrong in checked if not wrong)):
+                yield note
 
     def _faults(self, info: TaskInfo) -> list[RowFault]:
         """The faults of all splits, in file order."""
@@ -113,17 +133,23 @@ class Given:
 
 def read(info: TaskInfo, files: Mapping[str, Path]) -> Given:
     """What these files hold; HeadroomError where one cannot be read."""
-    raw: dict[Path, bytes] = {}
-    for file in files.values():
+    raw, numbers, notes = dict[Path, bytes](), dict[Path, Sequence[int]](), list[str]()
+    for file in dict.fromkeys(files.values()):
         try:
-            raw[file] = raw[file] if file in raw else read_regular(file)
+            content = read_regular(file)
         except FileNotFoundError as error:
             raise HeadroomError(f"task {info.name}: {file} does not exist; put its rows there as JSON lines") from error
         except OSError as error:
             raise HeadroomError(
                 f"task {info.name}: {file} cannot be read ({error.strerror}); put its rows there"
             ) from error
-    return Given(files, raw)
+        if file.suffix == OWN_PAIRS:
+            raw[file], numbers[file], note = _pairs_as_lines(file, content)
+            notes += [note] * bool(note)
+        else:
+            content = as_utf8(file, content)
+            raw[file] = without_blanks(content) if info.columns == OWN_COLUMNS else content
+    return Given(files, raw, numbers, notes=tuple(notes))
 
 
 def changed_column(lines: Lines, rows: Sequence[dict[str, Any]]) -> str:
@@ -147,38 +173,22 @@ def _drawn(lines: Lines, first: int | None) -> Lines:
     return [lines[at] for at in sorted(np.random.default_rng(0).choice(len(lines), SAMPLED, replace=False))]
 
 
-def _lines(raw: bytes) -> Lines:
+def _lines(raw: bytes, numbers: Sequence[int] | None = None) -> Lines:
     # line feeds alone end a row: other signs that end lines may stand inside a text
-    lines = raw.removeprefix(BOM).split(b"\n")
-    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    lines = raw.split(b"\n")
+    numbered = enumerate(lines, 1) if numbers is None else zip(numbers, lines, strict=False)  # none: one empty line
+    return [(number, line) for number, line in numbered if line.strip()]
 
 
-def csv_cells(file: Path, raw: bytes) -> list[list[str]]:
-    """The cells of a CSV file of word pairs, which has tabs if it comes from a spreadsheet; HeadroomError: it cannot be
-    read."""
-    try:
-        text = raw.decode("utf-8-sig")
-        titles = text.partition("\n")[0]
-        has_tabs = "\t" in titles and "," not in titles
-        return list(csv.reader(io.StringIO(text), delimiter="\t" if has_tabs else ",", strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise not_csv(file, error) from error
-
-
-def not_csv(file: Path, error: Exception) -> HeadroomError:
-    """The error of a file of word pairs that cannot be read."""
-    return HeadroomError(f"{file} cannot be read as a CSV file in UTF-8 ({error}); give a file of word pairs")
-
-
-def _pair_lines(file: Path, raw: bytes) -> Lines:
-    """The rows of a CSV file of word pairs as JSON, without the titles; HeadroomError: it cannot be read."""
-    cells = csv_cells(file, raw)
-    if wrong := next((number for number, row in enumerate(cells, 1) if len(row) not in (0, 2)), 0):
-        raise HeadroomError(f"{file}, row {wrong}: {len(cells[wrong - 1])} columns; write a question and its answer in "
-                            "each row, below a row of titles, and quote text with commas")  # fmt: skip
-    pairs = [(number, dict(zip(PAIR_COLUMNS, (cell.strip() or None for cell in row), strict=True)))
-             for number, row in enumerate(cells[1:], 2) if any(cell.strip() for cell in row)]  # fmt: skip
-    return [(number, json.dumps(pair).encode()) for number, pair in pairs]
+def _pairs_as_lines(file: Path, content: bytes) -> tuple[bytes, Sequence[int], str]:
+    """(the pairs of a task as JSON lines, the row of each, a note on how they were read)."""
+    found = read_pair_file(file, content)
+    if found.tasks[1:]:
+        raise HeadroomError(f"{file}: {2 * len(found.tasks)} columns; write a question and its answer in each row, "
+                            "below a row of titles: a file for each task")  # fmt: skip
+    pairs = found.tasks[0].pairs
+    lines = [json.dumps(dict(zip(PAIR_COLUMNS, pair, strict=True))) for _, *pair in pairs]
+    return "\n".join(lines).encode(), [row for row, *_ in pairs], found.note
 
 
 def _checked(lines: Lines, info: TaskInfo) -> tuple[list[dict[str, Any]], list[RowFault]]:
@@ -208,7 +218,7 @@ def _row(number: int, line: bytes, info: TaskInfo) -> tuple[dict[str, Any], list
     ]
     if info.columns == OWN_COLUMNS:
         own = {column: row[column] for column in OWN_COLUMNS if column not in missing}
-        faults += [RowFault(number, what, _short(value), got=True) for what, value in _own_faults(own)]
+        faults += [RowFault(number, what, clipped(repr(value)), got=True) for what, value in _own_faults(own)]
         row = own
     return row, faults
 
@@ -248,11 +258,6 @@ def _own_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _kind(value: Any) -> str:

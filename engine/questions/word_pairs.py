@@ -1,8 +1,8 @@
 """Tasks of word pairs, such as a country and its capital, and their prompts: solved examples with true or shuffled
 answers, then one question.
 
-They are columns of a CSV file, two by two: a question and its answer. The column titles name the task, rows alternate
-between train and test, and blank pairs are left out. The included ones are the file next to this module.
+They are columns of a CSV file, two by two (`engine.questions.pair_files`). The column titles name the task, and rows
+alternate between train and test. The included ones are the file next to this module.
 """
 
 import filecmp
@@ -20,11 +20,15 @@ import numpy as np
 from engine.demo import model_folder
 from engine.errors import HeadroomError
 from engine.files import named, read_regular
+from engine.progress import remark
 from engine.questions import rows
 from engine.questions.encoding import encode_questions
+from engine.questions.faults import BadChoices
 from engine.questions.labels import derangement
+from engine.questions.pair_files import PairColumns, read_pair_file
 from engine.questions.requests import Question
-from engine.questions.tasks import SPLITS, embedded_tasks, local_files
+from engine.questions.tasks import PAIR_COLUMNS, SPLITS, embedded_tasks, local_files
+from engine.questions.white_space import white_space_note
 
 N_SHOTS = 10
 MOST_BYTES = 10_000_000  # of a file
@@ -49,6 +53,7 @@ class PairTask:
     form: how a question is written, before a space and the answer
     has_own_answers: whether each answer begins with a token of its own
     n_dropped: pairs dropped because an earlier one has the same first token of the answer
+    file, rows: the file that the pairs are from, and the row of each; "" and none if unknown
     """
 
     name: str
@@ -56,6 +61,8 @@ class PairTask:
     form: str = "Q: {}\nA:"
     has_own_answers: bool = True
     n_dropped: int = 0
+    file: str = ""
+    rows: tuple[int, ...] = ()
 
     @property
     def train(self) -> list[Pair]:
@@ -83,11 +90,17 @@ class PairTask:
 
     def tokenized(self, tokenizer: Any) -> "PairTask":
         """Returns the task with the first tokens of answers, without pairs that share theirs with an earlier one."""
-        encoded = encode_questions([self.asked(pair) for pair in self.pairs], tokenizer, False, 1024)
+        asked = [replace(self.asked(pair), doc_id=number) for number, pair in enumerate(self.pairs)]
+        try:
+            encoded = encode_questions(asked, tokenizer, False, 1024)
+        except BadChoices as error:
+            if self.rows:
+                raise error.in_file(self.file, self.rows) from None
+            raise
         tokens = [choices[0].targets[0] for choices in encoded]
         known = [pair._replace(token=token) for pair, token in zip(self.pairs, tokens, strict=True)]
         pairs = [*{pair.token: pair for pair in reversed(known)}.values()][::-1] if self.has_own_answers else known
-        return replace(self, pairs=tuple(pairs), n_dropped=len(known) - len(pairs))
+        return replace(self, pairs=tuple(pairs), n_dropped=len(known) - len(pairs), file="", rows=())
 
     def prompt(self, split: str, number: int, shuffled: bool = False) -> Question:
         """Returns a prompt with N_SHOTS train pairs before a pair of the split; `shuffled`: each example has the
@@ -104,29 +117,22 @@ class PairTask:
 
 
 def read_pairs(file: str | Path) -> tuple[PairTask, ...]:
-    """Returns the tasks in a CSV file. HeadroomError: the file cannot be read, or it names the row that is wrong."""
+    """Returns the tasks in a CSV file. HeadroomError: the file cannot be read, or it names the rows that are wrong."""
     path = named(str(file), "file of word pairs")
     try:
-        lines = rows.csv_cells(path, read_regular(path, MOST_BYTES))
+        found = read_pair_file(path, read_regular(path, MOST_BYTES))
     except OSError as error:
-        raise rows.not_csv(path, error) from error
-    titles = lines[0] if lines else []
-    if not titles or len(titles) % 2:
-        raise HeadroomError(f"{path}: {len(titles)} columns; write two per task, questions and answers, with titles")
-    found: list[list[Pair]] = [[] for _ in titles[::2]]
-    for number, cells in enumerate(lines[1:], 2):
-        if len(cells) not in (0, len(titles)):
-            raise HeadroomError(
-                f"{path}, row {number}: {len(cells)} cells, expected {len(titles)}; quote text with commas"
-            )
-        for at, pair in enumerate(zip(cells[::2], cells[1::2], strict=False)):
-            question, answer = (text.strip() for text in pair)
-            if bool(question) != bool(answer):
-                lacking = titles[2 * at + bool(question)]
-                raise HeadroomError(f"{path}, row {number}: {question or answer!r} has no {lacking}; fill in both")
-            if question:
-                found[at].append(Pair(question, answer, len(found[at]) % 2 == 0))
-    return tuple(PairTask(f"{titles[2 * at]}-{titles[2 * at + 1]}", tuple(pairs)) for at, pairs in enumerate(found))
+        raise HeadroomError(f"{path} cannot be read ({error.strerror}); give a CSV file of word pairs") from error
+    texts = ((row, dict(zip(PAIR_COLUMNS, pair, strict=True))) for task in found.tasks for row, *pair in task.pairs)
+    for line in (found.note, white_space_note(path.name, texts)):
+        if line:
+            remark.get()(line)
+    return tuple(_task(path, columns) for columns in found.tasks)
+
+
+def _task(file: Path, columns: PairColumns) -> PairTask:
+    pairs = tuple(Pair(question, answer, n % 2 == 0) for n, (_, question, answer) in enumerate(columns.pairs))
+    return PairTask("-".join(columns.titles), pairs, file=str(file), rows=tuple(row for row, *_ in columns.pairs))
 
 
 def included_tasks(folder: Path) -> tuple[PairTask, ...]:

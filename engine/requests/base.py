@@ -19,7 +19,7 @@ from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE_HELP
-from engine.progress import Progress, TimeLeft
+from engine.progress import Progress, TimeLeft, remark
 from engine.questions.chats import chat_template
 from engine.questions.labels import LABELS
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
@@ -172,10 +172,17 @@ class Request:
 
     def _noted(self, run: RequestRun) -> Result:
         """The result, with the receipts of what was read and stored for it."""
-        notes = dict[bytes, Any]()
-        with noted(notes):
-            result = self.measure(run)
+        notes, remarks = dict[bytes, Any](), dict[str, None]()
+        token = remark.set(remarks.setdefault)
+        try:
+            with noted(notes):
+                result = self.measure(run)
+        finally:
+            remark.reset(token)
         result = replace(result, receipts=tuple(each for each in notes.values() if "measured_at" in each))
+        if remarks:
+            text, fields = "\n".join([result.text, *remarks]), {**result.fields, "remarks": [*remarks]}
+            result = replace(result, text=text, fields=fields)
         if not self.is_measured:
             return result
         return replace(result, fields={"seconds": run.seconds, "cached": run.cached, **result.fields})

@@ -1,5 +1,6 @@
 """Rows as people have them: read where they can be, else refused in one line that names the row."""
 
+import codecs
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ from engine.errors import HeadroomError
 from engine.progress import tell
 from engine.questions import requests as module
 from engine.questions import rows
+from engine.questions.faults import MOST_FAULTS, BadRows
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import local_files, task_info
 from tests.engine.fixtures import refused_by
@@ -30,7 +32,7 @@ def written(file: Path, lines, train=True) -> TaskSpec:
 
 def test_a_byte_order_mark_and_windows_line_ends(tmp_path):
     lines = [json.dumps(row(number)).encode() + b"\r" for number in range(3)]
-    task = written(tmp_path / "own.jsonl", [rows.BOM + lines[0], *lines[1:]])
+    task = written(tmp_path / "own.jsonl", [codecs.BOM_UTF8 + lines[0], *lines[1:]])
     assert [question.contexts[0] for question in get_requests(task).questions] == [f"Question {n}?" for n in range(3)]
 
 
@@ -65,7 +67,7 @@ def test_all_faults_of_a_file_are_told_at_once(tmp_path):
     lines[4] = b'{"context": '
     lines[7] = {"context": "x", "choices": "yes"}
     lines[11] = row(11, choices=["yes", "", 3])
-    with pytest.raises(rows.BadRows) as raised:
+    with pytest.raises(BadRows) as raised:
         get_requests(written(tmp_path / "own.jsonl", lines, train=False))
     faults = raised.value.details
     assert [fault.row for fault in faults] == [2, 2, 5, 8, 8, 12, 12], "of both parts of the file, in its order"
@@ -74,10 +76,10 @@ def test_all_faults_of_a_file_are_told_at_once(tmp_path):
     assert str(raised.value).endswith(
         "row 2: column 'context' must be text that is not empty, got ' ' (1 of 7 faults in the file)"
     )
-    many = [row(number, gold=9) for number in range(rows.MOST_FAULTS + 50)]
-    with pytest.raises(rows.BadRows, match="at least 200 faults") as raised:
+    many = [row(number, gold=9) for number in range(MOST_FAULTS + 50)]
+    with pytest.raises(BadRows, match="at least 200 faults") as raised:
         get_requests(written(tmp_path / "many.jsonl", many))
-    assert len(raised.value.details) == rows.MOST_FAULTS
+    assert len(raised.value.details) == MOST_FAULTS
 
 
 def test_other_columns_of_ones_own_rows_may_hold_anything(tmp_path):
