@@ -22,7 +22,8 @@ from engine.models.session import Session, Target
 from engine.models.slicing import applied, sliced
 from engine.pieces import Measured, Measuring, Piece
 from engine.progress import Progress, driven
-from engine.questions.encoding import Encoded, encode_questions
+from engine.questions.checked_encoding import encode_chunk
+from engine.questions.encoding import Encoded
 from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
 from engine.statistics import Paired, exponential, paired, wilson
@@ -228,7 +229,7 @@ def encoded_chunk(loaded: Loaded, target: Target, questions: Questions, chunk: S
     """Returns the questions of a chunk as tokens; the last ones are cached with the model, for the next mask."""
     key, held = (questions.digest(chunk), target.bos), loaded.encoded
     if key not in held:
-        held[key] = encode_questions(questions.at(chunk), loaded.tokenizer, target.bos, target.shape.n_ctx)
+        held[key] = encode_chunk(questions, chunk, loaded.tokenizer, target.bos, target.shape.n_ctx)
         while len(held) > 1 and sum(map(_n_tokens, held.values())) > ENCODED_TOKENS:
             held.pop(next(iter(held)))
     return held[key]

@@ -25,7 +25,8 @@ from engine.models.masks import Mask, Means
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, last_value, may_stop
-from engine.questions.encoding import encode_questions, read
+from engine.questions.checked_encoding import encode_chunk
+from engine.questions.encoding import read
 from engine.questions.requests import Questions
 from engine.records import canonical_key
 from engine.timing.workload import all_characters, characters
@@ -85,10 +86,10 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
     if train is None:
         texts = [read(story(), loaded.tokenizer, bos, min(TOKENS, n_ctx) - 1).inputs.tolist()]
     else:
-        asked = train.at(train.order[: min(N_QUESTIONS, train.n)])
-        encoded = encode_questions(asked, loaded.tokenizer, bos, n_ctx)
+        chunk = train.order[: min(N_QUESTIONS, train.n)]
+        encoded = encode_chunk(train, chunk, loaded.tokenizer, bos, n_ctx)
         texts = [[*choices[question.golds[0]].inputs, choices[question.golds[0]].targets[-1]][:n_ctx]
-                 for question, choices in zip(asked, encoded, strict=True)]  # fmt: skip
+                 for question, choices in zip(train.at(chunk), encoded, strict=True)]  # fmt: skip
     heads: Any = 0.0
     ffns: Any = 0.0
     for number, ids in enumerate(texts):

@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.checkpoints.tokenizer import ROWS, prefix_token, tokens_in_front
 from engine.errors import HeadroomError
+from engine.questions.faults import BadChoices, RowFault, clipped
 from engine.questions.requests import Question
 from engine.records import pack_json, unpack_json
 
@@ -24,6 +25,7 @@ PASS_TOKENS = 256  # padded tokens that are worth a forward pass of their own
 JOINED_TOKENS = 512  # tokens from which more in one pass make it no faster a token
 MIN_LENGTH = 0.8  # of the longest row in a group: padding costs as much as tokens
 ROW_TOKENS = 2048  # longest packed row, unless one choice alone is longer
+NO_EMBEDDING = "a token has no row in the model's embedding; take it out of the text"
 MIN_SHARED = 0.25  # trunk / mean input length below which packing costs more attention than it saves
 
 
@@ -57,8 +59,8 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
 
     Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. With `bos`,
     the tokens of `front` stand in front, unless a context begins with the prefix token; an empty context is always that
-    token. HeadroomError names a question whose continuation has no token of its own (a merge across the join) or does
-    not fit the window, or that has a token which the embedding lacks.
+    token. BadChoices names all questions of which a continuation has no token of its own (a merge across the join), does
+    not fit the window, or that have a token which the embedding lacks.
     """
     beginning, start = front(tokenizer, bos), prefix_token(tokenizer)
     starts = "" if start is None else tokenizer.decode([start])
@@ -69,32 +71,39 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
             pairs.append((stripped, context[len(stripped) :] + continuation))
     texts = list(dict.fromkeys(text for context, continuation in pairs for text in (context, context + continuation)))
     ids = dict(zip(texts, tokenizer(texts, add_special_tokens=False)["input_ids"], strict=True)) if texts else {}
-    encoded, flat = [], iter(pairs)
+    encoded, faults, flat = [], list[RowFault](), iter(pairs)
     for index, question in enumerate(questions):
         choices = []
         for choice in range(len(question.contexts)):
             context, continuation = next(flat)
             whole = ids[context + continuation]
-            refuse_unknown(whole, tokenizer, f"question {question.doc_id}, choice {choice}")
             if question.contexts[choice] == "":
                 first = [single_beginning(tokenizer) if start is None else start]
-                refuse_unknown(first, tokenizer, f"the beginning of question {question.doc_id}, choice {choice}")
                 context_ids, target_ids = first, whole[1:] if whole[:1] == first else whole
             else:
                 cut = len(ids[context])
                 begins = start is not None and context.startswith(starts)
                 context_ids, target_ids = ([] if begins else beginning) + whole[:cut], whole[cut:]
-            if not target_ids or not context_ids:
-                raise HeadroomError(f"question {question.doc_id}, choice {choice}: no token of {continuation!r} is "
-                                    "left to score after its context; change the text")  # fmt: skip
-            if len(target_ids) > n_ctx:
-                raise HeadroomError(f"question {question.doc_id}, choice {choice}: {len(target_ids)} tokens exceed the "
-                                    f"model's window of {n_ctx}; shorten the choice")  # fmt: skip
+            if (unknown := unknown_token(context_ids + target_ids, tokenizer)) is not None:
+                faults.append(RowFault(question.doc_id, NO_EMBEDDING, clipped(repr(unknown))))
+            elif what := _fault(len(context_ids), len(target_ids), n_ctx):
+                faults.append(RowFault(question.doc_id, what, clipped(repr(question.continuations[choice]))))
             n_cut = max(0, len(context_ids) + len(target_ids) - (n_ctx + 1))
             inputs = (context_ids + target_ids)[n_cut:-1]
             choices.append(Encoded(index, choice, tuple(inputs), tuple(target_ids), n_cut))
         encoded.append(choices)
+    if faults:
+        raise BadChoices(faults)
     return encoded
+
+
+def _fault(n_context: int, n_target: int, n_ctx: int) -> str:
+    """Why a choice of so many tokens behind so many cannot be scored; "" if it can."""
+    if not n_context:
+        return "the context of a choice has no token; write a text there, or prepend the beginning token"
+    if not n_target:
+        return "a choice has no token of its own after its context; change the text"
+    return f"a choice has more tokens than the model's window of {n_ctx:,}; shorten it" if n_target > n_ctx else ""
 
 
 def pack(choices: Sequence[Encoded]) -> list[Row]:
@@ -189,15 +198,18 @@ def single_beginning(tokenizer: Any, default: int | None = None) -> int:
                         "every question a context, or use the model's own tokenizer files")  # fmt: skip
 
 
-def refuse_unknown(ids: Sequence[int], tokenizer: Any, where: str) -> None:
-    """HeadroomError, with the place, where tokens are not among the rows of the model's embedding. Tokens that were
-    added to a tokenizer may have none, see `engine.checkpoints.validation.refuse_unknown_tokens`."""
+def unknown_token(ids: Sequence[int], tokenizer: Any) -> str | None:
+    """The text of the first token without a row in the model's embedding; None if all have one. Tokens that were added
+    to a tokenizer may have none, see `engine.checkpoints.validation.refuse_unknown_tokens`."""
     n_rows = getattr(tokenizer, ROWS, None)
-    if n_rows is None or not any(token >= n_rows for token in ids):
-        return
-    number, token = next((number, token) for number, token in enumerate(ids, 1) if token >= n_rows)
-    raise HeadroomError(f"{where}: token {number} is {tokenizer.decode([token])[:40]!r} ({token}), and the model's "
-                        f"embedding has {n_rows:,} rows; take it out of the text")  # fmt: skip
+    unknown = None if n_rows is None else next((token for token in ids if token >= n_rows), None)
+    return None if unknown is None else tokenizer.decode([unknown])
+
+
+def refuse_unknown(ids: Sequence[int], tokenizer: Any, where: str) -> None:
+    """HeadroomError, with the place, where tokens are not among the rows of the model's embedding."""
+    if (unknown := unknown_token(ids, tokenizer)) is not None:
+        raise HeadroomError(f"{where}: {NO_EMBEDDING} ({unknown[:40]!r})")
 
 
 def tokenized(text: str, tokenizer: Any, is_chat: bool = False) -> tuple[np.ndarray, np.ndarray]:

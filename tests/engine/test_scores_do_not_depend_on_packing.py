@@ -82,7 +82,7 @@ def test_every_token_is_read_once_at_its_own_place(tails, n_shared):
 def test_an_empty_continuation_is_refused(tiny_opt):
     model = loaded(tiny_opt)
     question = Question(7, ("Some text", "Some text"), (" more", ""), (0,), (4, 1), "x")
-    refused_by(HeadroomError, "question 7, choice 1", lambda: encode_questions([question], model.tokenizer, True, 256))
+    refused_by(HeadroomError, "question 7: a choice", lambda: encode_questions([question], model.tokenizer, True, 256))
 
 
 def test_a_long_context_is_cut_on_the_left(tiny_opt):

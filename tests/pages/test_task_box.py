@@ -103,7 +103,8 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     [
         ("".join(f'{{"context": "Box {i}:", "choices": ["red", "green"], "gold": 0}}\n' for i in range(12)),
          "pasted.jsonl", None),
-        ("question,answer\n" + "".join(f"word {i},xyzzy {i} quux\n" for i in range(12)), "pasted.csv", NONE_WRITTEN),
+        ("sep=;\nquestion;answer\n" + "".join(f"word {i};xyzzy {i},5\n" for i in range(12)), "pasted.csv",
+         NONE_WRITTEN),
     ],
 )  # fmt: skip
 def test_rows_are_pasted_and_if_no_answer_is_right_a_line_says_what_to_check(open_app, text, name, caption):
@@ -123,6 +124,24 @@ def test_pasted_rows_have_the_errors_of_a_file(open_app):
     button(at, "Use the pasted rows").click()
     settled(at)
     assert at.dataframe[0].value["what"].tolist() == ["column 'gold' must be a whole number from 0 to 1"]
+
+
+@pytest.mark.slow("measures two files")
+def test_what_to_know_of_a_file_is_said_and_choices_that_cannot_be_scored_stand_in_a_table(open_app, tmp_path):
+    file, lines = tmp_path / "boxes.jsonl", [json.loads(line) for line in rows().splitlines()]
+    lines[0]["choices"][0] = "\tred"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    at = open_app(prune_task=str(file), prune_order="random", prune_limit="16")
+    said = "boxes.jsonl: white space other than blanks is kept as text: a choice begins with a tab in row 1. Right"
+    assert [each.value.startswith(said) for each in at.info] == [True] and "%" in figure(at)[0] and not at.error
+    for number in (2, 5, 8):
+        lines[number]["choices"][0] = "red " * 2000
+    (file := tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    at = open_app(prune_task=str(file), prune_order="random", prune_limit="16")
+    settled(at)
+    [line] = {each.value for each in at.error}  # of the accuracy, and of the estimates
+    assert "rows 3, 6 and 9 of" in line and "window of" in line
+    assert at.dataframe[0].value["row"].tolist() == [3, 6, 9]
 
 
 def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):

@@ -12,13 +12,14 @@ import streamlit as st
 
 from engine.errors import HeadroomError
 from engine.files import write_whole
-from engine.questions.requests import TooFewExamples
-from engine.questions.rows import RowFault
+from engine.questions.faults import RowFault
+from engine.questions.requests import Requests, TooFewExamples
 from engine.questions.tasks import OWN, OWN_PAIRS, OWN_SUFFIXES
 from pages.ui.page.defaults import SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
 
 FOLDER = "questions"  # of uploaded files, in the folder of the results
@@ -65,6 +66,12 @@ def draw_fault(prefix: str, details: object) -> None:
         said = f"{details.n_rows} rows can be examples: the prompt has {fewer} instead of {details.shots}."
         st.session_state[_fewer(prefix)] = fewer, said
         st.rerun()  # the whole page, as this may be drawn in a part that runs alone
+
+
+def draw_remarks(requests: Requests) -> None:
+    """Draws what a user should know of how the own file was read."""
+    for line in requests.own.remarks if requests.own is not None else ():
+        st.info(plain(line), icon=":material/info:")
 
 
 def take_fewer_examples(prefix: str) -> None:
@@ -124,7 +131,7 @@ def _use_file(prefix: str, file: str, task_key: str, used: Callable[[], None]) -
 
 def _use_pasted(prefix: str, pasted: str, task_key: str, used: Callable[[], None]) -> None:
     """Uses pasted rows: a line of JSON for each question, or else word pairs."""
-    if text := st.session_state[pasted].strip():
+    if text := st.session_state[pasted].lstrip("\ufeff").strip():
         name = f"pasted{OWN if text.startswith('{') else OWN_PAIRS}"
         _keep_and_use(prefix, name, f"{text}\n".encode(), task_key, used)
 

@@ -16,6 +16,7 @@ from pages.ui.controls import carried
 from pages.ui.controls.controls import beside_level
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
+from pages.ui.controls.own_questions import draw_fault, draw_remarks
 from pages.ui.controls.texts import chosen_text
 from pages.ui.figures import published
 from pages.ui.figures.empty import draw_sketch
@@ -193,10 +194,12 @@ def draw_result(shown: PruneResult) -> None:
         )
         if x.settled(measured) and measured.full and not measured.full.correct.any():
             st.markdown(NONE_WRITTEN if x.judged.greedy else NONE_RIGHT)
+    draw_remarks(x.judged)
     if x.judged.kept:
         st.caption(f"{whole_percent(x.judged.kept)} of the examples keep their true answer: too few answers differ.")
-    if (work := accuracy_work(x, shown.mask)).now() is not None:
+    if (job := (work := accuracy_work(x, shown.mask)).now()) is not None:
         work.line()
+        draw_fault("prune", job.details)
     elif shown.awaits_rows:
         st.caption("Preparing the train questions …")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
