@@ -36,6 +36,8 @@ tell: ContextVar[Callable[[int, int, str, float | None], None]] = ContextVar("te
 
 # takes a line about the input that its user should know although it can be used, such as how a file was read
 remark: ContextVar[Callable[[str], None]] = ContextVar("remark", default=lambda line: None)
+# says a line before work that the user did not ask for by name, such as what it writes to the disk
+announce: ContextVar[Callable[[str], None]] = ContextVar("announce", default=lambda line: None)
 
 
 def may_stop() -> None:

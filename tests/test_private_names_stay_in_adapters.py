@@ -30,7 +30,7 @@ LIBRARIES = {
         (r"^import streamlit\.(?!components\.v2\b)", r"data-(testid|tag|heading-text)\b", r"\.st[A-Z]\w+"),
     ),
     "transformers": Library(
-        ("engine/architecture/transformers_internals.py",),
+        ("engine/architecture/transformers_internals.py", "engine/checkpoints/gguf_internals.py"),
         (
             r"^import transformers\.\w+\.",
             r"\b_attn_implementation$",
@@ -42,6 +42,7 @@ LIBRARIES = {
         ),
         {"engine/export/modeling_pruned.py": "is copied next to exported weights, where Headroom is not installed"},
     ),
+    "gguf": Library(("engine/checkpoints/gguf_internals.py",), (r"^GGUFReader=",)),
     "bitsandbytes": Library(
         ("engine/kernels/bitsandbytes_internals.py",),
         (r"^import bitsandbytes\b", r'^"bitsandbytes\.', r"\.S?CB$", r"^S?CB=", r"\bstate\.threshold$"),
@@ -188,6 +189,7 @@ def test_each_row_of_the_table_is_still_needed(name):
 MADE_UP = {
     "streamlit": ["from streamlit.runtime import Runtime", "import streamlit.delta_generator", 'x = "[data-testid=a]"'],
     "transformers": ["from transformers.masking_utils import eager_mask", "a.config._attn_implementation = 'eager'"],
+    "gguf": ["replaced(gguf.__dict__, GGUFReader=read)"],
     "bitsandbytes": ["def f():\n    import bitsandbytes as b", "layer.weight.CB", "make(data, SCB=scales)"],
     "torch": [
         "import torch\ntorch._int_mm(a, b)",

@@ -2,24 +2,30 @@
 
 from pathlib import Path
 
-from engine.architecture.family import shape_of
+from engine.architecture.family import known_fields, shape_of
 from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO, ModelConfig, published_config
+from engine.architecture.transformers_internals import import_models
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_config
+from engine.checkpoints.gguf_config import read_gguf_config
+from engine.checkpoints.gguf_header import read_header
 from engine.checkpoints.names import ModelName, model_name
 from engine.checkpoints.weight_files import read_json
 from engine.errors import HeadroomError
 
 
 def read_model_config(text: str) -> ModelConfig:
-    """The config of the model that `text` names: a folder (its config.json is enough), `demo`, a run's snapshot, a
-    model of the hub that is on this computer, or a published size of OPT that is not.
+    """The config of the model that `text` names: a folder (its config.json is enough), a GGUF file, `demo`, a run's
+    snapshot, a model of the hub that is on this computer, or a published size of OPT that is not.
 
     HeadroomError: it is another model of the hub and not here, its config.json is damaged or missing, or its
     architecture is not supported.
     """
     name = model_name(text)
-    if name.folder is not None or not name.repo:
+    if name.gguf is not None:
+        import_models()
+        model = ModelConfig(str(name), known_fields(read_gguf_config(read_header(name.gguf))), "its GGUF file")
+    elif name.folder is not None or not name.repo:
         model = _in_folder(name, name.folder or _demo())
     elif (folder := hub.held(name)) is not None:
         model = _in_folder(name, folder)

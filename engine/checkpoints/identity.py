@@ -138,16 +138,25 @@ def _tensors(weights: list[Path], shape: ModelShape | None) -> dict[str, Entry] 
 
 def file_digest(file: Path, store: Store | None) -> bytes:
     """Digest of a file's content, taken once in a process and once for a store."""
-    stat = file.stat()
-    memo = hashlib.blake2b(f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode(), digest_size=20).hexdigest()
-    key = f"file-digest/{memo}"
-    known = store.get(key) if store is not None else None
-    if known is not None and len(known) == 16:
+    if (known := known_digest(file, store)) is not None:
         return known
+    stat = file.stat()
     digest = _content_digest(file.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
     if store is not None:
-        store.put(key, digest)
+        store.put(_digest_key(file), digest)
     return digest
+
+
+def known_digest(file: Path, store: Store | None) -> bytes | None:
+    """The same as the store remembers it; None if it does not."""
+    known = store.get(_digest_key(file)) if store is not None else None
+    return known if known is not None and len(known) == 16 else None
+
+
+def _digest_key(file: Path) -> str:
+    stat = file.stat()
+    memo = hashlib.blake2b(f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode(), digest_size=20).hexdigest()
+    return f"file-digest/{memo}"
 
 
 @lru_cache(maxsize=1000)

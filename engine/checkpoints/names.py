@@ -1,5 +1,6 @@
-"""How a model is typed: `demo`, a folder, or a hub id or a run of training, which may have a revision or a snapshot
-behind `@`; read here alone. `EleutherAI/pythia-70m@step{0,512,1000}` is a series: three names at once.
+"""How a model is typed: `demo`, a folder, a GGUF file or a folder with one, or a hub id or a run of training, which may
+have a revision or a snapshot behind `@`; read here alone. `EleutherAI/pythia-70m@step{0,512,1000}` is a series: three
+names at once.
 
 A run is a folder with recipe.json and a model folder `stepN` a snapshot. It is typed as its folder's path; one that
 comes with the app as `runs/NAME`. It is read here without torch, and without what a recipe means (`engine.training`).
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from engine.demo import runs_folder
 from engine.errors import HeadroomError, UsageError
+from engine.files import is_file
 
 REPO = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9_][A-Za-z0-9._-]*")
 REVISION = re.compile(r"[A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)*")
@@ -19,24 +21,28 @@ LONGEST_REPO, LONGEST_REVISION, LONGEST_SERIES = 96, 200, 200
 RECIPE, WEIGHTS = "recipe.json", "model.safetensors"
 STEP = re.compile(r"step(0|[1-9]\d{0,17})")
 SHIPPED = "runs/"
+GGUF, MAGIC = ".gguf", b"GGUF"
+OTHER_WEIGHTS = (".safetensors", ".bin")
+MOST_LISTED = 5
 
 
 @dataclass(frozen=True)
 class ModelName:
-    """What a model is called: a `folder`, or a `repo` of the hub, whose `revision` is `main` unless one was typed.
-    Neither: `demo`. Of a `run` the folder is that of a snapshot, and the `revision` its `stepN`."""
+    """What a model is called: a `folder`, a file (`gguf`), or a `repo` of the hub, whose `revision` is `main` unless
+    one was typed. None of them: `demo`. Of a `run` the folder is that of a snapshot, and the `revision` its `stepN`."""
 
     repo: str = ""
     revision: str = "main"
     folder: Path | None = None
     run: str = ""
+    gguf: Path | None = None
 
     def __str__(self) -> str:
         """As it is typed."""
         if self.run:
             return f"{self.run}@{self.revision}"
-        if self.folder is not None:
-            return str(self.folder)
+        if self.folder is not None or self.gguf is not None:
+            return str(self.folder or self.gguf)
         return "demo" if not self.repo else self.repo + ("" if self.revision == "main" else f"@{self.revision}")
 
 
@@ -64,19 +70,22 @@ def short_name(text: str) -> str:
 
 
 def model_name(text: str) -> ModelName:
-    """What `text` names. HeadroomError: it is not a name, or a folder that does not exist; UsageError: a revision of
-    what has none, a snapshot that is not there, or a series where one model is wanted. A run alone is its last
-    snapshot."""
+    """What `text` names. HeadroomError: it is not a name, a folder or file that does not exist, or a folder with
+    several GGUF files; UsageError: a revision of what has none, a snapshot that is not there, or a series where one
+    model is wanted. A run alone is its last snapshot."""
     name = text.strip()
     if name == "demo":
         return ModelName()
     if (run := run_of(name)) is not None:
         return _snapshot(*run, None)
     if (folder := _folder(name)) is not None:
-        return ModelName(folder=folder)
+        file = _only_gguf(folder)
+        return ModelName(folder=folder) if file is None else ModelName(gguf=file)
+    if (path := _path(name)) is not None and is_gguf(path):
+        return ModelName(gguf=path.resolve())
     before, at, revision = name.partition("@") if name.count("@") == 1 else name.rpartition("@")
     run = run_of(before) if at else None
-    if at and run is None and (before == "demo" or _folder(before) is not None):
+    if at and run is None and (before == "demo" or _folder(before) is not None or _is_file(before)):
         raise UsageError(f"{before} has no revisions, and {revision!r} was given; only models of the hub and runs of "
                          "training have")  # fmt: skip
     if len(series := models_of(name)) > 1:
@@ -84,10 +93,14 @@ def model_name(text: str) -> ModelName:
     if run is not None:
         return _snapshot(*run, revision)
     repo = before if at else name
+    if repo.lower().endswith(GGUF):
+        raise HeadroomError(f"no such GGUF file: {_short(name)}; give the path of a file on this computer")
     if repo.startswith(SHIPPED) and (known := shipped_runs()):
         raise HeadroomError(f"no run {_short(repo)} comes with Headroom; there are {', '.join(known)}")
     if not repo or repo.startswith((".", "/", "~", "\\")) or repo.count("/") > 1 or _is_file(name):
-        raise HeadroomError(f"no such model folder: {_short(name)}; give a folder with config.json, a hub id, or demo")
+        raise HeadroomError(
+            f"no such model folder: {_short(name)}; give a folder with config.json, a GGUF file, a hub id, or demo"
+        )
     if not REPO.fullmatch(repo) or len(repo) > LONGEST_REPO or ".." in repo or "--" in repo:
         raise HeadroomError(
             f"model {_short(repo)} is neither a folder nor a hub id; write it like facebook/opt-125m or "
@@ -127,11 +140,48 @@ def _folder(text: str) -> Path | None:
         return None
 
 
-def _is_file(text: str) -> bool:
+def _path(text: str) -> Path | None:
+    """The path that is typed, None if no file can have it."""
     try:
-        return Path(text).expanduser().is_file()
-    except (OSError, RuntimeError, ValueError):
+        return Path(text).expanduser() if text else None
+    except (RuntimeError, ValueError):
+        return None
+
+
+def _is_file(text: str) -> bool:
+    path = _path(text)
+    return path is not None and is_file(path)
+
+
+def is_gguf(file: Path) -> bool:
+    """Whether a file is named as a GGUF file, or begins as one (those of Ollama have no ending)."""
+    try:
+        if not file.is_file():
+            return False
+        if file.name.lower().endswith(GGUF):
+            return True
+        with file.open("rb") as handle:
+            return handle.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
         return False
+
+
+def _only_gguf(folder: Path) -> Path | None:
+    """The one GGUF file of a folder without other weights; None: it has none, or weights. HeadroomError: it has
+    several."""
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:  # reported when the folder is read
+        return None
+    found = [name for name in names if name.lower().endswith(GGUF)]
+    if not found or any(name.endswith(OTHER_WEIGHTS) for name in names):
+        return None
+    if len(found) > 1:
+        listed = ", ".join(found[:MOST_LISTED]) + (
+            f" and {len(found) - MOST_LISTED} more" if found[MOST_LISTED:] else ""
+        )
+        raise HeadroomError(f"{folder} has {len(found)} GGUF files ({listed}); give one, such as {folder / found[0]}")
+    return folder / found[0]
 
 
 def _short(text: str) -> str:

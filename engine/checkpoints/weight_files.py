@@ -1,4 +1,5 @@
 """Which files of a folder hold a model's weights: those of the index; else `model.safetensors`; else the one `.bin`.
+A folder with none of these is named after the one GGUF file in it (`engine.checkpoints.names`).
 
 Nothing else counts, is read or digested: adapters, variants such as model.fp16.safetensors, shards that an older
 split left behind, files in folders below.
@@ -20,7 +21,7 @@ OTHERS = (
     (r"adapter_model\..*", "is an adapter, which needs its base model: merge them and save the whole model"),
     (r"(pytorch_)?model(-\d+-of-\d+)?\.(?!safetensors|bin)[^.]+\.(safetensors|bin)",
      "is a variant: rename it {plain}, or save the model without one"),
-    (r".*\.gguf", "is for llama.cpp: use the model that it was made from"),
+    (r".*\.gguf", "is a GGUF file: give that file as the model"),
     (r"(flax_model|tf_model|rust_model)\..*|.*\.(h5|msgpack|ot|ckpt|onnx)",
      "is for another library: save the model from transformers in torch"),
     (r"(bf16_)?zero_pp_rank_.*|mp_rank_.*|global_step\d+",
@@ -86,7 +87,7 @@ def not_weights(file: Path) -> str:
     if head.startswith(b"\x1f\x8b"):
         return "is packed with gzip; unpack it"
     if head.startswith(b"GGUF"):
-        return "is a GGUF file, for llama.cpp; use the model that it was made from"
+        return "is a GGUF file under another name; give that file itself as the model"
     if head.lstrip()[:5].lower() in (b"<!doc", b"<html"):
         return "is a web page, not the file itself; download it again"
     return ""

@@ -20,7 +20,7 @@ from engine.cli.output import deliver, fetch, report_to_terminal
 from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth
-from engine.progress import tell
+from engine.progress import announce, tell
 from engine.requests import REQUESTS, Request
 from engine.requests.base import gives
 from engine.requests.running import apply_settings
@@ -98,6 +98,7 @@ def _run(options: Namespace) -> int:
     results, report = open_store(request.cache, is_readable), report_to_terminal()
     session = Session(results)
     tell.set(report)
+    announce.set(lambda line: print(f"headroom: {line}", file=sys.stderr, flush=True))
     try:
         code = _run_when_here(request, session, report)
         if (held := session.models.loaded) is not None and (where := session.places(held.spec)):

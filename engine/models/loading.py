@@ -6,6 +6,7 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 import math
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from engine.architecture.transformers_internals import (
 )
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_tensors
+from engine.checkpoints.conversion import convert, converted
 from engine.checkpoints.identity import PRECISIONS, Identity, identify_folder
 from engine.checkpoints.names import model_name, short_name, with_revision, without_revision
 from engine.checkpoints.tensors import LazyTensor
@@ -39,12 +41,13 @@ from engine.placement.accelerate_internals import bytes_per_s_to, quiet_accelera
 from engine.placement.devices import asked_device, device_class, refuse_other_device
 from engine.placement.disk_offload import FOLDER, DiskOffload, Quantised, clear_leftovers, offload_to_disk, on_disk
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
-from engine.progress import Stopped, is_to_stop, tell
+from engine.progress import Stopped, is_to_stop, leave_to_worker, may_stop, tell
 
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, or a folder.
+    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, a folder, or a
+    GGUF file.
 
     `int8_threshold` is bitsandbytes' outlier threshold: 6.0 is what OPT needs from 6.7B on; 0.0 makes every row
     independent of its neighbours and is faster.
@@ -122,16 +125,18 @@ def identify(spec: LoadSpec, store: Store | None = None) -> Identity:
     `store`, when given, remembers the digests of big weight files. HeadroomError: no such folder or hub model, files
     missing or cut short, an architecture that is not supported; NotHere: a hub model that is not on this computer.
     """
-    identity = identify_folder(*_find(spec), store=store)
+    identity = identify_folder(*_find(spec, store), store=store)
     return replace(identity, name=str(model_name(spec.model)))
 
 
 def stamp(spec: LoadSpec) -> str:
-    """A text that changes when a file of a model folder does; "" for models that are not on this computer."""
+    """A text that changes when a file of a model folder or a GGUF file does; "" for models that are not on this
+    computer."""
     try:
         name = model_name(spec.model)
         folder = hub.held(name) if name.repo else name.folder
-        files = [(file.name, file.stat()) for file in sorted(folder.iterdir())] if folder else []
+        listed = [name.gguf] if name.gguf else sorted(folder.iterdir()) if folder else []
+        files = [(file.name, file.stat()) for file in listed]
     except (OSError, RuntimeError, ValueError, HeadroomError):  # `identify` reports the error
         return ""
     return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
@@ -272,9 +277,12 @@ def aside_folder(store: Store | None = None) -> Path:
     return (Path(tempfile.gettempdir()) / "headroom" if store is None else store.directory) / FOLDER
 
 
-def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:
-    """(name without its revision, folder, commit or None); NotHere where it has to be fetched from the hub first."""
+def _find(spec: LoadSpec, store: Store | None) -> tuple[str, Path, str | None]:
+    """(name without its revision, folder, commit or None); NotHere where it has to be fetched from the hub first. A
+    GGUF file is converted first."""
     name = model_name(spec.model)
+    if name.gguf is not None:
+        return str(name), converted(name.gguf, store) or _convert(name.gguf, store), None
     if name.folder is not None:
         return str(name), name.folder, None
     if not name.repo:
@@ -283,3 +291,16 @@ def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:
         return "demo", model_folder(), None
     folder = hub.found(name)
     return name.repo, folder, folder.name
+
+
+def _convert(file: Path, store: Store | None) -> Path:
+    """The folder of a GGUF file, converted now, its steps told. Stopped between two tensors."""
+    leave_to_worker()
+    folder = None
+    with closing(convert(file, store)) as steps:
+        for step in steps:
+            tell.get()(step.done, step.total, step.message, None)
+            may_stop()
+            folder = step.value
+    assert folder is not None
+    return folder

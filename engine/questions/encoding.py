@@ -59,8 +59,8 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
 
     Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. With `bos`,
     the tokens of `front` stand in front, unless a context begins with the prefix token; an empty context is always that
-    token. BadChoices names all questions of which a continuation has no token of its own (a merge across the join), does
-    not fit the window, or that have a token which the embedding lacks.
+    token. BadChoices names all questions of which a continuation has no token of its own (a merge across the join) or
+    does not fit the window, or that have a token which the embedding lacks.
     """
     beginning, start = front(tokenizer, bos), prefix_token(tokenizer)
     starts = "" if start is None else tokenizer.decode([start])

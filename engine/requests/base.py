@@ -202,7 +202,7 @@ class OfModel(Request):
 
     model: str = string(
         "demo",
-        "demo (the included model), a Hub id such as facebook/opt-125m, a local folder, or a snapshot of "
+        "demo (the included model), a Hub id such as facebook/opt-125m, a local folder, a GGUF file, or a snapshot of "
         "a training run such as RUN@step512",
     )
     revision: str | None = string(None, "branch, tag, or commit of a Hub model; the same as --model ID@REVISION")

@@ -21,7 +21,7 @@ from engine.questions.tasks import list_tasks
 from engine.requests.base import Request, RequestRun, Result
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "accelerate", "bitsandbytes",
-             "lm-eval", "datasets", "diskcache", "streamlit", "altair")  # fmt: skip
+             "gguf", "lm-eval", "datasets", "diskcache", "streamlit", "altair")  # fmt: skip
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
 SHOWN = ("HEADROOM_DEVICE", "HEADROOM_IDLE_SECONDS", "HEADROOM_PLACE", PINNED)  # variables without paths or addresses
 Facts = dict[str, Any]

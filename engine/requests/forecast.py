@@ -36,7 +36,9 @@ class ForecastStudy(NamesTasks):
     command: ClassVar[str] = "plan"
     is_measured: ClassVar[bool] = False
     model: str = string(
-        "demo", "demo, facebook/opt-125m to facebook/opt-66b, a downloaded Hub model, or a folder with a config.json"
+        "demo",
+        "demo, facebook/opt-125m to facebook/opt-66b, a downloaded Hub model, a GGUF file, or a folder with a "
+        "config.json",
     )
     revision: str | None = string(None, "branch, tag, or commit of a Hub model; the same as --model ID@REVISION")
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")

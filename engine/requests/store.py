@@ -6,6 +6,7 @@ from dataclasses import MISSING, asdict, dataclass
 from typing import Any, ClassVar
 
 from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO
+from engine.checkpoints.conversion import conversions
 from engine.checkpoints.hub_internals import held_revisions
 from engine.checkpoints.identity import PRECISIONS
 from engine.errors import HeadroomError, NotHere, UsageError
@@ -121,7 +122,7 @@ class ListModels(Request):
             return _checked(run.session, LoadSpec(self.check))
         asked_places()  # an invalid placement is reported once
         entries, lines = [], []
-        for name in ["demo", *_hub_models()]:
+        for name in ["demo", *_hub_models(), *conversions(run.session.store)]:
             try:
                 entry, line = _model(run.session, name)
             except HeadroomError as error:

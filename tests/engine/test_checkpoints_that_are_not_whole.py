@@ -197,7 +197,6 @@ def test_what_lies_beside_the_model_does_not_count(kind, beside, folder, tensors
     ("__0_0.distcp", "accelerate merge-weights"),
     ("optimizer.pt", "belongs to training: save the model itself"),
     ("training_args.bin", "belongs to training: save the model itself"),
-    ("model.gguf", "llama.cpp"),
     ("tf_model.h5", "another library"),
     ("flax_model.msgpack", "another library"),
     ("below/model.safetensors", "the folder below in it has some"),

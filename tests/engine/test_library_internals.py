@@ -11,6 +11,7 @@ import pickle
 import platform
 import random
 import re
+import shutil
 import sys
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,17 +23,21 @@ import transformers
 
 from engine.architecture import torch_internals, transformers_internals
 from engine.architecture.families import FAMILIES
-from engine.checkpoints import hub_internals
+from engine.checkpoints import gguf_internals, hub_internals
 from engine.checkpoints import tensor_index as headers
+from engine.checkpoints.gguf_header import read_header
 from engine.kernels import bitsandbytes_internals
 from engine.placement import accelerate_internals
 from engine.plans import ray_internals
 from engine.questions import lm_eval_internals
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, make_tiny_opt
+from tests.engine.fixtures import family_folder
+from tests.engine.gguf_files import write_gguf
 
 ADAPTERS = {
     "torch": torch_internals, "transformers": transformers_internals, "bitsandbytes": bitsandbytes_internals,
     "accelerate": accelerate_internals, "huggingface-hub": hub_internals, "lm-eval": lm_eval_internals,
+    "gguf": gguf_internals,
     "ray": ray_internals,
 }  # fmt: skip
 CHECKS = []
@@ -547,6 +552,40 @@ def holds(program, text):
     """Whether a program of Ray has this text in it."""
     with file_of("ray", program).open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(text) >= 0
+
+
+def small_gguf(tmp_path, family="llama"):
+    (tmp_path / "opt").mkdir()
+    folder = family_folder(family, make_tiny_opt(tmp_path / "opt"), tmp_path / "model")
+    return read_header(write_gguf(folder, tmp_path / "tiny.gguf"))
+
+
+@uses("gguf", "GGUFReader")
+def fields_of_a_gguf_file(tmp_path, monkeypatch):
+    """transformers makes the same config of gguf's own reader as of the fields that are put in its place."""
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    header = small_gguf(tmp_path)
+    theirs = load_gguf_checkpoint(str(header.file))["config"]
+    assert gguf_internals.config_of(header) == {k: v for k, v in theirs.items() if k != gguf_internals.NAME}
+    monkeypatch.setattr("engine.checkpoints.gguf_header.MOST_KEPT", 10)  # as of a vocabulary of usual size
+    long = read_header(shutil.copy(header.file, tmp_path / "long.gguf"))
+    assert "tokenizer.ggml.tokens" in long.counted and gguf_internals.config_of(long) == gguf_internals.config_of(
+        header
+    )
+
+
+@uses("transformers", "get_gguf_hf_weights_map")
+def tensors_of_a_gguf_file(tmp_path, monkeypatch):
+    """transformers names and lays out each tensor by itself as in the whole model that it makes of the file."""
+    header = small_gguf(tmp_path, "gpt2")  # whose unembedding is handed over on the side
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path), gguf_file="tiny.gguf")
+    config = gguf_internals.config_of(header)
+    names = gguf_internals.names_of(header, model)
+    assert {tensor.name for tensor in header.tensors} <= names.keys()
+    for tensor in header.tensors:
+        values = gguf_internals.values_of(header, tensor, config)
+        assert (model.get_parameter(names[tensor.name]).detach().numpy() == values).all(), tensor.name
 
 
 @pytest.mark.parametrize("library, name, check", CHECKS)

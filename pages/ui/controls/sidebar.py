@@ -11,9 +11,10 @@ from typing import Any
 import streamlit as st
 
 from engine.architecture.family import supported_families
+from engine.checkpoints.conversion import unconverted
 from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
-from engine.checkpoints.names import model_name, shipped_runs
+from engine.checkpoints.names import model_name, shipped_runs, short_name
 from engine.errors import HeadroomError
 from engine.kernels.cpu_kernels import Kernels
 from engine.memory import resident_bytes
@@ -68,8 +69,8 @@ MODELS += [name for name, *_ in TO_TRY if name not in MODELS]
 MODEL_HELP = (
     f"`demo` is included. Or type the Hugging Face id of an {supported_families()} model, optionally with a revision "
     "(`org/model@revision`): nothing is downloaded until you agree. Or type the path of a folder with config.json, "
-    "tokenizer and weights, or of a snapshot of a training run (`RUN@step512`; `RUN` alone is the last one). A small "
-    f"model of each family: {', '.join(f'`{name}` ({size:g} GB)' for name, _, size in TO_TRY)}."
+    "tokenizer and weights, of a GGUF file, or of a snapshot of a training run (`RUN@step512`; `RUN` alone is the last "
+    f"one). A small model of each family: {', '.join(f'`{name}` ({size:g} GB)' for name, _, size in TO_TRY)}."
 )
 PRECISION_HELP = (
     "`int8` needs half the memory of bf16 (bitsandbytes, outlier threshold 6.0). On a CPU with 8-bit instructions "
@@ -282,6 +283,9 @@ def _about(spec: LoadSpec) -> None:
         st.caption(f"{coming} is being downloaded")
     if is_away(spec.model):
         st.caption(f"{spec.model} is not on this computer")
+        return
+    if unconverted(spec.model, store()) is not None:
+        st.caption(f"{plain(short_name(spec.model))} has to be converted first")
         return
     work = identity_of(spec)
     work.value(IDENTIFY_WAIT_S)

@@ -1,27 +1,36 @@
-"""A Hub model that is not on this computer: looked up and downloaded with the user's consent.
+"""A model that cannot be read yet: of the Hub and not on this computer, or a GGUF file that was not converted.
 
-A link can open such a page, but only a click continues: it asks the Hub for the model's size, and a second click
-downloads it. Both run apart from the one worker, so that other models stay usable meanwhile.
+A link can open such a page, but only a click continues with a Hub model: it asks the Hub for the model's size, and a
+second click downloads it. Both run apart from the one worker, so that other models stay usable meanwhile. A GGUF file
+is converted by the worker, which has the libraries, and without a click unless it is large.
 """
 
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import streamlit as st
 
 from engine.checkpoints import hub
+from engine.checkpoints.conversion import convert, converted_bytes, describe_conversion, disk_refusal, unconverted
+from engine.checkpoints.gguf_header import Header
 from engine.jobs import Jobs
-from engine.models.loading import LoadSpec, aside_folder
+from engine.models.loading import LoadSpec, aside_folder, stamp
 from engine.placement.placement import refusal
 from engine.progress import Progress, in_time
 from engine.slots import Job, Snapshot
-from pages.ui.page.runtime import show_error, store
-from pages.ui.page.work import live
+from pages.ui.page.job_words import named, share_done
+from pages.ui.page.runtime import jobs, show_error, store
+from pages.ui.page.tables import plain
+from pages.ui.page.work import Action, Work, live, mark_job
 
 LOOK_HELP = "One small request to the hub, for the names and sizes of the model's files."
 FETCH_HELP = "Into the hub's own cache on this computer, where other programs find it too. You can go on working."
 STOP_HELP = "Stops at once. Downloaded data is kept."
+CONVERT_HELP = "Writes an ordinary model folder next to the results. The file itself is not changed."
+STOP_CONVERTING_HELP = "Stops at once. Nothing is kept."
+LARGE_BYTES = 2_000_000_000  # from which a GGUF file is converted only after a click
 
 
 @st.cache_resource(show_spinner=False)
@@ -37,8 +46,14 @@ def downloads() -> Jobs:
 
 
 def is_here(spec: LoadSpec) -> bool:
-    """Returns whether the model is on this computer; if not, draws how to get it."""
+    """Returns whether the model is on this computer and can be read; if not, draws how to get it, or its conversion."""
     since_s = time.monotonic()
+    if (header := unconverted(spec.model, store())) is not None:
+        work = _conversion(spec.model, header)
+        if converted_bytes(header) < LARGE_BYTES and disk_refusal(header, store()) is None:
+            work.start()
+        live([work.slot], partial(_draw_conversion, work, header), since_s)
+        return False
     if not hub.is_away(spec.model):
         return True
     offer = offered(spec.model)
@@ -119,3 +134,27 @@ def _draw_progress(model: str, job: Snapshot[object], total: int) -> None:
         st.progress(min(1.0, job.done / total) if total else 0.0, words)
         st.button("Cancel", key=f"cancel {model}", on_click=downloads().cancel, args=(model,), help=STOP_HELP)
     st.caption("You can use other models meanwhile. The download continues when this page is closed.")
+
+
+def _conversion(model: str, header: Header) -> Work[Path]:
+    action = Action(f"convert {stamp(LoadSpec(model))}", partial(convert, header.file, store()))
+    return Work(f"conversion of {model}", f"Converting {header.file.name}", action)
+
+
+def _draw_conversion(work: Work[Path], header: Header) -> None:
+    job, refused = work.now(), disk_refusal(header, store())
+    st.markdown(f"**{plain(header.file.name)} is converted once.** {plain(describe_conversion(header, store()))}.")
+    if job is not None and not job.finished:
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            left = "" if job.left_s is None else f", about {in_time(job.left_s)} left"
+            st.progress(share_done(job), plain(f"{named(job, work.title)}: {job.done}%{left}"))
+            stops = {"on_click": jobs().cancel, "args": (work.slot,), "help": STOP_CONVERTING_HELP}
+            st.button("Cancel", key=f"cancel {work.slot}", **stops)
+            mark_job(work.slot, job)
+        return
+    if refused or (job is not None and job.error):
+        show_error(refused or job.error)
+    label = f"Convert {hub.in_bytes(converted_bytes(header))}"
+    asks = {"on_click": work.restart, "help": CONVERT_HELP, "key": f"convert {work.slot}", "disabled": bool(refused)}
+    if st.button(label, icon=":material/transform:", type="primary", **asks):
+        st.rerun()
