@@ -554,9 +554,9 @@ def holds(program, text):
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(text) >= 0
 
 
-def small_gguf(tmp_path, family="llama"):
+def small_gguf(tmp_path, family="llama", **changes):
     (tmp_path / "opt").mkdir()
-    folder = family_folder(family, make_tiny_opt(tmp_path / "opt"), tmp_path / "model")
+    folder = family_folder(family, make_tiny_opt(tmp_path / "opt"), tmp_path / "model", **changes)
     return read_header(write_gguf(folder, tmp_path / "tiny.gguf"))
 
 
@@ -578,7 +578,7 @@ def fields_of_a_gguf_file(tmp_path, monkeypatch):
 @uses("transformers", "get_gguf_hf_weights_map")
 def tensors_of_a_gguf_file(tmp_path, monkeypatch):
     """transformers names and lays out each tensor by itself as in the whole model that it makes of the file."""
-    header = small_gguf(tmp_path, "gpt2")  # whose unembedding is handed over on the side
+    header = small_gguf(tmp_path, "gpt2", n_positions=1024, tie_word_embeddings=False)
     model = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path), gguf_file="tiny.gguf")
     config = gguf_internals.config_of(header)
     names = gguf_internals.names_of(header, model)
