@@ -245,6 +245,10 @@ def answers_measured(
     """Returns the arrays and receipt to store for a chunk under one mask."""
     n_cut = np.array([max(choice.n_cut for choice in choices) for choices in encoded], np.int32)
     log_likelihood_nats, greedy = scored
+    for row, choices in enumerate(encoded):
+        if np.isnan(log_likelihood_nats[row, : len(choices)]).any():
+            raise HeadroomError("the model's log-likelihoods are not numbers: its activations exceed what this "
+                                "precision holds; choose bf16 or fp32")  # fmt: skip
     arrays = {"log_likelihood_nats": log_likelihood_nats, "greedy": greedy.astype(np.uint8), "n_cut": n_cut}
     about = {"kind": "answers", "mask": mask.text(), "contexts_cut": int((n_cut > 0).sum())}
     return arrays, questions.receipt() | about

@@ -32,6 +32,11 @@ def place_of(name: str) -> TensorPlace | None:
     return None if found is None else TensorPlace(name[: found.start(3)], int(found[2]), found[3])
 
 
+def is_matrix(name: str, shape: Sequence[int]) -> bool:
+    """Whether a tensor is a matrix that int8 quantizes: those of layers, and OPT-350m's next to the embedding."""
+    return len(shape) == 2 and (place_of(name) is not None or ".project_" in f".{name}")
+
+
 def is_attention(family: Family, rest: str) -> bool:
     """Whether a tensor belongs to the attention of its layer, its norm aside."""
     return rest.startswith(f"{family.attention}.")

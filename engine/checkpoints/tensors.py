@@ -35,6 +35,7 @@ class LazyTensor:
     dtype: torch's name of its type
     read: reads it
     in_file: its name in the file, if that is another
+    is_quantized: it becomes a matrix of int8
     """
 
     name: str
@@ -42,9 +43,10 @@ class LazyTensor:
     dtype: str
     read: Callable[[], Tensor]
     in_file: str = ""
+    is_quantized: bool = False
 
     def __getitem__(self, index: Any) -> Tensor:
-        return finite(self.name, self.read())[index]
+        return finite(self.name, self.read(), self.is_quantized)[index]
 
 
 @contextmanager
@@ -83,14 +85,19 @@ def under_own_names(stored: Mapping[str, LazyTensor], family: Family) -> dict[st
     }
 
 
-def finite(name: str, tensor: Tensor) -> Tensor:
-    """The tensor; HeadroomError if a value is not finite."""
+def finite(name: str, tensor: Tensor, is_quantized: bool = False) -> Tensor:
+    """The tensor; HeadroomError if a value is not finite, or, before it `is_quantized`, beyond fp16: bitsandbytes makes
+    int8 of that, after the load has made bf16 of the file's type."""
     if tensor.is_floating_point() and tensor.numel():
         low, high = tensor.aminmax()
         if not (low.isfinite() and high.isfinite()):
             n = int((~tensor.isfinite()).sum())
             found = f"{n:,} of {tensor.numel():,} values that are not finite numbers"
             raise HeadroomError(f"{name} holds {found}; download the model again")
+        largest = max(-low, high)
+        if is_quantized and largest and not (0 < (held := largest.bfloat16().half()) and held.isfinite()):
+            raise HeadroomError(f"{name}: its largest value is {float(largest):.3g}, and int8 is made of fp16, which "
+                                "holds 6e-08 to 65,504; choose bf16 for this model")  # fmt: skip
     return tensor
 
 

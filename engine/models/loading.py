@@ -15,6 +15,7 @@ from typing import Any
 from cache import Store
 from engine.architecture.families.definition import Family, Scales
 from engine.architecture.family import family_of
+from engine.architecture.layer_tensors import is_matrix
 from engine.architecture.torch_internals import compiler_left_out
 from engine.architecture.transformers_internals import (
     adapt_attention,
@@ -225,6 +226,8 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
     with stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors:
         refuse_unless_whole(spec.model, tensors, model_class, config)
         refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
+        if spec.precision == "int8":
+            tensors = {name: replace(each, is_quantized=is_matrix(name, each.shape)) for name, each in tensors.items()}
         quantised = Quantised(family, placing.on_disk, aside) if aside and spec.precision == "int8" else None
         if quantised is not None:
             tensors = quantised.followed(tensors)
