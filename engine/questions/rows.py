@@ -17,7 +17,7 @@ from engine.files import read_regular
 from engine.memory import Kept
 from engine.questions.faults import MOST_FAULTS, SHOWN, BadRows, RowFault, clipped
 from engine.questions.pair_files import read_pair_file
-from engine.questions.tasks import OWN_COLUMNS, OWN_PAIRS, PAIR_COLUMNS, TaskInfo
+from engine.questions.tasks import OWN, OWN_COLUMNS, OWN_PAIRS, PAIR_COLUMNS, TaskInfo
 from engine.questions.text_files import as_utf8
 from engine.questions.white_space import white_space_note, without_blanks
 
@@ -148,7 +148,7 @@ def read(info: TaskInfo, files: Mapping[str, Path]) -> Given:
             notes += [note] * bool(note)
         else:
             content = as_utf8(file, content)
-            raw[file] = without_blanks(content) if info.columns == OWN_COLUMNS else content
+            raw[file] = without_blanks(content) if info.name.endswith(OWN) else content
     return Given(files, raw, numbers, notes=tuple(notes))
 
 
