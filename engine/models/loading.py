@@ -1,4 +1,4 @@
-"""From a name to a model in memory: `LoadSpec` -> `Identity` (what it is, read from files, no torch) -> `Loaded`.
+"""From a name to a model in memory: `LoadSpec` -> `Identity` (what it is, read from files) -> `Loaded`.
 
 Only safetensors or `weights_only` checkpoints are read and code from a model repository is never run.
 """

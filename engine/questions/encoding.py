@@ -25,7 +25,9 @@ PASS_TOKENS = 256  # padded tokens that are worth a forward pass of their own
 JOINED_TOKENS = 512  # tokens from which more in one pass make it no faster a token
 MIN_LENGTH = 0.8  # of the longest row in a group: padding costs as much as tokens
 ROW_TOKENS = 2048  # longest packed row, unless one choice alone is longer
-NO_EMBEDDING = "a token has no row in the model's embedding; take it out of the text"
+NO_EMBEDDING = "a token has no row in the model's embedding"
+IN_FRONT, OTHER_FILES = "what stands in front of a text", "use the model's own tokenizer files"
+TAKE_OUT = "take it out of the text"
 MIN_SHARED = 0.25  # trunk / mean input length below which packing costs more attention than it saves
 
 
@@ -79,13 +81,14 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
             whole = ids[context + continuation]
             if question.contexts[choice] == "":
                 first = [single_beginning(tokenizer) if start is None else start]
+                refuse_unknown(first, tokenizer, IN_FRONT, OTHER_FILES)
                 context_ids, target_ids = first, whole[1:] if whole[:1] == first else whole
             else:
                 cut = len(ids[context])
                 begins = start is not None and context.startswith(starts)
                 context_ids, target_ids = ([] if begins else beginning) + whole[:cut], whole[cut:]
             if (unknown := unknown_token(context_ids + target_ids, tokenizer)) is not None:
-                faults.append(RowFault(question.doc_id, NO_EMBEDDING, clipped(repr(unknown))))
+                faults.append(RowFault(question.doc_id, f"{NO_EMBEDDING}; {TAKE_OUT}", clipped(repr(unknown))))
             elif what := _fault(len(context_ids), len(target_ids), n_ctx):
                 faults.append(RowFault(question.doc_id, what, clipped(repr(question.continuations[choice]))))
             n_cut = max(0, len(context_ids) + len(target_ids) - (n_ctx + 1))
@@ -182,7 +185,7 @@ def front(tokenizer: Any, bos: bool) -> list[int]:
     """The tokens in front of a text where `bos` is on, else none: what the tokenizer itself puts there, or the one of
     `single_beginning`. HeadroomError: there is none, or the embedding lacks it."""
     found = (tokens_in_front(tokenizer) or [single_beginning(tokenizer)]) if bos else []
-    refuse_unknown(found, tokenizer, "the beginning of every text")
+    refuse_unknown(found, tokenizer, IN_FRONT, "choose BOS off")
     return found
 
 
@@ -192,7 +195,7 @@ def single_beginning(tokenizer: Any, default: int | None = None) -> int:
     known = tokens_in_front(tokenizer)
     token = known[-1] if known else prefix_token(tokenizer, default)
     if token is not None:
-        refuse_unknown([token], tokenizer, "the beginning of every text")
+        refuse_unknown([token], tokenizer, IN_FRONT, OTHER_FILES)
         return token
     raise HeadroomError("the tokenizer has neither a beginning nor an end token to put in front; choose BOS off, give "
                         "every question a context, or use the model's own tokenizer files")  # fmt: skip
@@ -206,10 +209,10 @@ def unknown_token(ids: Sequence[int], tokenizer: Any) -> str | None:
     return None if unknown is None else tokenizer.decode([unknown])
 
 
-def refuse_unknown(ids: Sequence[int], tokenizer: Any, where: str) -> None:
+def refuse_unknown(ids: Sequence[int], tokenizer: Any, where: str, advice: str = TAKE_OUT) -> None:
     """HeadroomError, with the place, where tokens are not among the rows of the model's embedding."""
     if (unknown := unknown_token(ids, tokenizer)) is not None:
-        raise HeadroomError(f"{where}: {NO_EMBEDDING} ({unknown[:40]!r})")
+        raise HeadroomError(f"{where}: {NO_EMBEDDING}, {unknown[:40]!r}; {advice}")
 
 
 def tokenized(text: str, tokenizer: Any, is_chat: bool = False) -> tuple[np.ndarray, np.ndarray]:
