@@ -37,7 +37,10 @@ def of_100_tb(folder):
 DAMAGE = {
     "no folder": (shutil.rmtree, ("model", "no such model folder")),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), ("tokenizer", "add its files")),
-    "no tokenizer in its file": (lambda folder: (folder / "tokenizer.json").write_text("{}"), ("cannot be loaded",)),
+    "no tokenizer in its file": (
+        lambda folder: (folder / "tokenizer.json").write_text("{}"),
+        ("tokenizer.json", "damaged"),
+    ),
     "no config": (lambda folder: (folder / "config.json").unlink(), ("config.json", "missing")),
     "an empty file": (
         lambda folder: (folder / "model.safetensors").write_bytes(b""),
