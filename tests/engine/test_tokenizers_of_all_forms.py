@@ -7,6 +7,7 @@ import sys
 from io import BytesIO
 from itertools import product
 
+import numpy as np
 import pytest
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -16,12 +17,16 @@ from engine.checkpoints import tokenizer as reading
 from engine.demo import story
 from engine.errors import HeadroomError
 from engine.export.exporting import Export, export
+from engine.heads.ablation import losses_of
+from engine.heads.attention import overview
 from engine.models.loading import LoadSpec, identify
-from engine.models.masks import parse_mask
+from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.encoding import encode_questions, front, read, tokenized
 from engine.questions.requests import Question
+from engine.texts.perplexity import perplexity
+from engine.texts.tokenloss import token_losses
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import loaded, refused_by
 
@@ -248,6 +253,30 @@ def model_with(folder, tiny_opt, tokenizer, **settings):
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(NAMED | settings))
     return folder
+
+
+def test_several_tokens_in_front_are_read_and_not_scored(tiny_opt, tmp_path):
+    """By every measurement of losses, as by one plain pass."""
+    import torch
+
+    tokenizer = with_front(Tokenizer.from_file(str(tiny_opt / "tokenizer.json")), PAD, EOS)
+    folder = model_with(tmp_path / "model", tiny_opt, tokenizer, tokenizer_class="PreTrainedTokenizerFast")
+    session, text = Session(Store(tmp_path / "store")), story()[:300]
+    target, model = session.target(LoadSpec(str(folder), "fp32")), loaded(folder)
+    assert target.bos and target.identity.reading.beginning == (1, 2)
+    ids = model.tokenizer(text, add_special_tokens=False).input_ids
+    with torch.inference_mode():
+        log_p = model.model(torch.tensor([[1, 2, *ids]])).logits[0].double().log_softmax(-1)
+    expected = [-log_p[at + 1, token].item() for at, token in enumerate(ids)]
+    whole = Mask.full(target.shape)
+    for found in (
+        final(token_losses(target, text, whole).run(session)).loss_nats,
+        final(perplexity(target, text, whole).run(session)).loss_nats,
+        losses_of(model, read(text, model.tokenizer, True, 500)),
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    seen = final(overview(target, text, whole).run(session))
+    assert seen.first_text == 2 and "".join(seen.pieces[2:]) == text and len(seen.token_ids) == len(ids) + 2
 
 
 @pytest.mark.slow("reads five tokenizers as classes that do not fit")
