@@ -23,6 +23,7 @@ COMPLETED = {
     "final_logit_softcapping": "final_logit_softcapping",
     "rope.freq_base": "rope_theta",
 }
+OF_27B = (("gemma2", 46), ("gemma3", 62))  # files do not state how these scale scores: llama.cpp knows them by layers
 PARTIAL = ("stablelm", "phi3")  # rotate a part of a head's width
 ROPE_FACTORS = "rope_freqs.weight"  # what the angles of Llama 3 are divided by
 
@@ -33,6 +34,8 @@ def read_gguf_config(header: Header) -> dict[str, Any]:
     found = config_of(header)
     if header.architecture == "gpt2":  # transformers puts it where its own GPT-2 does not look
         found["n_positions"] = header.field("context_length")
+    if (header.architecture, header.field("block_count")) in OF_27B:
+        found["query_pre_attn_scalar"] = header.field("embedding_length") // header.field("attention.head_count")
     usual = _built(found)
     for name, field in COMPLETED.items():
         stated = header.field(name)

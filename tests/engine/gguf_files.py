@@ -33,7 +33,7 @@ def write_gguf(folder: Path, file: Path, kind: str = "F32", more=None, **fields)
         stem = names.get_name(stem) or names.get_name(stem.removeprefix("transformer."))
         put(writer, f"{stem}.{suffix}", values, kind)
     for name, values in (more or {}).items():
-        put(writer, name, np.float32(values), kind)
+        put(writer, name, np.asarray(values, np.float32), kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -4,6 +4,7 @@ cannot be read is refused in one line."""
 import json
 import shutil
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS
 from engine.checkpoints import conversion, gguf_header
 from engine.checkpoints.config_lookup import read_model_config
 from engine.checkpoints.conversion import conversions, conversions_folder, convert, converted
+from engine.checkpoints.gguf_config import read_gguf_config
 from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec, identify, load, stamp
@@ -121,8 +123,21 @@ def test_a_field_that_cannot_be_followed_is_refused(fields, match, folder, tmp_p
     refused_by(HeadroomError, match, lambda: identify(LoadSpec(str(file)), store))
 
 
+def test_scores_of_the_27b_models_of_gemma_are_scaled_as_llama_cpp_does(file):
+    header = gguf_header.read_header(file)
+    for architecture, n_layers, n_heads, width, scalar in (
+        ("gemma2", 46, 32, 4608, 144),
+        ("gemma3", 62, 32, 5376, 168),
+    ):
+        stated = {"block_count": n_layers, "attention.head_count": 32, "embedding_length": width,
+                  "feed_forward_length": 4 * width, "context_length": 8192, "attention.head_count_kv": 16}  # fmt: skip
+        fields = {f"{architecture}.{name}": value for name, value in stated.items()}
+        fields = {"general.architecture": architecture, gguf_header.TOKENS: ["a"]} | fields
+        assert read_gguf_config(replace(header, fields=fields))["query_pre_attn_scalar"] == scalar
+
+
 def test_other_scaled_positions_are_refused(folder, tmp_path, store):
-    file = write_gguf(folder, tmp_path / "tiny.gguf", more={"rope_freqs.weight": np.float32([1, 1, 9, 2])})
+    file = write_gguf(folder, tmp_path / "tiny.gguf", more={"rope_freqs.weight": np.array([1, 1, 9, 2])})
     refused_by(HeadroomError, "scaled positions", lambda: identify(LoadSpec(str(file)), store))
 
 

@@ -62,7 +62,8 @@ def piqa(shots):
 def test_log_likelihoods_are_those_of_the_harness_at_its_defaults(file, model):
     from lm_eval.models.huggingface import HFLM
 
-    lm = HFLM(pretrained=str(file.parent), gguf_file=file.name, dtype="float32", batch_size=4)
+    options = {"gguf_file": file.name, "dtype": "float32", "batch_size": 4}
+    lm = HFLM(str(file.parent), **options)
     bos = bool(model.tokenizer("a").input_ids[0] == model.tokenizer.bos_token_id)
     for shots in (0, 2):
         questions = piqa(shots)

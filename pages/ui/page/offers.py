@@ -152,8 +152,8 @@ def _draw_conversion(work: Work[Path], header: Header) -> None:
             st.button("Cancel", key=f"cancel {work.slot}", **stops)
             mark_job(work.slot, job)
         return
-    if refused or (job is not None and job.error):
-        show_error(refused or job.error)
+    if why := refused or (job.error if job is not None else None):
+        show_error(why)
     label = f"Convert {hub.in_bytes(converted_bytes(header))}"
     asks = {"on_click": work.restart, "help": CONVERT_HELP, "key": f"convert {work.slot}", "disabled": bool(refused)}
     if st.button(label, icon=":material/transform:", type="primary", **asks):
