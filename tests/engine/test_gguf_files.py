@@ -125,10 +125,7 @@ def test_a_field_that_cannot_be_followed_is_refused(fields, match, folder, tmp_p
 
 def test_scores_of_the_27b_models_of_gemma_are_scaled_as_llama_cpp_does(file):
     header = gguf_header.read_header(file)
-    for architecture, n_layers, n_heads, width, scalar in (
-        ("gemma2", 46, 32, 4608, 144),
-        ("gemma3", 62, 32, 5376, 168),
-    ):
+    for architecture, n_layers, width, scalar in (("gemma2", 46, 4608, 144), ("gemma3", 62, 5376, 168)):
         stated = {"block_count": n_layers, "attention.head_count": 32, "embedding_length": width,
                   "feed_forward_length": 4 * width, "context_length": 8192, "attention.head_count_kv": 16}  # fmt: skip
         fields = {f"{architecture}.{name}": value for name, value in stated.items()}
