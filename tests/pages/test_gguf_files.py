@@ -23,12 +23,14 @@ def large(monkeypatch):
     monkeypatch.setattr(offers, "LARGE_BYTES", 0)
 
 
+@pytest.mark.slow("converts a model and loads it")
 def test_a_small_one_is_converted_at_once(original, open_app):
     at = open_app(model=str(original))
     assert figure(at)[0].endswith("%") and converted(original, runtime.store())
     assert f"--model {original}" in at.code[0].value
 
 
+@pytest.mark.slow("converts a model and loads it")
 def test_a_large_one_waits_for_a_click(original, open_app, large):
     at = open_app(model=str(original))
     assert "tiny.gguf is converted once." in said(at) and "to write to" in said(at) and "free on the disk" in said(at)
