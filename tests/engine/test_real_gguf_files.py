@@ -62,8 +62,8 @@ def piqa(shots):
 def test_log_likelihoods_are_those_of_the_harness_at_its_defaults(file, model):
     from lm_eval.models.huggingface import HFLM
 
-    options = {"pretrained": str(file.parent), "gguf_file": file.name, "dtype": "float32", "batch_size": 4}
-    lm = HFLM(**options)
+    options = {"pretrained": str(file.parent), "gguf_file": file.name, "dtype": "float32"}
+    lm = HFLM(**options, device="cpu", batch_size=4)
     bos = bool(model.tokenizer("a").input_ids[0] == model.tokenizer.bos_token_id)
     for shots in (0, 2):
         questions = piqa(shots)
