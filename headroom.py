@@ -87,7 +87,7 @@ def open_app(arguments: Sequence[str], started: Callable[[], Any]) -> int:
     import streamlit as st
     from starlette.middleware import Middleware
 
-    from pages.ui.page.front_page import routes
+    from pages.ui.page.front_page import routes, served_path
     from pages.ui.page.security_headers import Gate
     from pages.ui.page.streamlit_internals import StreamlitAPIException
 
@@ -95,8 +95,11 @@ def open_app(arguments: Sequence[str], started: Callable[[], Any]) -> int:
     try:
         config = settings(arguments)
         hosts = config["server.allowedHosts"]
+        # a file or a variable of the environment may say it too
+        path = served_path(str(config.get("server.baseUrlPath") or st.get_option("server.baseUrlPath") or ""))
+        config["server.baseUrlPath"] = path[1:]
         gate = Middleware(Gate, hosts=[hosts] if isinstance(hosts, str) else hosts)
-        app = st.App(sys.argv[0], lifespan=asynccontextmanager(in_the_browser), routes=routes(), middleware=[gate])
+        app = st.App(sys.argv[0], lifespan=asynccontextmanager(in_the_browser), routes=routes(path), middleware=[gate])
         started()
         app.run(config=config)
     except (StreamlitAPIException, ValueError) as error:
@@ -129,6 +132,7 @@ async def in_the_browser(app: Any) -> AsyncIterator[None]:
     threading.Thread(target=_import_screens, daemon=True).start()
     if not st.get_option("server.headless"):
         where = str(st.get_option("server.address")), int(st.get_option("server.port"))
+        where += (str(st.get_option("server.baseUrlPath")),)
         threading.Thread(target=_open_browser, args=where, daemon=True).start()
     yield
 
@@ -140,7 +144,7 @@ def _import_screens() -> None:
     from pages.ui.prune import parts  # noqa: F401
 
 
-def _open_browser(address: str, port: int) -> None:
+def _open_browser(address: str, port: int, path: str = "") -> None:
     """Shows the app in the browser as soon as the server takes connections."""
     import socket
     import time
@@ -151,7 +155,7 @@ def _open_browser(address: str, port: int) -> None:
         with suppress(OSError), socket.create_connection((address, port)):
             break
         time.sleep(SOON_S)
-    webbrowser.open(f"http://{address}:{port}")
+    webbrowser.open(f"http://{address}:{port}/{path}".rstrip("/"))
 
 
 def _flat(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -201,16 +201,21 @@ def make_tiny_opt(
 @pytest.fixture(scope="session")
 def app_server(tmp_path_factory, no_network):
     """A function that starts the app as `make run` does, with an empty store, and gives (address, process). With
-    `warm`, the process is forked from one that has the libraries in memory: for tests that do not test start-up."""
+    `warm`, the process is forked from one that has the libraries in memory: for tests that do not test start-up. With a
+    `path`, the app is served below it."""
     from tests.warm import PRELOAD, WarmInterpreter
 
     running, interpreters = [], []
 
-    def start(cache: Path | None = None, warm: bool = False, **environment: str):
+    def start(cache: Path | None = None, warm: bool = False, path: str = "", **environment: str):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        settings = [f"--server.port={port}", "--server.headless=true"]
+        settings = [
+            f"--server.port={port}",
+            "--server.headless=true",
+            *([f"--server.baseUrlPath={path}"] if path else []),
+        ]
         env = {
             **os.environ,
             "HEADROOM_CACHE": str(cache or tmp_path_factory.mktemp("cache") / "results"),
@@ -232,7 +237,7 @@ def app_server(tmp_path_factory, no_network):
             )
         assert process.stdout is not None
         for line in process.stdout:
-            if f":{port}" in line:
+            if f":{port}{path and f'/{path}'}" in line:
                 break
         else:
             raise AssertionError(f"the app did not start; exit code {process.wait(HANG_S)}")
@@ -242,7 +247,7 @@ def app_server(tmp_path_factory, no_network):
         for drain in drains:
             drain.start()
         running.append((process, pipes, drains))
-        return f"http://127.0.0.1:{port}", process
+        return f"http://127.0.0.1:{port}{path and f'/{path}'}", process
 
     yield start
     for process, pipes, drains in running:

@@ -3,13 +3,17 @@ scripts, stay attributes whatever is in them."""
 
 import asyncio
 import re
+from urllib.parse import urljoin
 
 import pytest
 import streamlit as st
 from starlette.requests import Request
+from starlette.routing import Match
 from streamlit.testing.v1 import AppTest
 
-from pages.ui.page import front_page
+import headroom
+from pages.ui.page import address, front_page, presentation
+from pages.ui.page.saved_views import SavedView, checked
 from pages.ui.page.screens import STORY
 
 SCREENS = [screen for screens in STORY.values() for screen in screens]
@@ -50,9 +54,71 @@ def test_a_mark_says_its_state_and_facts_as_attributes():
     assert drawn.proto.body == f'<span data-mark="figure" data-state="measured" {facts}></span>'
 
 
-@pytest.mark.parametrize("title, file", [("prune", "."), ("continue", "continuation")])
-def test_a_title_typed_as_an_address_opens_its_screen(title, file):
-    scope = {"type": "http", "path": f"/{title}", "query_string": b"model=demo", "headers": [], "server": ("a", 80)}
-    [route] = [each for each in front_page.routes() if each.path == f"/{title}"][:1]
-    answer = asyncio.run(route.endpoint(Request(scope)))
-    assert answer.headers["location"] == f"{file}?model=demo"
+PATH = "/tools/headroom"  # below which the app may be served
+
+
+def answer(address, path=""):
+    """The app's own answer to an address of this computer, or None."""
+    scope = {"type": "http", "method": "GET", "path": address, "query_string": b"model=demo", "headers": []}
+    for route in front_page.routes(path):
+        if route.matches(scope)[0] == Match.FULL:
+            return asyncio.run(route.endpoint(Request(scope | {"server": ("a", 80)})))
+    return None
+
+
+@pytest.mark.parametrize("path", ["", PATH])
+def test_every_screen_has_an_address_below_the_path(path):
+    for screen in SCREENS:
+        where = f"{path}/{screen.file if screen != SCREENS[0] else ''}"
+        shown = answer(where, path)
+        assert shown.status_code == 200 and front_page.SCRIPT.read_text() in shown.body.decode(), where
+        assert not path or screen == SCREENS[0] or answer(f"/{screen.file}", path) is None
+
+
+@pytest.mark.parametrize("path", ["", PATH])
+@pytest.mark.parametrize("title, file", [("prune", ""), ("continue", "continuation")])
+def test_a_title_typed_as_an_address_opens_its_screen(title, file, path):
+    where = f"{path}/{title}"
+    assert urljoin(where, answer(where, path).headers["location"]) == f"{path}/{file}?model=demo"
+
+
+def test_the_root_leads_to_the_path():
+    for where in ("/", PATH):
+        assert urljoin(where, answer(where, PATH).headers["location"]) == f"{PATH}/?model=demo"
+
+
+@pytest.mark.parametrize("text", ["tools/headroom", "/tools/headroom", "tools/headroom/", "//tools//headroom//"])
+def test_a_path_is_written_in_any_way(text):
+    assert front_page.served_path(text) == PATH
+    assert front_page.served_path("/") == front_page.served_path("") == ""
+
+
+@pytest.mark.parametrize("text", ["a b", "../x", "a/./b", "a?b", "a#b", "a%2fb", "ä", "a\nb", "http://a"])
+def test_a_path_that_no_address_has_is_one_line(text, capsys):
+    with pytest.raises(ValueError, match="expected a path such as tools/headroom"):
+        front_page.served_path(text)
+    assert headroom.open_app([f"--server.baseUrlPath={text}"], lambda: None) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("headroom: server.baseUrlPath is ")
+
+
+@pytest.mark.parametrize("base", ["/head", "/x/passage", "/prune", "/a/b"])
+def test_a_path_may_end_as_a_screen_is_called(base, monkeypatch):
+    """Streamlit's own address of the page then lacks that end, on the first screen."""
+    monkeypatch.setattr(st, "get_option", {"server.baseUrlPath": base}.get)
+    for url in (base, f"{base}/", base.rpartition("/")[0]):
+        assert address.screen_path(f"http://a:80{url}") == "/"
+    for screen in SCREENS:
+        assert address.screen_path(f"http://a:80{base}/{screen.file}") == f"/{screen.file}"
+
+
+@pytest.mark.parametrize("path", ["", "tools/headroom", "/tools/headroom/"])
+def test_saved_views_are_kept_without_the_path_and_shown_with_it(path, monkeypatch):
+    monkeypatch.setattr(st, "get_option", {"server.baseUrlPath": path}.get)
+    monkeypatch.setattr(presentation, "as_written", lambda: {"passage_text": ["a b"]})
+    before = PATH if path else ""
+    assert address.base_path() == before
+    for shown, screen in (("/", "/"), ("", "/"), ("/passage", "/passage")):
+        link = presentation._link_of(f"http://127.0.0.1:8501{before}{shown}")
+        assert link == f"{screen}?passage_text=a+b"
+        assert checked(SavedView("a", link)).link == link

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.receipts import Measurements, ReceiptSummary, facts, read_receipts
-from pages.ui.page.address import as_written
+from pages.ui.page.address import as_written, base_path, screen_path
 from pages.ui.page.runtime import session, store
 from pages.ui.page.saved_views import link_of
 from pages.ui.page.tables import plain
@@ -35,7 +35,7 @@ def draw_measured(measurements: Measurements, of: str) -> None:
 def permalink() -> str:
     """Returns the address of this view."""
     address = urlsplit(st.context.url or "")
-    return f"{address.scheme}://{address.netloc}{link_of(address.path, as_written())}"
+    return f"{address.scheme}://{address.netloc}{base_path()}{link_of(screen_path(st.context.url), as_written())}"
 
 
 def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ range, an option that does not exist is dropped. One line on the page reports wh
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -41,6 +42,18 @@ def token_field(key: str, of: str) -> int | None:
     state[f"{key} of"] = of
     text = unseen_field("Locked token", key, lambda text: nearest(text, (0, MOST)))
     return int(text) if text else None
+
+
+def base_path() -> str:
+    """Returns the path below which the app is served, such as "/tools/headroom"; "" at the server's root."""
+    path = str(st.get_option("server.baseUrlPath") or "").strip("/")
+    return f"/{path}" if path else ""
+
+
+def screen_path(url: str | None) -> str:
+    """Returns the path of the screen at `url` below the app's own, such as "/passage"; "/" is the first screen."""
+    base, path = base_path(), urlsplit(url or "").path
+    return path.removeprefix(base) or "/" if path.startswith(f"{base}/") else "/"  # Streamlit trims a path like /x/head
 
 
 def as_written() -> dict[str, list[str]]:

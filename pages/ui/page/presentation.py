@@ -2,14 +2,13 @@
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import streamlit as st
 from streamlit.components.v2 import component
 
 from engine.errors import HeadroomError
 from pages.ui.page import saved_views as views
-from pages.ui.page.address import as_written
+from pages.ui.page.address import as_written, base_path, screen_path
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.saved_views import PRESENT, SavedView
 from pages.ui.page.streamlit_internals import PAGE_SCRIPT, browser_address
@@ -77,8 +76,9 @@ def _draw_buttons(title: str) -> None:
 
 
 def _draw_bar() -> None:
-    known = [{"name": view.name, "link": view.link} for view in views.saved(store())]
-    _COMPONENT(key="stage", data={"presenting": presenting(), "views": known, "here": _link_of(st.context.url)})
+    known = [{"name": view.name, "link": base_path() + view.link} for view in views.saved(store())]
+    here = base_path() + _link_of(st.context.url)
+    _COMPONENT(key="stage", data={"presenting": presenting(), "views": known, "here": here})
 
 
 def _draw_views(title: str) -> None:
@@ -128,7 +128,7 @@ def _draw_views(title: str) -> None:
 
 def _draw_view(number: int, view: SavedView, n: int) -> None:
     name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
-    name_at.markdown(f"{number + 1}\u2002[{plain(view.name)}]({view.link})")  # opened by presentation.js
+    name_at.markdown(f"{number + 1}\u2002[{plain(view.name)}]({base_path()}{view.link})")  # opened by presentation.js
     ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Delete this view", 0))
     for (sign, help, by), at in zip(ways, buttons_at, strict=True):
         off = (by < 0 and not number) or (by > 0 and number == n - 1)
@@ -137,9 +137,9 @@ def _draw_view(number: int, view: SavedView, n: int) -> None:
 
 
 def _link_of(url: str | None, with_mask: bool = True) -> str:
-    """Returns the link to the page at `url` with its present controls."""
+    """Returns the link to the page at `url` with its present controls, as saved views have it."""
     controls = {name: each for name, each in as_written().items() if with_mask or not name.endswith("_mask")}
-    return views.link_of(urlsplit(url or "").path, controls)
+    return views.link_of(screen_path(url), controls)
 
 
 def _mask_of_another_screen() -> str:
