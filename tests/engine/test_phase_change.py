@@ -313,3 +313,13 @@ def test_three_shipped_runs_without_loss_on_copies_have_their_twins():
         }
         assert pair.gain_nats == (-pair.without.icl[-1], -pair.with_copies.icl[-1])
         assert pair.matching[1] == pair.with_copies.heads["prefix_matching"].max() > 4 * pair.matching[0]
+
+
+def test_a_score_that_ends_where_it_began_has_no_share_of_its_change():
+    tokens = 1e6 * np.arange(1, 21)
+    icl = np.r_[np.linspace(0, 1, 8), 1, 1, 1, 0.9, 0.5, 0.1, np.zeros(6)]
+    for last in (-0.02, 0.0, 0.01):
+        icl[-1] = last
+        found = window(tokens, icl)
+        assert found is not None and np.isnan(found.share)
+    assert window(tokens, icl - np.linspace(0, 0.5, 20)).share > 0
