@@ -1,0 +1,71 @@
+"""The app below a path, as behind a proxy: screens, history, files, links, and slides stay below it."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import at_rest, await_mark, settled_figure
+
+PATH, FEW = "/tools/headroom", "precision=fp32&prune_limit=16&prune_order=random&prune_heads=50"
+
+
+@pytest.mark.slow("starts a server of its own")
+def test_every_request_and_address_is_below_the_path(page, app_server, store_folder):
+    address = app_server(store_folder, warm=True, path=PATH[1:])[0]
+    root = address.removesuffix(PATH)
+    asked = []
+    page.on("request", lambda sent: asked.append(urlsplit(sent.url)))
+    page.on("websocket", lambda socket: asked.append(urlsplit(socket.url)))
+
+    def is_at(screen, *parts):
+        page.wait_for_url(lambda url: urlsplit(url).path == f"{PATH}/{screen}" and all(part in url for part in parts))
+        at_rest(page)
+
+    page.goto(f"{root}/?{FEW}")
+    is_at("", "prune_heads=50")
+    half = settled_figure(page, questions=16)
+    await_mark(page, "curve", "estimated")  # after which the page is drawn once more
+    at_rest(page)
+    page.get_by_role("button", name=re.compile("Download$")).click()
+    file = page.get_by_role("button", name="This screen (HTML)")
+    file.wait_for()
+    at_rest(page)
+    with page.expect_download() as saved:
+        file.click()
+    assert f"{address}/?" in saved.value.path().read_text(), "its link"
+    page.keyboard.press("Escape")
+
+    page.get_by_test_id("stSidebarNavLink").get_by_text("Passage", exact=True).click()
+    is_at("passage")
+    await_mark(page, "losses")
+    page.go_back()
+    is_at("", "prune_heads=50")
+    assert settled_figure(page, questions=16) == half
+    page.go_forward()
+    is_at("passage")
+    page.reload()
+    is_at("passage")
+    await_mark(page, "losses")
+
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=root)
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").startswith(f"{address}/passage")
+    page.get_by_role("button", name="Views").click()
+    page.get_by_label("Name of this view").fill("A text")
+    page.keyboard.press("Enter")
+    view = page.locator(".st-key-views_list a")
+    expect(view).to_have_attribute("href", f"{PATH}/passage" + urlsplit(page.url).query.join(["?", ""]).rstrip("?"))
+    page.keyboard.press("Escape")
+    page.get_by_test_id("stSidebarNavLink").get_by_text("Prune", exact=True).click()
+    is_at("")
+    page.get_by_role("button", name="Present", exact=True).click()
+    is_at("passage", "present=")
+    page.keyboard.press("Escape")
+    is_at("passage")
+    page.goto(f"{address}/continue")
+    is_at("continuation")
+    outside = [each.path for each in asked if each.scheme not in ("data", "blob") and not each.path.startswith(PATH)]
+    assert outside == ["/"], "the first address, which led here"
