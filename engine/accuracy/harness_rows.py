@@ -26,7 +26,7 @@ class _Row(TypedDict):
     doc_id: Count
     arguments: dict[str, Any] | list[Any]
     filtered_resps: list[Any]
-    resps: NotRequired[list[Any]]
+    resps: NotRequired[list[Any] | None]
 
 
 class AskedChoice(NamedTuple):
@@ -130,9 +130,8 @@ def _in_order(values: Any) -> Any:
 
 def _scores(row: _Row, n: int) -> list[ScoredChoice]:
     """Returns an answer per request. `resps` serves where a filter has made something else of the answers."""
-    fields = {name: row[name] for name in ("filtered_resps", "resps") if name in row}
-    for answers in fields.values():
-        answers = [each for each in answers if each is not None]
+    for given in (row["filtered_resps"], row.get("resps") or []):
+        answers = [each for each in given if each is not None]
         found = [_scored(each) for each in answers]
         if n == 1 and len(answers) == 2 and not isinstance(answers[0], list):
             found = [_scored(answers)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.accuracy.evaluation import Answers
+from engine.errors import HeadroomError
 from engine.questions.lm_eval_internals import as_logged
 
 PREFIX, SUFFIX = "samples_", ".jsonl"
@@ -24,6 +25,10 @@ def to_samples(answers: Answers, harness_task: Any, docs: Mapping[int, Any]) -> 
     lines = []
     for row in sorted(range(len(answers)), key=lambda row: answers.questions[row].doc_id):
         question = answers.questions[row]
+        if question.doc_id not in docs:
+            raise HeadroomError(
+                f"the task has no row {question.doc_id} any more; measure it again with its present rows"
+            )
         doc, n = docs[question.doc_id], len(question.contexts)
         scores = list(zip(answers.log_likelihood_nats[row, :n].tolist(), answers.greedy[row, :n].tolist(), strict=True))
         target, metrics = str(harness_task.doc_to_target(doc)), harness_task.process_results(doc, scores)
