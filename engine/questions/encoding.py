@@ -57,7 +57,8 @@ class Row:
 
 
 def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n_ctx: int) -> list[list[Encoded]]:
-    """Per question, per choice: the tokens of context and continuation, encoded jointly and split as the harness does.
+    """Per question, per choice: the context's tokens, and as the harness has them those of both texts together behind as
+    many.
 
     Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. With `bos`,
     the tokens of `front` stand in front, unless a context begins with the prefix token; an empty context is always that
@@ -84,9 +85,9 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
                 refuse_unknown(first, tokenizer, IN_FRONT, OTHER_FILES)
                 context_ids, target_ids = first, whole[1:] if whole[:1] == first else whole
             else:
-                cut = len(ids[context])
+                alone = ids[context]  # as the harness reads it, also if a merge crosses the join
                 begins = start is not None and context.startswith(starts)
-                context_ids, target_ids = ([] if begins else beginning) + whole[:cut], whole[cut:]
+                context_ids, target_ids = ([] if begins else beginning) + alone, whole[len(alone) :]
             if (unknown := unknown_token(context_ids + target_ids, tokenizer)) is not None:
                 faults.append(RowFault(question.doc_id, f"{NO_EMBEDDING}; {TAKE_OUT}", clipped(repr(unknown))))
             elif what := _fault(len(context_ids), len(target_ids), n_ctx):

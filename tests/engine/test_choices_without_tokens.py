@@ -3,8 +3,10 @@
 import json
 import random
 import shutil
+from unittest.mock import Mock
 
 import pytest
+from lm_eval.api.model import TemplateLM
 from transformers import AutoTokenizer
 
 from engine.questions.encoding import encode_questions
@@ -50,6 +52,18 @@ def written(file, rng, n=40):
         lines.append(json.dumps(row))
     file.write_text("\n".join(lines))
     return merged, long
+
+
+@FILTERED
+def test_a_merge_across_the_join_is_read_as_the_harness_reads_it(merging):
+    """The context's own tokens stand in front, though the whole text has others in their place."""
+    tokenizer = AutoTokenizer.from_pretrained(merging)
+    [[choice]] = encode_questions([Question(0, ("Say A",), (" BC",), (0,), (0,), "")], tokenizer, False, 64)
+    context, target = TemplateLM._encode_pair(Mock(backend="causal", tok_encode=tokenizer.encode), "Say A", " BC")
+    whole = tokenizer.encode("Say A BC")
+    assert whole[: len(context)] != context, "a merge crosses the join"
+    beginning = [tokenizer.bos_token_id]  # which `encode` puts in front
+    assert choice.targets == tuple(target) and beginning + [*choice.inputs, target[-1]] == context + target
 
 
 @FILTERED
