@@ -18,7 +18,7 @@ from typing import Any
 from tests.benchmarks import chart
 from tests.benchmarks.measure import REPOSITORY, machine
 
-NAMES = ("scoring", "roofline", "importance", "pruning", "induction", "drag", "memory", "training")
+NAMES = ("scoring", "importance", "pruning", "induction", "drag", "memory", "training")
 OUT = REPOSITORY / "docs"
 
 
