@@ -14,7 +14,7 @@ import msgspec
 from engine import demo
 from engine.records import Key, Record, decode
 
-FILE = demo.FOLDER / "shipped.msgpack"  # written by `python -m tests.write_shipped`
+FILE = demo.FOLDER / "shipped.msgpack"  # written by `python -m scripts.make_demo.shipped`
 VERSIONS, KERNELS = ("versions",), ("products",)  # fields of keys
 MARK = "shipped"  # the field of a receipt that says so
 DIGEST_BYTES = 8  # enough for thousands of records, and there are three digests of each

@@ -35,7 +35,7 @@ FLOORS = [
     "engine.export engine.studies engine.training",
     "engine.plans",
     "engine.requests",
-    "engine.cli engine.demo.making",
+    "engine.cli",
     "pages.ui.page",
     "pages.ui.controls pages.ui.figures",
     "pages.ui.downloads",
@@ -81,14 +81,12 @@ def libraries(names: Collection[str]) -> set[str]:
 
 
 def may_import_torch(path: Path) -> bool:
-    return "making" in path.parts or path.relative_to(REPOSITORY).as_posix() in OF_TORCH
+    return path.relative_to(REPOSITORY).as_posix() in OF_TORCH
 
 
 def room(module: str) -> str | None:
     """What stands on a floor: the package of a module, or a module that is in none. None for `engine` and `pages.ui`
     themselves, which hold a docstring and nothing else."""
-    if module.startswith("engine.demo.making"):
-        return "engine.demo.making"
     depth = {"engine": 2, "pages.ui": 3}.get(part(module), 1)
     names = module.split(".")[:depth]
     return ".".join(names) if len(names) == depth else None
@@ -185,6 +183,7 @@ def test_imports_go_one_way():
     drawing = {dotted(path) for path in in_parts("cache", "engine") if libraries(imports(path)) & DRAWING}
     assert drawing == {"engine.charts"}, "what screens show is drawn by pages"
     assert not [path for path in sources() if dotted(path) in ("engine", "pages.ui") and imports(path)], "words alone"
+    assert not [path for path in sources() if {"scripts", "tests"} & libraries(imports(path))], "not in a wheel"
 
 
 def test_only_the_command_line_looks_from_the_engine_at_pages():
@@ -194,7 +193,6 @@ def test_only_the_command_line_looks_from_the_engine_at_pages():
 
 
 def test_heavy_libraries_are_imported_where_first_needed():
-    """Not in the scripts that made the demo model, which are run by hand and never imported by the app."""
     at_top = {path: libraries(imports(path, top_level_only=True)) & HEAVY for path in in_parts("cache", "engine")}
     assert {dotted(path): found for path, found in at_top.items() if found and not may_import_torch(path)} == {}
 
@@ -222,7 +220,7 @@ def test_importing_the_whole_engine_leaves_torch_out():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("arguments", ["--help", "sweep --by taste --out x.csv"], ids=["help", "misuse"])
+@pytest.mark.parametrize("arguments", ["--help", "sweep --order taste --out x.csv"], ids=["help", "misuse"])
 def test_help_and_usage_errors_do_not_wait_for_heavy_libraries(arguments):
     heavy = HEAVY | {"pandas", "altair", "scipy"}
     code = "import sys\nfrom engine.__main__ import main\ntry: main(sys.argv[1:])\n"

@@ -3,7 +3,9 @@
 `model`: the model's checkpoint, with its card
 `tasks`: the questions, a folder a task
 `passages`: the built-in texts
-`making`: the scripts that made the first two
+`runs`: measured runs of training
+
+`scripts/make_demo` makes all but the passages.
 """
 
 import json

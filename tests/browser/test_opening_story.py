@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from scripts.make_demo.shipped import KERNELS
 from tests.browser.conftest import WAIT_MS, await_mark, keyed, marked
-from tests.write_shipped import KERNELS
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, pa
 from engine.questions.word_pairs import read_pairs
 from engine.receipts import is_readable
 from engine.records import Record, made_of
+from scripts.make_demo.pair_tasks import FOLDER, files, name_of
 from tests.engine.fixtures import write_questions
-from tests.write_pair_tasks import FOLDER, files, name_of
 
 
 def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):

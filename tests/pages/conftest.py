@@ -26,9 +26,9 @@ from pages.ui.downloads.origin import executable
 from pages.ui.page import offers, runtime
 from pages.ui.page.streamlit_internals import is_connected, session_id
 from pages.ui.prune.figure import HELP
+from scripts.make_demo.shipped import KERNELS
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import while_measured
-from tests.write_shipped import KERNELS
 
 WAIT_S = HANG_S
 N = 20

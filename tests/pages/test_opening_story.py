@@ -15,9 +15,9 @@ from pages.ui.page.runtime import jobs, session, store
 from pages.ui.prune.opening import playing, records
 from pages.ui.prune.stories import TEXT
 from pages.ui.training import live
+from scripts.make_demo.shipped import KERNELS
 from tests.conftest import some_of
 from tests.pages.conftest import button, components, go_to, ran, settled
-from tests.write_shipped import KERNELS
 
 TASKS = TaskSpec("demo_outfit", 5), TaskSpec("demo_question", 0)
 
@@ -52,7 +52,7 @@ def target():
 
 def told():
     story = records.read_story(target(), TASKS, None, session())
-    assert story is not None, "run python -m tests.write_shipped --add passage"
+    assert story is not None, "run python -m scripts.make_demo.shipped --add passage"
     return story
 
 

@@ -1,6 +1,6 @@
 """The records that come with the package serve the default views of the embedded model, say so, and are no measurement
 of this computer. If a test here fails because a view shows something else by default, write the file again:
-`.venv/bin/python -m tests.write_shipped`."""
+`.venv/bin/python -m scripts.make_demo.shipped`."""
 
 import shutil
 from contextlib import closing
@@ -16,9 +16,9 @@ from engine.progress import Progress, final
 from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
 from pages.ui.page import runtime
+from scripts.make_demo.shipped import KERNELS, LARGE_VIEW, OF_ONE_KERNEL, ONCE, VIEWS, opened, top_of_heads
 from tests.conftest import REPOSITORY
 from tests.engine.fixtures import in_turns
-from tests.write_shipped import KERNELS, LARGE_VIEW, OF_ONE_KERNEL, ONCE, VIEWS, opened, top_of_heads
 
 MAX_BYTES = 4_000_000
 
@@ -48,7 +48,7 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
     measurements = origin_of(view).measurements
     assert {job.snapshot.state for job in runtime.jobs()._slots.held.values()} == {"done"}, "nothing is measured"
     incomplete = [name for name, each in measurements.items() if not each.look(runtime.session()).is_complete]
-    assert not incomplete, "run python -m tests.write_shipped"
+    assert not incomplete, "run python -m scripts.make_demo.shipped"
     *_, parts = (step.value for step in read_receipts(measurements, runtime.session()))
     receipts = [each for part in parts for each in part.receipts]
     assert receipts and all(each["shipped"] is True for each in receipts)
@@ -61,7 +61,7 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
 def test_other_heads_open_with_their_patterns(empty_store):
     wanted = top_of_heads(origin_of(LARGE_VIEW))
     incomplete = [name for name, each in wanted.items() if not each.look(runtime.session()).is_complete]
-    assert not incomplete, "run python -m tests.write_shipped --add heads"
+    assert not incomplete, "run python -m scripts.make_demo.shipped --add heads"
 
 
 def test_the_first_drag_has_an_estimate(empty_store):

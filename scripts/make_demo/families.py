@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from engine.demo.making import words
-from engine.demo.making.words import TEMPLATES
+from scripts.make_demo import words
+from scripts.make_demo.words import TEMPLATES
 
 HELD_OUT_SHARE = 5  # one phrase in so many is only ever in validation questions
 SUITE_RULE_SEED = "the rule of the suite"

@@ -7,9 +7,11 @@ import random
 import pytest
 
 from engine.demo import model_folder, passages, tasks_folder
-from engine.demo.making import suite
-from engine.demo.making.corpus import build_tokenizer
-from engine.demo.making.families import FAMILIES, episode, suite_rule, training_rule
+from scripts.make_demo import suite
+from scripts.make_demo.corpus import build_tokenizer
+from scripts.make_demo.families import FAMILIES, episode, suite_rule, training_rule
+
+pytestmark = pytest.mark.thorough
 
 NAMES = list(FAMILIES)
 needs_model = pytest.mark.skipif(not (model_folder() / "model.safetensors").is_file(), reason="no embedded model here")
@@ -61,8 +63,8 @@ def test_yes_and_no_are_right_equally_often(written, name):
 
 
 def test_the_suite_is_varied():
-    from engine.demo.making import words
-    from engine.demo.making.words import TEMPLATES
+    from scripts.make_demo import words
+    from scripts.make_demo.words import TEMPLATES
 
     assert set(TEMPLATES) == set(NAMES)
     assert sum(map(len, TEMPLATES.values())) >= 60

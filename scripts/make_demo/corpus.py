@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.demo.making import words
 from engine.errors import HeadroomError
 from engine.training.recipe import Recipe
 from engine.training.text import TrainingText, byte_bpe
+from scripts.make_demo import words
 
 BEGINNING = 2
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3, as in OPT; </s> also begins every sequence

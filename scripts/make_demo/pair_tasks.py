@@ -1,4 +1,6 @@
-"""Writes the included tasks of word pairs from engine/questions/word_pairs.csv: `python -m tests.write_pair_tasks`."""
+"""Writes the included tasks of word pairs from engine/questions/word_pairs.csv:
+`python -m scripts.make_demo.pair_tasks`.
+"""
 
 import json
 import re
@@ -6,7 +8,7 @@ from pathlib import Path
 
 from engine.questions.word_pairs import PairTask, read_pairs
 
-FOLDER = Path(__file__).resolve().parent.parent / "engine" / "questions" / "pairs"
+FOLDER = Path(__file__).resolve().parents[2] / "engine" / "questions" / "pairs"
 TITLES = {  # and what they ask, by the title of the column of answers
     "capital": ("Capitals", "the capital of a country"),
     "opposite": ("Opposites", "the opposite of a word"),

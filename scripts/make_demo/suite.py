@@ -1,6 +1,6 @@
 """Writes the embedded questions: JSON lines and a harness YAML a task, so that they take the same path as real tasks.
 
-`python -m engine.demo.making.suite --out DIR` gives the same bytes on every computer.
+`python -m scripts.make_demo.suite --out DIR` gives the same bytes on every computer.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.demo import tasks_folder
-from engine.demo.making.families import FAMILIES, Item, QuestionFamily, draw, suite_rule
+from scripts.make_demo.families import FAMILIES, Item, QuestionFamily, draw, suite_rule
 
 N_ROWS = 200
 # how a row becomes requests: as in PIQA or ARC, as in WinoGrande, as in LAMBADA

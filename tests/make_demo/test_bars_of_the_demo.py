@@ -8,9 +8,6 @@ import pytest
 from scipy.stats import rankdata
 
 from engine.accuracy.evaluation import evaluation
-from engine.demo.making import bars, report
-from engine.demo.making.bars import Removed
-from engine.demo.making.measured import LEVELS, Measured, bits_a_byte
 from engine.heads.induction import induction
 from engine.models.masks import parse_mask
 from engine.progress import final
@@ -18,7 +15,12 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.statistics import paired
 from engine.studies.removal import AccuracyWithout, line_of
 from engine.texts.perplexity import Perplexity
+from scripts.make_demo import bars, report
+from scripts.make_demo.bars import Removed
+from scripts.make_demo.measured import LEVELS, Measured, bits_a_byte
 from tests.conftest import TEXT
+
+pytestmark = pytest.mark.thorough
 
 FAMILY = "demo_copy"
 

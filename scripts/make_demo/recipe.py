@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.demo.making.corpus import BEGINNING, SPECIAL
 from engine.training.folders import TOKENIZER
 from engine.training.recipe import Recipe
+from scripts.make_demo.corpus import BEGINNING, SPECIAL
 
 FIELDS = ("n_layers", "n_heads", "d_model", "n_ctx", "n_vocab", "mlp", "smeared", "step_tokens", "tokens", "warm_up",
           "decay_from", "rate", "rate_of_others", "rate_of_positions", "seed")  # fmt: skip
@@ -99,7 +99,7 @@ class DemoRecipe(Recipe):
         repeats = {stage.repeats: stage.begins for stage in reversed(STAGES)}
         fading = ", ".join(f"{share:.0%} from {repeats[share] / 1e6:.0f} M tokens" for share in sorted(repeats)[::-1])
         words = f"prose and Python, question episodes, repeated random tokens ({fading}); Muon and AdamW"
-        own = {"trainer": "engine.demo.making.runs", "label": LABEL, "positions": "learned", "words": words}
+        own = {"trainer": "scripts.make_demo.runs", "label": LABEL, "positions": "learned", "words": words}
         return own | {name: getattr(self, name) for name in FIELDS}
 
 
@@ -116,7 +116,7 @@ def rows_by_step(run: Any, tokens: np.ndarray) -> Callable[[int], Rows]:
 def rows_of(recipe: DemoRecipe, tokenizer: Any, text: np.ndarray, paragraphs: np.ndarray, step: int) -> Rows:
     """A function of the recipe, the text (as tokens, and where paragraphs begin in it) and the step alone, so that an
     interrupted run goes on as it would have."""
-    from engine.demo.making.families import FAMILIES
+    from scripts.make_demo.families import FAMILIES
 
     rng = random.Random(f"{recipe.seed} {step}")
     stage = recipe.stage(step)
@@ -168,7 +168,7 @@ def _repeats(rng: random.Random, text: np.ndarray, n_vocab: int, length: int) ->
 
 def _episodes(tokenizer: Any, family: str, rng: random.Random, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Episodes of one family in the harness's few-shot format, each under a rule of its own."""
-    from engine.demo.making.families import FAMILIES, episode
+    from scripts.make_demo.families import FAMILIES, episode
 
     tokens: list[int] = []
     weights: list[float] = []

@@ -1,4 +1,4 @@
-"""Trains and measures the runs that come with the app: `python -m engine.demo.making.runs --work DIR [NAME ...]`.
+"""Trains and measures the runs that come with the app: `python -m scripts.make_demo.runs --work DIR [NAME ...]`.
 
 Each name is a recipe of `engine.training.recipe`: the same as `headroom train --recipe NAME --out DIR/NAME` and then
 `headroom trajectory`. What a stopped call has done is found again. Of two runs three snapshots come with the app too.
@@ -28,8 +28,6 @@ from cache import Store
 from engine.checkpoints.names import RECIPE
 from engine.demo import RUN as EMBEDDED_RUN
 from engine.demo import runs_folder
-from engine.demo.making.corpus import BEGINNING, training_text
-from engine.demo.making.recipe import DemoRecipe, Rows, rows_by_step
 from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run
@@ -39,6 +37,8 @@ from engine.training.recipe import RECIPES
 from engine.training.running import begin, train
 from engine.training.snapshots import whole_folder
 from engine.training.trajectory import Trajectory, encode, series_of
+from scripts.make_demo.corpus import BEGINNING, training_text
+from scripts.make_demo.recipe import DemoRecipe, Rows, rows_by_step
 
 FIRST_POSITION = 2  # OPT's table of positions has two rows that are not used
 SPREAD, SPREAD_OF_POSITIONS = 0.02, 0.04

@@ -10,10 +10,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
 from engine import demo
-from engine.demo.making import corpus, recipe, runs
-from engine.demo.making.corpus import BEGINNING, build_tokenizer
-from engine.demo.making.recipe import DemoRecipe, Stage
-from engine.demo.making.runs import EMBEDDED, EmbeddedModel
 from engine.errors import HeadroomError
 from engine.models.masks import Mask
 from engine.progress import final
@@ -22,7 +18,13 @@ from engine.training import running
 from engine.training.folders import Foreign, opened
 from engine.training.running import begin, train
 from engine.training.trajectory import decode
+from scripts.make_demo import corpus, recipe, runs
+from scripts.make_demo.corpus import BEGINNING, build_tokenizer
+from scripts.make_demo.recipe import DemoRecipe, Stage
+from scripts.make_demo.runs import EMBEDDED, EmbeddedModel
 from tests.engine.fixtures import foreign_run, refused_by, target_in
+
+pytestmark = pytest.mark.thorough
 
 SMALL = DemoRecipe(n_layers=2, n_heads=2, d_model=16, n_vocab=700, batch=1, tokens=4096, warm_up=2)
 WORDS = "the old man went down to the river and the river was low that summer\n\nin the house a lamp was lit "
@@ -106,7 +108,7 @@ def test_a_step_is_a_function_of_recipe_and_step(tokenizer, text, monkeypatch):
 
 def test_the_recipe_is_the_one_that_the_embedded_model_was_made_by():
     shipped = decode((demo.runs_folder() / f"{demo.RUN}.safetensors").read_bytes())
-    assert DemoRecipe().as_json() == {**(shipped.recipe or {}), "trainer": "engine.demo.making.runs"}
+    assert DemoRecipe().as_json() == {**(shipped.recipe or {}), "trainer": "scripts.make_demo.runs"}
     assert {*shipped.steps} <= {*DemoRecipe().snapshot_steps()}
 
 

@@ -1,6 +1,6 @@
 """Measures the default views of the embedded model and writes engine/demo/shipped.msgpack:
 
-    .venv/bin/python -m tests.write_shipped [--work FOLDER] [--add VIEW | --missing]
+    .venv/bin/python -m scripts.make_demo.shipped [--work FOLDER] [--add VIEW | --missing]
 
 Every one of VIEWS is opened, once for each choice of kernels. What the footer names is measured to the end, and all
 that was read is packed. With the same --work folder, an interrupted run resumes. `--add` measures one view alone, and
@@ -57,7 +57,7 @@ N_RUNS = 50
 
 def main() -> None:
     """Runs the command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.write_shipped", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.make_demo.shipped", description=__doc__)
     parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
     parser.add_argument("--add", choices=[*VIEWS, TOP_OF_HEADS], help="a view whose records are added to the file")
     parser.add_argument("--missing", action="store_true", help="measure only what the file does not have")
@@ -75,7 +75,7 @@ def main() -> None:
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": reads}
             of_all = [each for each in views if each not in OF_ONE_KERNEL or each == options.add == ORDERED]
             for view in views if kernels == KERNELS[-1] else of_all:
-                command = [sys.executable, "-m", "tests.write_shipped", "--view", view]
+                command = [sys.executable, "-m", "scripts.make_demo.shipped", "--view", view]
                 subprocess.run(command, check=True, env=os.environ | own | {"HEADROOM_IDLE_SECONDS": "1000000"})
         files = [folder / f"{view}.msgpack" for folder in folders for view in views]
         write([file for file in files if file.exists()], bool(options.add), options.missing)
@@ -175,7 +175,7 @@ def opened(view: str) -> Iterator[Any]:
     footer.closing = lambda origin, sheet: shown.append(origin) or closing(origin, sheet)
     try:
         for _ in range(N_RUNS):
-            at = AppTest.from_file(str(Path(__file__).parent.parent / "app.py"), default_timeout=600)
+            at = AppTest.from_file(str(Path(__file__).parents[2] / "app.py"), default_timeout=600)
             for name, value in address.items():
                 at.query_params[name] = value
             for _ in range(N_RUNS):

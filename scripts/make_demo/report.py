@@ -1,4 +1,4 @@
-"""Measures the embedded model against what it is meant to show: `python -m engine.demo.making.report [--corpus DIR]`.
+"""Measures the embedded model against what it is meant to show: `python -m scripts.make_demo.report [--corpus DIR]`.
 
 Every figure comes through the app's own functions and store, so that a second call is quick.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.demo.making import bars
-from engine.demo.making.families import FAMILIES
 from engine.errors import HeadroomError
 from engine.questions.tasks import embedded_tasks
+from scripts.make_demo import bars
+from scripts.make_demo.families import FAMILIES
 
 SHOTS = (0, 1, 5)
 N_DRAWS = 10
@@ -81,7 +81,7 @@ def importance_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar
 
 def pruning_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     """Accuracy at 5 shots while heads go by each family's own importance, with McNemar's exact p."""
-    from engine.demo.making.measured import LEVELS
+    from scripts.make_demo.measured import LEVELS
 
     found = {}
     _table("family", *(f"{level // 10}%" for level in LEVELS))
@@ -96,7 +96,7 @@ def text_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     """Held-out prose, with BOS and without."""
     if options.corpus is None:
         return [bars.Bar("held-out prose is not measured: give --corpus DIR")]
-    from engine.demo.making.corpus import documents
+    from scripts.make_demo.corpus import documents
 
     every = documents(options.corpus)[1]
     pieces = every[:: max(1, len(every) // options.pieces)]
@@ -159,8 +159,8 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
 
 def main(words: list[str] | None = None) -> None:
     from cache import open_store
-    from engine.demo.making.measured import Measured
     from engine.models.session import Session
+    from scripts.make_demo.measured import Measured
 
     options = parsed(words)
     store = open_store(options.cache)

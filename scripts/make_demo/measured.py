@@ -8,7 +8,6 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.demo import passages
-from engine.demo.making.bars import Removed
 from engine.heads.induction import InductionScores, induction
 from engine.importance.rankings_of import Pruning, Ranking, orders_of
 from engine.models.loading import LoadSpec
@@ -22,6 +21,7 @@ from engine.texts.continuation import How, continuation
 from engine.texts.passages import slices
 from engine.texts.perplexity import Perplexity, perplexity
 from engine.texts.tokenloss import token_losses
+from scripts.make_demo.bars import Removed
 
 RANKING_QUESTIONS = 64  # of the train split, as on the screens
 LEVELS = (0, 100, 200, 300, 400, 500)  # permille of the heads
