@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.ui.controls.sidebar import draw_sidebar
-from pages.ui.page.address import as_written, draw_notes, rename_params
+from pages.ui.page.address import as_written, draw_notes
 from pages.ui.page.first_visit import note_first_screen
 from pages.ui.page.presentation import draw_stage, slide_title
 from pages.ui.page.runtime import begin_run, ended_early, faults_shown
@@ -13,7 +13,6 @@ from pages.ui.page.streamlit_internals import end_back_or_forward, resume_back_o
 st.set_page_config(page_icon="✂️", layout="wide")
 begin_run()
 resume_back_or_forward()
-rename_params()
 st.session_state.framed = True
 page = navigation()
 # A page opened directly on a fresh server runs without this file; require_frame sends it here and names the page.

@@ -44,26 +44,10 @@ class Record:
 
 
 class Key(str):
-    """A store key, which is the digest of `fields`, with the other keys under which the same may be stored."""
+    """A store key, which is the digest of `fields`."""
 
     kind: str
     fields: Mapping[str, Any]
-
-    @property
-    def earlier(self) -> tuple[str, ...]:
-        """Keys of earlier versions of Headroom, which named the build of torch: the installed one, and that for CPUs.
-        Empty for keys that do not name torch."""
-        of_key = self.fields.get("versions", {}).get("torch")
-        if of_key is None:
-            return ()
-        installed = version("torch")
-        builds = dict.fromkeys([installed] if public(installed) == of_key else [])
-        builds |= {f"{of_key}+cpu": None}
-        builds.pop(of_key, None)
-        versions = self.fields["versions"]
-        return tuple(
-            canonical_key(self.kind, {**self.fields, "versions": {**versions, "torch": build}}) for build in builds
-        )
 
     def without(self, *names: str) -> "Key":
         """The key of the same fields without these."""

@@ -33,7 +33,6 @@ from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in
 from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
-from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, require_frame
@@ -66,12 +65,8 @@ row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
 tasks_at, menu = row.container(), settings_menu(row, "correlations")
 tasks = choose_tasks("correlations", tasks_at, setup, N_COMPARED, menu)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
-older = {"Heads by one divisor": EVEN, "Heads as published": PAPERS, "Heads by Bansal et al.": PAPERS}
-older |= {"Heads by oracle": "heads-oracle", "Heads by removal (oracle)": "heads-oracle"}
-rename_choice(sections.WHAT, {before: TITLES[score] for before, score in older.items()})
 what = one_of(menu, "Importance", TITLES, sections.WHAT, WHAT_HELP, on_change=sections.chosen_outside)
 shown = sections.choose_count(menu, counts)
-rename_choice("correlations_order", {"by name": ORDERS["chosen"]})
 ordered = one_of(menu, "Order of tasks", ORDERS, "correlations_order", ORDER_HELP)
 
 target = wait_for_model(setup, prunes=True)

@@ -30,11 +30,10 @@ from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task,
 from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import by_weights, sections
-from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, NAMES, OLDER
+from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, NAMES
 from pages.ui.importance.second_model import FirstImportance
 from pages.ui.importance.second_model import draw as draw_second
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
-from pages.ui.page.address import rename_choice
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.runtime import end_run, require_frame
@@ -53,8 +52,6 @@ setup, finding_at = chosen(), reserve_finding("finding")
 tasks = choose_tasks("importance", st.container(), setup)
 if setup.spec.is_demo and not st.session_state.get(IS_READ):  # of another model, more is said below
     finding_at = finding_at.markdown("Reading the stored results.")  # replaced by the finding
-older = {**OLDER, "Oracle": ORACLE, "Measured (oracle)": ORACLE}
-rename_choice(WHAT, {before: SHORT[score] for before, score in older.items()})
 first = sections.first_score(setup, tasks, WHAT)
 score_at, side_at = st.columns(2, vertical_alignment="bottom")
 what = one_of(score_at, "Head score", SHORT, WHAT, WHAT_HELP, default=first)

@@ -23,7 +23,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.first_view import first_choices
 from pages.ui.in_context.tables import head_frame, scores_csv
-from pages.ui.page.address import one_among, put_right, rename_choice
+from pages.ui.page.address import one_among, put_right
 from pages.ui.page.job_words import LONG_S, cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
@@ -164,7 +164,6 @@ else:
             live(heads.watched(), draw_map, since_s)
     with curve_at:
         live(["incontext"], draw_curve, since_s)
-    rename_choice("incontext_part", {"Which heads cause it": PARTS[0]})
     put_right("incontext_part", "Part", one_among(PARTS))
     bound: dict[str, Any] = {"on_change": "rerun", "bind": "query-params"}
     scatter_at, together_at, slope_at = st.tabs(PARTS, key="incontext_part", **bound)

@@ -34,7 +34,7 @@ from pages.ui.induction.tables import (
     in_words,
     matching_alone_in_words,
 )
-from pages.ui.page.address import number_field, rename_choice
+from pages.ui.page.address import number_field
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
@@ -49,7 +49,6 @@ SCATTER_HELP = "One dot per head. Top right: heads that match prefixes and copy.
 
 setup = chosen()
 finding_at, row = st.container(gap="xsmall"), st.container(horizontal=True, vertical_alignment="bottom")
-rename_choice("induction_score", {charts.TITLES[each]: label for each, label in BY_WEIGHTS.items()})
 named = {each: charts.TITLES[each] for each in SCORES} | BY_WEIGHTS
 score = one_of(row, "Score on the map", named, "induction_score", MAP_HELP, default="prefix_matching")
 settings_at = settings_popover(row)

@@ -27,7 +27,7 @@ from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.published import of_tasks
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.address import MOST, number_field, one_among, put_right, rename_choice
+from pages.ui.page.address import MOST, number_field, one_among, put_right
 from pages.ui.page.defaults import AXES, ORDER
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, require_frame
@@ -51,12 +51,10 @@ ORDERS = {CRITERIA[ORDER].heads: CRITERIA[ORDER].label, "heads": "Bansal et al."
 ORDER_HELP = "The gradient score with one divisor for all layers, or as Bansal et al. (2023) published it."
 NAMES = {**SECTIONS, criteria.SECTION: criteria.TITLE}
 STARTS = {"heads": False, "transfer": True}  # measured without a click on the demo model: whether in a few seconds
-OLDER = {"Both": SECTIONS["both"], "Scored anew": SECTIONS["rescored"]}  # in addresses
 
 setup, finding_at = chosen(), st.container()
 tasks = choose_tasks("sweeps", st.container(), setup)
 row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-rename_choice("sweeps_what", OLDER)
 put_right("sweeps_what", "Sweep", one_among(NAMES.values()))
 shown: dict[str, Any] = {"format_func": NAMES.__getitem__, "bind": "query-params", "width": 230, "help": HELP}
 section = row.selectbox("Sweep", list(NAMES), key="sweeps_what", **shown)
@@ -64,7 +62,6 @@ names = list(dict.fromkeys(task.name for task in tasks))
 front_name = one_listed(row, "Highlighted task", names, "sweeps_front", width=200, help=FRONT_HELP)
 more_at = settings_popover(row, SETTINGS_HELP)
 judges = number_field(more_at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, help=JUDGES_HELP)
-rename_choice("sweeps_order", {"As published": ORDERS["heads"]})
 order = one_of(more_at, "Heads by", ORDERS, "sweeps_order", ORDER_HELP)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 if section == criteria.SECTION:

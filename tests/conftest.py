@@ -261,14 +261,6 @@ def app_server(tmp_path_factory, no_network):
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
-    """The folder of what daeb778 wrote (tests/daeb778.py)."""
-    from tests.daeb778 import unpack
-
-    return unpack(tmp_path_factory.mktemp("daeb778"))
-
-
-@pytest.fixture(scope="module")
 def folder_of(tiny_opt, tmp_path_factory):
     """A function that gives the folder of a random tiny model of a family."""
     import functools

@@ -39,7 +39,7 @@ def test_a_run_from_the_command_line(task, tmp_path, tiny_opt, capsys, monkeypat
     name = "demo_copy" if task == "embedded" else str(write_questions(tmp_path / "own.jsonl", 20))
     model = "demo" if task == "embedded" else str(tiny_opt)
     for command in (
-        ["evaluate", "--prune-heads", "50", "--ranking-questions", "16"],
+        ["evaluate", "--prune-heads", "50", "--order-questions", "16"],
         ["importance", "--out", str(tmp_path / "scores.csv")],
     ):
         shared = ["--model", model, "--task", name, "--limit", "16", "--cache", str(tmp_path / "results"), "--json"]

@@ -11,7 +11,8 @@ import pytest
 
 import headroom
 from engine.__main__ import main
-from engine.requests import REQUESTS
+from engine.requests import REQUESTS, Request
+from engine.requests.fields import options
 from engine.requests.running import ProgressBar
 from tests.conftest import HANG_S, REPOSITORY
 
@@ -31,6 +32,13 @@ def test_it_names_every_request_and_imports_nothing():
     code = "import headroom, sys; print([each for each in ('numpy', 'torch', 'engine') if each in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_no_request_hides_a_method_of_all_requests():
+    used = {name for name in vars(Request) if not name.startswith("__")}
+    used -= {"measure", "measurement", "command", "is_measured", *options(Request)}
+    kinds = {kind for request in REQUESTS for kind in request.__mro__ if issubclass(kind, Request)} - {Request}
+    assert {(kind.__name__, name) for kind in kinds for name in used & {*vars(kind)}} == set()
 
 
 @pytest.mark.slow("imports torch, and renders questions")

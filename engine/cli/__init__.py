@@ -25,7 +25,6 @@ from engine.requests import REQUESTS, Request
 from engine.requests.base import gives
 from engine.requests.running import apply_settings
 
-EARLIER_NAMES = {"idealize": "idealise"}
 CANCELLED = "cancelled; finished parts are stored, and the same command resumes from there"
 
 
@@ -78,8 +77,6 @@ def parser() -> Parser:
         does = gives(request)
         each = commands.add_parser(request.command, help=does[:1].lower() + does[1:], description=f"{does}.")
         each.add_request(request)
-        if earlier := EARLIER_NAMES.get(request.command):
-            commands.add_parser(earlier, description=f"{does}.").add_request(request)  # without help: not listed
     return whole
 
 

@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _add(parser: Parser, where: Any, name: str, option: Option, default: Any) -> None:
-    """Adds a field to a parser, `where` in it, and hidden under its earlier names."""
+    """Adds a field to a parser, `where` in it."""
     is_required = option.is_required or default is MISSING
     more: dict[str, Any] = {"help": option.help} | ({} if default is MISSING else {"default": default})
     by_name = METAVARS.get(name) if option.kind in ("text", "path") else None
@@ -81,8 +81,6 @@ def _add(parser: Parser, where: Any, name: str, option: Option, default: Any) ->
         return
     more |= {"dest": name} | ({"required": True} if is_required and not option.is_alternative else {})
     _add_as(parser, where, option_name(name, option), option, more)
-    for alias in option.aliases:
-        _add_as(parser, where, alias, option, {"dest": name, "help": argparse.SUPPRESS, "default": argparse.SUPPRESS})
 
 
 def _add_as(parser: Parser, where: Any, word: str, option: Option, more: dict[str, Any]) -> None:

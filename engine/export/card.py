@@ -101,7 +101,7 @@ class Exported:
             "licence": self.licence or None, "command": self.command, "parameters": params,
             "parameters_before": params_before, "bytes": n_bytes, "bytes_before": bytes_before,
             "largest_logit_difference": self.checked.difference, "checked": asdict(self.checked),
-            "accuracy": None if self.judged is None else self.judged.fields(), "notes": [],  # of earlier versions
+            "accuracy": None if self.judged is None else self.judged.fields(),
             "headroom": headroom_version(),
         }  # fmt: skip
 

@@ -19,7 +19,7 @@ from engine.models.loading import Loaded, LoadSpec, aside_folder, device_class, 
 from engine.placement.devices import asked_device
 from engine.placement.placement import Placement, asked_places, known_rates, plan_placement
 from engine.progress import Progress
-from engine.records import Key, Record, decode, public, version
+from engine.records import Record, decode, public, version
 from engine.shapes import ModelShape
 from engine.shipped import ShippedRecords
 
@@ -99,11 +99,9 @@ class Session:
         self.trimming = Trimming()
 
     def record(self, key: str) -> Record | None:
-        """The stored record under a key, or under one of its earlier keys, or else the shipped one; None if there is
-        none or it is malformed."""
-        for each in (key, *(key.earlier if isinstance(key, Key) else ())):
-            if (found := decode(self.store.get(each))) is not None:
-                return found
+        """The stored record under a key, or else the shipped one; None if there is none or it is malformed."""
+        if (found := decode(self.store.get(key))) is not None:
+            return found
         return self.shipped.record(key) if self.shipped is not None else None
 
     def own(self) -> "Session":

@@ -82,7 +82,7 @@ def load_needs(model: ModelConfig, precision: str, device: str = "") -> Needs:
     if (device or device_class()) == CPU:
         running = {"libraries": LIBRARY_BYTES} | running
     parts = model.parts
-    layer = {"weights": parts.layer.n_bytes(precision), "smaller weights": sliced_bytes(model, precision)}
+    layer = {"weights": parts.layer.n_bytes(precision), "pruned copy": sliced_bytes(model, precision)}
     ends = sum(part.n_bytes(precision) for part in parts.ends)
     return Needs(model.shape.n_layers, layer, ends, running)
 

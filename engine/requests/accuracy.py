@@ -47,7 +47,6 @@ class Evaluate(WithPruning, OfTask):
         (),
         "write the result of each question to this file, as JSON Lines; as lm-evaluation-harness logs samples if its "
         "name is like samples_piqa.jsonl",
-        aliases=("--items",),
     )
     fill: str = choice(
         "zero",
@@ -165,9 +164,7 @@ class CheckPublished(WithData, OfModel):
     shots: str = string("0", "comma-separated numbers of examples in the prompt (default: 0)")
     limit: int | None = number(None, (1, MOST), "number of questions per task (default: all)")
     table: str | None = path(None, "CSV file of published values to use instead of the included table")
-    hub_id: str | None = string(
-        None, "Hub id (or id@revision) that the local folder --model corresponds to", aliases=("--as",)
-    )
+    hub_id: str | None = string(None, "Hub id (or id@revision) that the local folder --model corresponds to")
     heads: str | None = path(
         None,
         "compare published scores of single heads instead: a CSV file with the columns layer, head, and score, or JSON",

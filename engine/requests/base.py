@@ -84,7 +84,7 @@ def training_questions(
     help: str = "number of training questions used to compute each pruning order (default: 64)",
 ) -> Any:
     """A field for the number of training questions (None: all), which also has the option's earlier name."""
-    return number(default, (1, MOST), help, aliases=("--ranking-questions",))
+    return number(default, (1, MOST), help)
 
 
 def labels_of_examples() -> Any:
@@ -296,7 +296,6 @@ class WithPruning(Request):
         "importance",
         OF_ONE_TASK,
         "pruning order: a criterion, whose lowest scores are pruned first, or another rule (default: importance)",
-        aliases=("--ranking",),
     )
     prune_layers: str = string(
         "0", "percentage of whole layers to drop, in the order given by --layer-order (default: 0)"
@@ -307,7 +306,6 @@ class WithPruning(Request):
         "order in which layers are dropped. influence (default): lowest block influence first; oracle: "
         "smallest loss of accuracy first; greedy: like oracle, but measured again after each step; "
         "last-first: deepest layers first; random: a seeded random order",
-        aliases=("--layers-by",),
     )
     order_questions: int | None = training_questions(
         None, help="number of training questions used to compute the pruning order (default: all)"

@@ -35,7 +35,7 @@ class Option:
     `is_alternative`: exactly one of the fields that have this is given
     `is_output`: it says how results are delivered, so that a program that prints them leaves it out
     `endings`: of a file that is written, what its name may end in (none: anything)
-    `name`, `aliases`: the name of the option where it is not the field's, and hidden names of earlier versions
+    `name`: the name of the option where it is not the field's
     `metavar`: what stands for its value in help texts
     `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
     """
@@ -51,7 +51,6 @@ class Option:
     is_output: bool = False
     endings: tuple[str, ...] = ()
     name: str = ""
-    aliases: tuple[str, ...] = ()
     metavar: str | None = None
     parse: Callable[[str], Any] = str
     write: Callable[[Any], str] = str

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MOST_WORKERS, MOST_GB = 100_000, 1_000_000
 DAY_S, SHOWN_BYTES = 86_400, 50_000_000
 PLACES = {"cpu": "main memory", "disk": "disk"}
-SHOWN_AS = {"smaller weights": "pruned copy"}  # JSON keeps the name of earlier versions
 NOT_TIMED = (
     "no timings for this device yet: evaluate any model in {} on it, with the same store, and run this command again"
 )
@@ -158,7 +157,7 @@ def _share_line(share: "DeviceShare") -> str:
     """What one place holds."""
     layers = f"layers {share.first} to {share.stop - 1}" if share.stop > share.first else "no layers"
     room = "" if share.free is None else f" of {_gb(share.free)}"
-    parts = [f"{SHOWN_AS.get(name, name)} {_gb(n)}" for name, n in share.n_bytes.items() if n >= SHOWN_BYTES]
+    parts = [f"{name} {_gb(n)}" for name, n in share.n_bytes.items() if n >= SHOWN_BYTES]
     detail = f" ({', '.join(parts)})" if parts[1:] else ""
     name = PLACES.get(share.place) or f"GPU {share.place.removeprefix('gpu')}"
     return f"  {name}, {layers}: {_gb(share.total)}{room} GB{detail}"

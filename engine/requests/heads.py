@@ -63,7 +63,7 @@ class ReportHead(WithData, OfModel):
     token: str = string(
         "", ('input token, such as " fox", for which to show the tokens that the head promotes after it')
     )
-    stored: bool = flag("show stored results only, without measuring")
+    stored_only: bool = flag("show stored results only, without measuring", name="stored")
 
     def asked(self, session: Session) -> "HeadRequest":
         """Which head, which tasks and which tokens, as the engine names them."""
@@ -83,7 +83,7 @@ class ReportHead(WithData, OfModel):
     def measure(self, run: RequestRun) -> Result:
         target, asked = self.target(run.session), self.asked(run.session)
         wanted = self.measurement(run.session)
-        found = wanted.so_far(run.session) if self.stored else run.value(wanted)
+        found = wanted.so_far(run.session) if self.stored_only else run.value(wanted)
         assert found is not None
         rows, missing = told(found), ", ".join(found.left)
         lines = [

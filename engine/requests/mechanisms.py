@@ -73,7 +73,6 @@ class CompareMechanisms(WithData, OfModel):
     series: str | None = string(
         None,
         "training run or published series, as for `trajectory`, to measure at each snapshot in fp32 instead of --model",
-        aliases=("--run",),
     )
     out: str | None = output(TABLES, "file to write all rows to: .csv or .parquet")
 

@@ -132,7 +132,7 @@ class MeasureSpeed(PrunedModel):
     Speed."""
 
     command: ClassVar[str] = "speed"
-    remeasure: bool = flag("measure again, even if results are stored", aliases=("--again",))
+    remeasure: bool = flag("measure again, even if results are stored")
     out: str | None = output(TABLES, "output file: .csv or .parquet")
 
     def measure(self, run: RequestRun) -> Result:

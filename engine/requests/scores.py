@@ -44,7 +44,7 @@ class ScoreImportance(OfTask):
 
     command: ClassVar[str] = "importance"
     split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
-    score: str = choice("heads", WHAT, "score to compute (default: heads)", aliases=("--what",))
+    score: str = choice("heads", WHAT, "score to compute (default: heads)")
     prompts: int = number(
         N_PROMPTS,
         (1, MOST),
@@ -183,9 +183,7 @@ class CompareCriteria(NamesTask):
         "heads", ALONG, "components to prune; both: the same percentage of heads and of FFNs (default: heads)"
     )
     levels: str = string(LEVELS, "comma-separated pruning levels, in percent (default: 0,10,...,100)")
-    random_orders: int = number(
-        SEEDS, (1, MOST_SEEDS), "number of random orders to compare with (default: 5)", aliases=("--seeds",)
-    )
+    random_orders: int = number(SEEDS, (1, MOST_SEEDS), "number of random orders to compare with (default: 5)")
     out: str | None = output(TABLES, "file to write all accuracies to: .csv or .parquet", is_required=True)
 
     def comparing(self, session: Session) -> Comparing:

@@ -20,6 +20,7 @@ from engine.requests.base import Request, RequestRun, Result, WithData
 from engine.requests.exchange import compare_places, exchanged
 from engine.requests.fields import choice, flag, string
 
+OLD, UNREAD = "old results", " (of another version, never read; `headroom cache clear` deletes all results)"
 ACTIONS = ("list", "size", "verify", "clear", "push", "pull", "equal")
 
 
@@ -60,7 +61,7 @@ class ManageStore(Request):
         store, folder = run.session.store, str(run.session.store.directory)
         if self.action == "list":
             counts = Counter(map(_kind, store.keys()))
-            lines = [f"{kind}: {count}" for kind, count in sorted(counts.items())]
+            lines = [f"{kind}: {count}{UNREAD if kind == OLD else ''}" for kind, count in sorted(counts.items())]
             return Result(counts, {"folder": folder, "entries": counts}, "\n".join(lines) or "the store is empty")
         if self.action == "size":
             size = store.size_bytes()
@@ -148,7 +149,7 @@ def _checked(session: Session, spec: LoadSpec) -> Result:
 def _kind(key: str) -> str:
     """What lies under a key of the store."""
     kind = key.split("/")[1] if key.startswith(f"{SCHEMA}/") else key.split("/")[0]
-    return kind if key.startswith((f"{SCHEMA}/", "file-digest/", "passage")) else "old results"
+    return kind if key.startswith((f"{SCHEMA}/", "file-digest/", "passage")) else OLD
 
 
 def _model(session: Session, name: str) -> tuple[dict[str, Any], str]:

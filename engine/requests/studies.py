@@ -102,7 +102,7 @@ class Correlate(OfManyTasks):
     """Correlate the importance scores of tasks. The value is a Survey."""
 
     command: ClassVar[str] = "correlate"
-    score: str = choice("heads", WHAT, "score to compute (default: heads)", aliases=("--what",))
+    score: str = choice("heads", WHAT, "score to compute (default: heads)")
     induction: bool = flag("also correlate with the prefix matching and copying scores")
     out: str | None = output(TABLES, "output file: .csv or .parquet", is_required=True)
 
@@ -145,17 +145,12 @@ class Sweep(OfManyTasks):
     Study."""
 
     command: ClassVar[str] = "sweep"
-    head_levels: str = string(
-        TENTHS, "comma-separated pruning levels of heads, in percent (default: 0,10,...,100)", aliases=("--heads",)
-    )
-    ffn_levels: str = string(
-        "0", "comma-separated pruning levels of FFNs, in percent (default: 0)", aliases=("--ffns",)
-    )
+    head_levels: str = string(TENTHS, "comma-separated pruning levels of heads, in percent (default: 0,10,...,100)")
+    ffn_levels: str = string("0", "comma-separated pruning levels of FFNs, in percent (default: 0)")
     order: str = choice(
         "own",
         OF_MANY_TASKS,
         "pruning order: own (each task's own importance; default), another criterion, or another rule",
-        aliases=("--by",),
     )
     head_score: str = choice(
         "heads",
@@ -163,10 +158,8 @@ class Sweep(OfManyTasks):
         "score of heads in the orders own, task, aggregate, others, and rescored: as published, or with one divisor "
         "for all layers (default: heads)",
     )
-    source_task: str = string("", "task whose importance is used with --order task", aliases=("--of",))
-    aggregate_tasks: str | None = string(
-        None, "comma-separated tasks to aggregate (default: those of --tasks)", aliases=("--pool",)
-    )
+    source_task: str = string("", "task whose importance is used with --order task")
+    aggregate_tasks: str | None = string(None, "comma-separated tasks to aggregate (default: those of --tasks)")
     seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
     limit: int = number(48, (1, MOST), "number of questions per task (default: 48)")
     preset: str | None = choice(

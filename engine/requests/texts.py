@@ -43,9 +43,7 @@ class OfTexts(WithData, OfModel):
     text: str | None = path(None, "UTF-8 text file")
     passage: str | None = string(None, "title of an included passage")
     from_task: str | None = string(
-        None,
-        "use the training questions of this task with their answers, concatenated, as the text",
-        aliases=("--solved",),
+        None, "use the training questions of this task with their answers, concatenated, as the text"
     )
     texts: int | None = number(
         None,
@@ -85,7 +83,6 @@ class ScoredTexts(OfTexts):
         (0, MOST_AROUND),
         "average the loss over this many tokens on each side of the 50th and 500th tokens when computing the "
         "in-context score (default: 0, as in the paper)",
-        aliases=("--around",),
     )
 
 
@@ -95,7 +92,7 @@ class MeasureLosses(ScoredTexts):
     each text, by side."""
 
     command: ClassVar[str] = "losses"
-    base_mask: str = string("", "components to prune in both models (default: none)", aliases=("--mask-a",))
+    base_mask: str = string("", "components to prune in both models (default: none)")
     other_model: str | None = string(
         None, ("second model, to which --mask is applied instead of to --model; both must have the same tokenizer")
     )
@@ -115,7 +112,7 @@ class MeasureLosses(ScoredTexts):
         sides = [(target, parse_mask(mask, target.shape)) for target, mask in pairs]
         texts = self.contents(run, self.texts)
         measured = [  # side by side, so that each model is loaded once
-            [run.value(token_losses(*self._read(target, text), mask, cutting, self.chat)) for text in texts]
+            [run.value(token_losses(*self._target_with(target, text), mask, cutting, self.chat)) for text in texts]
             for target, mask in sides
         ]
         frames = []
@@ -153,7 +150,7 @@ class MeasureLosses(ScoredTexts):
         plot = partial(charts.curves, pd.concat(each), "index|Token of the text", loss, "model|Model")
         return Result(tuple(measured), fields, f"{line}; {words}", files, table=lambda: whole, plot=plot)
 
-    def _read(self, target: Target, text: str) -> tuple[Target, str]:
+    def _target_with(self, target: Target, text: str) -> tuple[Target, str]:
         return as_chat(target, text) if self.chat else (target, text)
 
 
@@ -165,9 +162,7 @@ class AttributeHeads(ScoredTexts):
     kind: str = choice("full", KINDS, "kind of ablation (default: full)")
     fill: str = choice("zero", FILLS, "what replaces the output of an ablated head (default: zero)")
     second_mask: str | None = string(
-        None,
-        "second mask; the loss change between --mask and this mask is also attributed to heads",
-        aliases=("--before-and-after",),
+        None, "second mask; the loss change between --mask and this mask is also attributed to heads"
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens used with --second-mask (default: 0)")
     out: str | None = output(ARRAYS, ARRAY_OUT, is_required=True)

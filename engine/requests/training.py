@@ -78,7 +78,6 @@ class TrainModel(Request):
         (0, 4096),
         "row length, in tokens, for three of every four steps; the number of tokens per step stays the "
         "same (default: 0, always the full context)",
-        aliases=("--short",),
     )
     smeared: bool | None = switch(
         "smeared keys, as in Olsson et al.: each key includes a learned share of the previous key (default: no)"
@@ -97,9 +96,7 @@ class TrainModel(Request):
         None, (FEWEST_VOCABULARY, 65536), _help("vocabulary size of the byte-level BPE tokenizer", "n_vocab")
     )
     batch: int | None = number(None, (1, 65536), _help("rows per step", "batch"))
-    learning_rate: float | None = number(
-        None, (0, 1), _help("learning rate of AdamW after the warm-up", "rate"), float, aliases=("--rate",)
-    )
+    learning_rate: float | None = number(None, (0, 1), _help("learning rate of AdamW after the warm-up", "rate"), float)
     warm_up: int | None = number(None, (0, MAX_TOKENS), _help("warm-up steps", "warm_up"))
     tokens: int | None = number(None, (1, MAX_TOKENS), _help("number of training tokens, each used once", "tokens"))
     repeats: float | None = number(
@@ -193,7 +190,6 @@ class MeasureTrajectory(Request):
         None,
         f"comma-separated quantities to measure: {', '.join(QUANTITIES)} "
         "(default: all except ablations, which take longest)",
-        aliases=("--what",),
     )
     texts: int = number(N_TEXTS, (1, MOST), f"number of held-out texts (default: {N_TEXTS}, or all if there are fewer)")
     ablation_texts: int = number(
@@ -210,7 +206,6 @@ class MeasureTrajectory(Request):
         0,
         (0, MOST),
         "average the loss over this many tokens on each side of both indices (default: 0, as in the paper)",
-        aliases=("--around",),
     )
     text: str | None = path(None, "UTF-8 text file to use instead of the held-out text and passages")
     step_tokens: int | None = number(
@@ -219,7 +214,7 @@ class MeasureTrajectory(Request):
         "number of tokens per training step of a published series (required for series other than Pythia)",
     )
     out: str | None = output(TABLES, "output file: .csv or .parquet")
-    record: str | None = output((RECORD,), "file to write the complete record to: .safetensors", aliases=("--save",))
+    record: str | None = output((RECORD,), "file to write the complete record to: .safetensors")
     download: bool = flag("download missing snapshots from the Hub")
 
     @property

@@ -53,6 +53,6 @@ def evaluate(model: str, precision: str, ranking: str) -> int:
     from engine.__main__ import main
 
     with tempfile.TemporaryDirectory() as store:
-        main(["evaluate", "--model", model, "--precision", precision, "--ranking", ranking, "--cache", store, "--task",
-              "demo_sort", "--limit", "8", "--prune-heads", "40", "--ranking-questions", "8"])  # fmt: skip
+        main(["evaluate", "--model", model, "--precision", precision, "--order", ranking, "--cache", store, "--task",
+              "demo_sort", "--limit", "8", "--prune-heads", "40", "--order-questions", "8"])  # fmt: skip
     return peak_bytes()

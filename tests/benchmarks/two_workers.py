@@ -29,7 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan, planned = folder / "plan.json", folder / "planned"
-        words = ["--tasks", TASKS, "--shots", given.shots, "--heads", LEVELS, "--limit", given.questions]
+        words = ["--tasks", TASKS, "--shots", given.shots, "--head-levels", LEVELS, "--limit", given.questions]
         run("sweep", *words, "--precision", given.precision, "--plan", str(plan), "--cache", str(planned))
         n = len(read_plan(plan).cells)
         assert n == N_CELLS, f"{n} cells are planned, not {N_CELLS}"

@@ -141,7 +141,7 @@ def by_level(controls: dict[str, Any], instead: dict[str, str]) -> list[str]:
         return []
     words = ["--prune-heads", heads, "--prune-ffns", ffns]
     if layers != "0":
-        words += ["--prune-layers", layers, "--layers-by", controls.get("Layers by", "influence")]
+        words += ["--prune-layers", layers, "--layer-order", controls.get("Layers by", "influence")]
     return [*words, "--order", controls["Pruning order"], "--order-questions", "64"]
 
 
@@ -164,7 +164,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     store, result = oracle.new_store(), []
     for arguments in (full, command[1:]):
         items = Path(oracle.folder / "items.jsonl")
-        result.append(oracle.run([*arguments, "--items", str(items)], store))
+        result.append(oracle.run([*arguments, "--questions-out", str(items)], store))
         result[-1]["right"] = [json.loads(line)["correct"] for line in items.read_text().splitlines()]
     before, after = result
     text, change = seen["text"], seen["changes"][0]

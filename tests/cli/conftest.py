@@ -1,17 +1,11 @@
 """What the tests of the command line share."""
 
-import importlib.metadata
 import json
 
 import pytest
 
-from engine import records
 from engine.__main__ import main
-from engine.models import loading
 from tests.conftest import TEXT
-
-# with which earlier versions filled the stores that are kept here
-VERSIONS = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "lm_eval": "0.4.13", "bitsandbytes": "0.50.2"}
 
 
 @pytest.fixture
@@ -50,19 +44,6 @@ def told(cli):
 def tiny(tiny_opt):
     """The options of the tiny model."""
     return "--model", tiny_opt, "--precision", "fp32"
-
-
-@pytest.fixture
-def keys_of_then(monkeypatch):
-    """On any machine keys name what those of the stores kept here do: VERSIONS, a CPU, the libraries' own products."""
-    installed = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: VERSIONS.get(name) or installed(name))
-    monkeypatch.setenv("HEADROOM_PRODUCTS", "own")
-    monkeypatch.setattr(loading, "device_class", lambda: "cpu")
-    monkeypatch.setattr("engine.models.session.device_class", lambda: "cpu")
-    records.version.cache_clear()
-    yield
-    records.version.cache_clear()
 
 
 def write_lambada(folder, n):

@@ -105,7 +105,7 @@ def test_a_store_that_cannot_save_does_not_stop_the_run(tiny_opt, tmp_path, warm
 
 def test_standard_output_is_one_json_object_and_items_are_in_dataset_order(tiny_opt, tmp_path, warm):
     questions, items = write_questions(tmp_path / "own.jsonl", 20), tmp_path / "items.jsonl"
-    more = ("--items", str(items), "--sample", "stratified")
+    more = ("--questions-out", str(items), "--sample", "stratified")
     ended = warm.run(command(tiny_opt, questions, tmp_path / "results", *more))
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)

@@ -94,7 +94,7 @@ def folder(tmp_path_factory, tiny_opt, warm):
     out, cache = tmp_path_factory.mktemp("study"), tmp_path_factory.mktemp("cache")
     words = ["-m", "engine", "sweep", "--preset", "paper", "--model", str(tiny_opt)]
     words += ["--precision", "fp32", "--tasks", "demo_copy,demo_cloze,no_such_task", "--shots", "1", "--limit", "16"]
-    words += ["--ranking-questions", "16", "--cache", str(cache), "--out", str(out), "--json"]
+    words += ["--order-questions", "16", "--cache", str(cache), "--out", str(out), "--json"]
     done = warm.run(words)
     assert done.returncode == 0, done.stderr
     again = warm.run(words)
@@ -175,7 +175,7 @@ def test_figures_are_set_in_the_font_that_comes_along(folder):
 
 
 def test_induction_scores_stand_beside_the_tasks(cli, tiny, tmp_path):
-    tasks = ("--tasks", "demo_copy,demo_lookup", "--shots", 0, "--ranking-questions", 8)
+    tasks = ("--tasks", "demo_copy,demo_lookup", "--shots", 0, "--order-questions", 8)
     code, out, _ = cli("correlate", *tiny, *tasks, "--induction", "--out", tmp_path / "pairs.csv")
     assert code == 0 and "mean SRCC of two tasks" in out
     one = ("--task", "demo_copy", "--shots", 0, "--limit", 8, "--sample", "stratified")

@@ -13,7 +13,7 @@ from tests.engine.fixtures import write_questions
 
 def test_what_is_printed_is_what_lies_beside_the_weights(cli, told, tiny, tmp_path):
     task = write_questions(tmp_path / "own.jsonl", 12)
-    levels = ("--prune-heads", "50", "--ranking", "random", "--task", task)
+    levels = ("--prune-heads", "50", "--order", "random", "--task", task)
     words = ("export", *tiny, *levels, "--form", "small", "--out", tmp_path / "out")
     printed = told(*words)
     assert printed["heads_pruned"] == 4 and printed["parameters"] < printed["parameters_before"]
@@ -56,5 +56,5 @@ def test_the_table_of_what_is_saved(cli, told, tiny, tmp_path):
     assert (rows["Keys and values"]["full"], rows["Keys and values"]["pruned"]) == (512, 256)
     frame = pd.read_csv(tmp_path / "saved.csv")
     assert frame["quantity"].tolist() == list(rows) and frame["unit"].tolist()[0] == "tokens/s"
-    assert not printed["cached"] and told(*words)["cached"] and not told(*words, "--again")["cached"]
+    assert not printed["cached"] and told(*words)["cached"] and not told(*words, "--remeasure")["cached"]
     assert "Prompt" in cli(*words)[1]

@@ -436,7 +436,7 @@ def test_a_pipe_or_device_in_a_run_blocks_neither_trajectory_nor_train(name, kin
     file.unlink(missing_ok=True)
     os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
     with within(60):
-        measured = cli("trajectory", f"{run.folder}@step32", "--what", "loss", "--texts", 2)
+        measured = cli("trajectory", f"{run.folder}@step32", "--quantities", "loss", "--texts", 2)
         trained = cli("train", "--out", run.folder)
     if name in ("log.jsonl", "lock", "step32/tokenizer_config.json"):  # which a run that is done does not need
         assert measured[0] == 0, measured
@@ -450,7 +450,7 @@ def test_a_pipe_or_device_as_a_plan_is_one_line(cli, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for file in (tmp_path / "pipe", "/dev/zero"):
         with within(30):
-            options = ("--model", "demo", "--tasks", "demo_copy", "--heads", 10)
+            options = ("--model", "demo", "--tasks", "demo_copy", "--head-levels", 10)
             refused(cli("sweep", *options, "--plan", file), 1, "not a regular file")
             refused(cli("work", file), 1, "not a regular file")
 

@@ -11,7 +11,7 @@ from tests.engine.fixtures import write_questions
 @pytest.fixture
 def options(tiny, tmp_path):
     task = write_questions(tmp_path / "mine.jsonl", 12)
-    return *tiny, "--shots", 0, "--limit", 8, "--ranking-questions", 6, "--tasks", task
+    return *tiny, "--shots", 0, "--limit", 8, "--order-questions", 6, "--tasks", task
 
 
 def test_a_head_is_told_and_then_found_again(cli, told, options, monkeypatch):

@@ -34,16 +34,16 @@ def test_what_each_layer_costs_and_how_much_the_ways_agree(of_llama):
 @pytest.mark.parametrize("by", LAYERS_BY)
 def test_evaluate_drops_the_layers_that_go_first(by, of_llama):
     ranked = of_llama("layers", "--sample", "stratified", "--greedy", 2)
-    pruned = ("--prune-layers", 70, "--layers-by", by, "--seed", 3)
+    pruned = ("--prune-layers", 70, "--layer-order", by, "--seed", 3)
     found = of_llama("evaluate", *pruned)
     if by != "random":
         assert found["layers_dropped"] == sorted(ranked["orders"][by][:2])
     assert len(found["layers_dropped"]) == found["ffns_pruned"] == 2 and found["heads_pruned"] == 8
     assert found["mask"] == " ".join(found["mask"].split()) and found["mask"].startswith("B")
-    both = of_llama("evaluate", *pruned, "--mask", "L*H0", "--prune-ffns", 34, "--ranking", "random")
+    both = of_llama("evaluate", *pruned, "--mask", "L*H0", "--prune-ffns", 34, "--order", "random")
     assert both["layers_dropped"] == found["layers_dropped"] and both["heads_pruned"] == 9
 
 
 def test_a_wrong_level_or_way_is_named(cli):
     refused(cli("evaluate", "--task", "demo_copy", "--prune-layers", 101), 2, "101", "choose 0 to 100")
-    refused(cli("evaluate", "--task", "demo_copy", "--layers-by", "magic"), 2, "magic", "influence")
+    refused(cli("evaluate", "--task", "demo_copy", "--layer-order", "magic"), 2, "magic", "influence")

@@ -45,7 +45,7 @@ def test_full_and_pruned_are_printed_with_the_change(cli, told, tiny, tiny_opt, 
 
 
 def test_levels_go_by_a_task_s_ranking(told, tiny, text):
-    levels = ("--prune-heads", 50, "--ranking-questions", 16, "--task", "demo_copy", "--mask", "F0")
+    levels = ("--prune-heads", 50, "--order-questions", 16, "--task", "demo_copy", "--mask", "F0")
     by_level = told("perplexity", *tiny, *levels, "--text", text)
     same = told("evaluate", *tiny, *levels, "--limit", 16)
     assert by_level["mask"] == same["mask"] and by_level["heads_pruned"] == 4 and by_level["ffns_pruned"] == 1
@@ -62,7 +62,7 @@ def test_rows_are_joined_as_the_recipe_does(told, tiny, tmp_path):
 @pytest.mark.parametrize("bos", ["--bos", "--no-bos"])
 def test_lambada_has_its_perplexity(bos, told, tiny, tmp_path):
     words = ("evaluate", *tiny, bos, "--task-data", write_lambada(tmp_path / "data", 16))
-    found = told(*words, "--task", "lambada_openai", "--items", tmp_path / "items.jsonl")
+    found = told(*words, "--task", "lambada_openai", "--questions-out", tmp_path / "items.jsonl")
     items = [json.loads(line)["loglikelihoods"][0] for line in (tmp_path / "items.jsonl").read_text().splitlines()]
     assert found["perplexity"] == pytest.approx(math.exp(-sum(items) / 16)) and found["acc_norm"] is None
     assert told(*words, "--task", "demo_copy", "--limit", 4)["perplexity"] is None

@@ -99,7 +99,17 @@ def test_a_model_agrees_with_its_own_table_and_not_with_a_shifted_one(
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_sample_is_allowed_its_error(cli, tiny_opt, table, task_data, tmp_path):
-    named = ("--model", tmp_path / "elsewhere", "--as", tiny_opt, "--precision", "fp32", "--no-bos", "--table", table)
+    named = (
+        "--model",
+        tmp_path / "elsewhere",
+        "--hub-id",
+        tiny_opt,
+        "--precision",
+        "fp32",
+        "--no-bos",
+        "--table",
+        table,
+    )
     (tmp_path / "elsewhere").symlink_to(tiny_opt)
     code, printed, _ = cli("check", *named, "--tasks", "demo_copy", "--limit", 50, "--task-data", task_data)
     lines = printed.splitlines()

@@ -16,7 +16,7 @@ def files(tmp_path):
 @pytest.fixture
 def evaluated(told, tiny, files):
     levels = ("--task", files[0], "--prune-heads", 50, "--prune-ffns", 50, "--seed", 3)
-    return lambda ranking: told("evaluate", *tiny, *levels, "--ranking", ranking)
+    return lambda ranking: told("evaluate", *tiny, *levels, "--order", ranking)
 
 
 @pytest.fixture
@@ -32,7 +32,16 @@ def swept(told, tiny, files, tmp_path):
             "--out",
             tmp_path / "rows.csv",
         )
-        levels = ("--heads", "50", "--ffns", "50", "--by", ranking, "--of", files[1] if ranking == "task" else "")
+        levels = (
+            "--head-levels",
+            "50",
+            "--ffn-levels",
+            "50",
+            "--order",
+            ranking,
+            "--source-task",
+            files[1] if ranking == "task" else "",
+        )
         return told("sweep", *tiny, *options, *levels)
 
     return run

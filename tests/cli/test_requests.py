@@ -5,9 +5,9 @@ import ast
 import contextlib
 import io
 import json
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from pathlib import Path
-from typing import ClassVar, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 import headroom
 from engine import demo
 from engine.cli import parser
-from engine.cli.options import Parser, request_of
+from engine.cli.options import request_of
 from engine.errors import HeadroomError, UsageError
 from engine.models.session import Session
 from engine.requests import REQUESTS, Evaluate, ReportHead, ScoreImportance, ScoreInduction, Sweep, argv, program
-from engine.requests.base import Request
-from engine.requests.fields import flag, number, option_name, options, string
+from engine.requests.fields import option_name, options
 from engine.requests.output import file_of, to_json
 from engine.requests.running import Result
 from engine.training.trajectory import decode
@@ -238,27 +237,3 @@ def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, told, tmp
     refused(cli("trajectory", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
     (tmp_path / "other.safetensors").write_bytes(b"no record")
     refused(cli("trajectory", tmp_path / "other.safetensors"), 1, "not a trajectory file")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Made(Request):
-    command: ClassVar[str] = "made"
-    gives: ClassVar[str] = "nothing"
-
-    n_texts: int = number(2, (1, 9), "how many", aliases=("--texts",))
-    name: str = string("x", "what it is called", name="known-as", aliases=("--called",))
-    is_new: bool = flag("whether it is new", aliases=("--new",))
-
-
-def test_an_earlier_name_of_an_option_is_taken_and_not_told(capsys):
-    whole = Parser(prog="made")
-    whole.add_request(_Made)
-    assert request_of(whole.parse_args([])) == _Made()
-    assert request_of(whole.parse_args(["--texts", "3", "--called", "y", "--new"])) == _Made(
-        n_texts=3, name="y", is_new=True
-    )
-    with pytest.raises(SystemExit):
-        whole.parse_args(["--texts", "12"])
-    assert "--texts is 12; choose 1 to 9" in capsys.readouterr().err
-    assert "--texts" not in whole.format_help() and "--called" not in whole.format_help()
-    assert argv(_Made(n_texts=3, name="y")) == ["made", "--n-texts", "3", "--known-as", "y"]

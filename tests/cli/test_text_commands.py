@@ -46,7 +46,7 @@ def test_losses_are_written_token_by_token(told, tiny, tiny_opt, text, tmp_path,
 
 def test_texts_of_a_task_have_scores(told, tiny, tmp_path):
     out = tmp_path / "losses.parquet"
-    found = told("losses", *tiny, "--mask", "L1H*", "--solved", "demo_copy", "--texts", 3, "--out", out)
+    found = told("losses", *tiny, "--mask", "L1H*", "--from-task", "demo_copy", "--texts", 3, "--out", out)
     frame = pd.read_parquet(out)
     assert found["n_texts"] == 3 == frame["text"].nunique()
     for name, column in (("full", "loss_full_nats"), ("masked", "loss_masked_nats")):
@@ -66,7 +66,7 @@ def test_another_precision_is_compared(told, tiny, text, tmp_path):
 def test_attribution_is_a_table_of_heads(told, tmp_path, wide_opt):
     options = ("--model", wide_opt, "--precision", "fp32", "--passage", "The ferry", "--texts", 2)
     out = tmp_path / "heads.csv"
-    more = ("--kind", "pattern-preserving", "--fill", "mean", "--before-and-after", "L0H0")
+    more = ("--kind", "pattern-preserving", "--fill", "mean", "--second-mask", "L0H0")
     assert told("attribute", *options, *more, "--out", out)["n_texts"] == 2
     frame = pd.read_csv(out)
     assert len(frame) == 8
@@ -103,7 +103,7 @@ def test_the_lens_is_a_table_of_layers_and_tokens(told, tiny, text, tmp_path):
     [
         ("losses", ("--passage", "Nothing"), 2, "'Nothing'"),
         ("losses", (), 2, "exactly one of --text"),
-        ("losses", ("--passage", "The ferry", "--solved", "demo_copy"), 2, "exactly one of --text"),
+        ("losses", ("--passage", "The ferry", "--from-task", "demo_copy"), 2, "exactly one of --text"),
         ("losses", ("--text", "gone.txt"), 1, "gone.txt"),
         ("losses", ("--passage", "The ferry", "--mask", "L99H9"), 2, "L99H9"),
         ("losses", ("--passage", "The ferry", "--stride", "999"), 2, "999"),
@@ -111,7 +111,7 @@ def test_the_lens_is_a_table_of_layers_and_tokens(told, tiny, text, tmp_path):
         ("attribute", ("--passage", "Three languages", "--kind", "pattern-preserving"), 1, "512 tokens"),
         ("attribute", ("--passage", "Three languages", "--kind", "half"), 2, "'half'"),
         ("attribute", ("--passage", "The ferry", "--fill", "median"), 2, "median"),
-        ("attribute", ("--solved", "no_such_task"), 2, "no_such_task"),
+        ("attribute", ("--from-task", "no_such_task"), 2, "no_such_task"),
         ("attention", ("--passage", "The ferry", "--heads", "3,5"), 2, "'3'"),
         ("attention", ("--passage", "The ferry", "--heads", ","), 2, "names no head"),
         ("attention", ("--passage", "The ferry", "--heads", "L99H0"), 2, "L99H0"),
@@ -125,8 +125,8 @@ def test_bad_options(command, options, code, part, cli, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "n_texts"),
     [
-        (("losses", "--solved", "demo_copy"), N_TEXTS),
-        (("attribute", "--solved", "demo_copy"), N_TEXTS),
+        (("losses", "--from-task", "demo_copy"), N_TEXTS),
+        (("attribute", "--from-task", "demo_copy"), N_TEXTS),
         (("attribute", "--passage", "The ferry"), N_TEXTS),
         (("losses", "--passage", "The ferry", "--texts", "3"), 3),
     ],
@@ -165,7 +165,7 @@ def test_a_prompt_is_continued_by_both_models(told, tiny, tiny_opt, tmp_path):
 
 
 def test_idealised_heads_in_a_text_and_a_task(told, tiny, text):
-    words = ("idealise", *tiny, "--heads", "L0H1,L1H*", "--text", text, "--task", "demo_copy", "--limit", 8)
+    words = ("idealize", *tiny, "--heads", "L0H1,L1H*", "--text", text, "--task", "demo_copy", "--limit", 8)
     found = told(*words)
     assert found["heads"] == ["L0H1", "L1H0", "L1H1", "L1H2", "L1H3"]
     assert found["texts"]["n"] == 1 and found["texts"]["n_tokens"] == found["texts"]["n_scored"] > 200
@@ -182,9 +182,9 @@ def test_idealised_heads_in_a_text_and_a_task(told, tiny, text):
 
 
 def test_idealise_says_what_is_missing(cli, tiny):
-    refused(cli("idealise", *tiny, "--heads", "L0H1"), 2, "--passage")
-    refused(cli("idealise", *tiny, "--heads", "", "--task", "demo_copy"), 2, "no head is named")
-    refused(cli("idealise", *tiny, "--heads", "L0H1", "--mask", "L0H*", "--task", "demo_copy"), 2, "pruned already")
+    refused(cli("idealize", *tiny, "--heads", "L0H1"), 2, "--passage")
+    refused(cli("idealize", *tiny, "--heads", "", "--task", "demo_copy"), 2, "no head is named")
+    refused(cli("idealize", *tiny, "--heads", "L0H1", "--mask", "L0H*", "--task", "demo_copy"), 2, "pruned already")
 
 
 def test_what_does_not_fit_the_window_is_said(cli, tiny, tiny_opt, tmp_path):

@@ -252,7 +252,10 @@ def test_damaged_snapshots_are_made_again(run, text):
 
 def test_the_held_out_text_of_a_shipped_run_is_asked_for(cli):
     refused(
-        cli("trajectory", "runs/smeared", "--what", "loss"), 1, "held-out text of smeared", "give a text with --text"
+        cli("trajectory", "runs/smeared", "--quantities", "loss"),
+        1,
+        "held-out text of smeared",
+        "give a text with --text",
     )
 
 

@@ -52,9 +52,10 @@ def sweeps(place, tiny_opt):
     """The arguments of three sweeps, without where they write."""
     tasks = ",".join(str(place / f"{name}.jsonl") for name in "ab")
     base = ["sweep", "--model", str(tiny_opt), "--precision", "fp32", "--tasks", tasks, "--shots", "0", "--limit", "20"]
-    base += ["--ranking-questions", "16"]
-    return [[*base, "--heads", "0,30,60,100", "--ffns", "0,50"], [*base, "--heads", "40,60", "--by", "aggregate"],
-            [*base, "--heads", "30,60", "--by", "rescored"]]  # fmt: skip
+    base += ["--order-questions", "16"]
+    return [[*base, "--head-levels", "0,30,60,100", "--ffn-levels", "0,50"],
+            [*base, "--head-levels", "40,60", "--order", "aggregate"],
+            [*base, "--head-levels", "30,60", "--order", "rescored"]]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def a_sweep(place, tiny_opt):
     # else what is judged is stored under the keys of what ranks, with either's receipt
     write_questions(place / "b.jsonl", N_QUESTIONS, seed=1).rename(task.with_suffix(".train.jsonl"))
     base = ["sweep", "--model", str(tiny_opt), "--precision", "fp32", "--tasks", str(task), "--shots", "0"]
-    return [*base, "--heads", "0,30,60,100", "--ffns", "0,50"]
+    return [*base, "--head-levels", "0,30,60,100", "--ffn-levels", "0,50"]
 
 
 @pytest.fixture(scope="module")

@@ -210,7 +210,7 @@ def test_as_few_gpus_as_will_do_and_as_evenly_as_layers_allow():
     found = forecast_of(opt("66b"), "int8", Machine(8, gpu))
     assert found.n_used == found.n_needed == 2 and found.n_workers == 4
     [first, second] = found.shares
-    layer = sum(second.n_bytes[name] for name in ("weights", "smaller weights", "gradients")) / second.stop
+    layer = sum(second.n_bytes[name] for name in ("weights", "pruned copy", "gradients")) / second.stop
     assert abs(first.total - second.total) <= 2 * layer
     assert found.place == f"gpu0:{first.stop},gpu1:{64 - first.stop}"
     one = forecast_of(opt("66b"), "bf16", Machine(1, gpu), 10**12)

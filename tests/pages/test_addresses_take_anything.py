@@ -38,13 +38,7 @@ ONE_EACH = {
     "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_variant": "", "induction_seed": "inf", "induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
-    "passage": {
-        "passage_scale": "-1",
-        "passage_heads": "9" * 5000,
-        "passage_a": "",
-        "passage_view": IMAGE,
-        "passage_token": "inf",
-    },
+    "passage": {"passage_scale": "-1", "passage_heads": "9" * 5000, "passage_view": IMAGE, "passage_token": "inf"},
     "continuation": {"continue_tokens": "-1", "continue_by": "", "continue_seed": "a\0b"},
     "attention": {"attention_switches": "a,b", "attention_token": IMAGE},
     "in_context": {"incontext_texts": "1e400", "incontext_from": "", "incontext_around": "nan"},
@@ -139,7 +133,7 @@ SAID = {
     "one": ("demo_copy", ["demo_copy"]),
     "each by itself": (["demo_lookup", "demo_copy", "nobody"], ["demo_lookup", "demo_copy"]),
     "in an order of their own": (["demo_copy", "demo_lookup"], ["demo_copy", "demo_lookup"]),
-    "with commas, as earlier versions wrote it": ("demo_copy,demo_lookup", ["demo_lookup", "demo_copy"]),
+    "with commas, as one types it": ("demo_copy,demo_lookup", ["demo_lookup", "demo_copy"]),
     "none": ("", []),
     "none that there is": (["nobody", IMAGE], None),
 }

@@ -39,7 +39,7 @@ def test_a_visit_asks_nobody(screen, open_app, served):
 
 
 def test_the_other_model_of_a_passage_is_offered_too(open_app, served):
-    at = open_app("passage", passage_a="another model", passage_a_model=f"{TINY}@step1000")
+    at = open_app("passage", against=f"{TINY}@step1000")
     assert "someone/tiny@step1000 is not on this computer" in said(at) and served.requests == []
 
 

@@ -110,7 +110,7 @@ def test_make_leaves_a_command_that_runs_from_any_folder(clone, tmp_path):
         (home / name).symlink_to(REPOSITORY / name)
     made = subprocess.run(["make", ".venv/bin/headroom"], cwd=home, capture_output=True, text=True, timeout=HANG_S)
     assert made.returncode == 0, made.stderr
-    line = shlex.join([str(clone / "headroom"), "sweep", "--by", "two words"])
+    line = shlex.join([str(clone / "headroom"), "sweep", "--order", "two words"])
     said = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
-    assert said.returncode == 2 and "headroom sweep: argument --by: 'two words' is unknown" in said.stderr
+    assert said.returncode == 2 and "headroom sweep: argument --order: 'two words' is unknown" in said.stderr
     assert executable() == ".venv/bin/headroom" and Path(executable()).is_file()

@@ -120,8 +120,8 @@ def test_a_repeated_question_needs_no_model(open_screen):
 @pytest.mark.parametrize(
     "parameters, expected",
     [
-        ({"passage_a": "another mask", "passage_a_mask": "L1H*"}, ["--base-mask 'L1H*'", "--mask L0H0"]),
-        ({"passage_a": "another precision", "passage_a_precision": "bf16"}, ["--other-precision fp32"]),
+        ({"passage_a_mask": "L1H*"}, ["--base-mask 'L1H*'", "--mask L0H0"]),
+        ({"against": "bf16"}, ["--other-precision fp32"]),
     ],
 )
 def test_what_a_is(open_screen, capsys, monkeypatch, tmp_path, parameters, expected):
@@ -138,7 +138,7 @@ def test_what_a_is(open_screen, capsys, monkeypatch, tmp_path, parameters, expec
 def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen, tmp_path, tiny_opt):
     (tmp_path / "twin").mkdir()
     twin = make_tiny_opt(tmp_path / "twin", seed=1)
-    at = open_screen(passage_a="another model", passage_a_model=str(twin))
+    at = open_screen(against=str(twin))
     data = shown(at)
     assert data["view"] == "B − A" and data["loss"]["a"] != data["loss"]["b"]
 

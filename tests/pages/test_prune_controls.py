@@ -1,4 +1,4 @@
-"""The row of controls on Prune: one slider at a time, chips for the other levels, and labels of older addresses."""
+"""The row of controls on Prune: one slider at a time, and chips for the other levels."""
 
 import json
 from dataclasses import replace

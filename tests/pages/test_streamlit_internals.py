@@ -343,21 +343,6 @@ def test_several_values_of_a_parameter_are_rewritten():
     assert found == (["A", "C"], ["A", "C"]), f"widget and address have {found}; {AGAIN}"
 
 
-@pytest.mark.parametrize(("address", "value"), [({"m": "5"}, 5), ({"m": "5", "n": "7"}, 7), ({}, 3)])
-def test_a_parameter_is_renamed_before_its_widget_is_drawn(address, value):
-    def script():
-        import streamlit as st
-
-        from pages.ui.page.streamlit_internals import rename_param
-
-        rename_param("m", "n")
-        st.number_input("Number", 0, 9, 3, key="n", bind="query-params")
-
-    at = run(script, **address)
-    found = at.number_input(key="n").value, "m" in at.query_params
-    assert found == (value, False) and not at.exception, f"widget and address have {found}; {AGAIN}"
-
-
 @lru_cache
 def front_end() -> list[bytes]:
     """The scripts that Streamlit sends to a browser."""

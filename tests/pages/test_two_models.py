@@ -151,10 +151,9 @@ def test_a_bad_second_model_is_one_line_and_the_first_goes_on(open_app, text):
     assert len(lines) == 1 and "unexpected" not in lines[0] and "](http" not in lines[0], lines
 
 
-def test_what_is_compared_is_the_same_on_all_screens_and_in_old_addresses_of_passage(open_app, twin):
-    at = open_app("passage", run=False, passage_a="another model", passage_a_model=str(twin), **RANDOM).run()
+def test_what_is_compared_is_the_same_on_all_screens(open_app, twin):
+    at = open_app("passage", run=False, against=str(twin), **RANDOM).run()
     assert at.sidebar.selectbox(key="against").value == str(twin)
-    assert "passage_a" not in at.query_params and "passage_a_model" not in at.query_params
     assert "twin in fp32" in at.text_input(key="passage_a_mask").label
     assert second_figure(go_to(at, "prune"))[0] == "twin in fp32"
     at = open_app("attention", run=False, against=str(twin))  # which shows one model

@@ -20,17 +20,15 @@ from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.many_tasks import several, show_failed
 from pages.ui.downloads.origin import of_model, of_task, percent
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.address import MOST, number_field, rename_choice
+from pages.ui.page.address import MOST, number_field
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import Work, live
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
 AT_FIRST = [name for name in CRITERIA if name not in SLOW]
-OLDER = {"importance": ["Importance"]}  # labels in older addresses
 AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
 STEPS = {"every 10%": 100, "every 20%": 200, "every 25%": 250, "every 5%": 50}
-OLDER_STEPS = {" %".join(step.split("%")): step for step in STEPS}  # labels in older addresses
 MOST_SEEDS = 20
 CRITERIA_HELP = (
     "What scores least goes first. "
@@ -57,10 +55,9 @@ def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, tas
     named = {name: criteria_tables.label(name) for name in OPTIONS}
     more = {"format_func": named.__getitem__, "help": CRITERIA_HELP}
     draw = partial(where.multiselect, "Criteria", OPTIONS, **more)
-    chosen = several(f"{prefix}_criteria", OPTIONS, draw, AT_FIRST, named, OLDER)
+    chosen = several(f"{prefix}_criteria", OPTIONS, draw, AT_FIRST, named)
     axis = one_of(at, "Prune", AXES, f"{prefix}_along", AXIS_HELP)
     help = "Levels at which accuracy is measured; all of them count in the area."
-    rename_choice(f"{prefix}_step", OLDER_STEPS)
     step = STEPS[one_listed(at, "Levels", STEPS, f"{prefix}_step", width=150, help=help)]
     more = {"value": SEEDS, "step": 1, "width": 130, "help": SEEDS_HELP}
     seeds = int(number_field(at, "Random orders", (1, MOST_SEEDS), f"{prefix}_orders", **more))

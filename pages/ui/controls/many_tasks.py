@@ -1,7 +1,7 @@
 """Controls and work of the screens about many tasks: tasks, shot counts, and the importance of each."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -245,12 +245,11 @@ def several(
     draw: Callable[..., Sequence[str]],
     first: Sequence[str] | None = None,
     shown: Mapping[str, str] | None = None,
-    before: Mapping[str, Collection[str]] | None = None,
 ) -> list[str]:
     """Returns several of `options` from a widget bound to the address, `first` (None: all) by default; `shown`: the
-    widget's label of each option, if it differs; `before`: its labels in older addresses."""
+    widget's label of each option, if it differs."""
     default = list(options if first is None else first)
     follow_default(key, default)
     hold(key)
-    put_right_several(key, shown or {option: option for option in options}, before)
+    put_right_several(key, shown or {option: option for option in options})
     return list(draw(key=key, default=default, bind="query-params"))

@@ -19,15 +19,10 @@ HELP = (
     "its precision: `demo in fp32`). × removes it."
 )
 ELSEWHERE = "Prune, Importance, Induction and Passage compare two models; this screen shows one."
-OLD = {
-    "another precision": "passage_a_precision",
-    "another model": "passage_a_model",
-}  # the control that only Passage had
 
 
 def draw_against(spec: LoadSpec, models: list[str], here: bool) -> None:
     """Draws the control; `here`: whether the open screen compares two models. Where it does not, only a chosen one."""
-    _take_over_old(spec, models)
     if not (here or typed() or st.query_params.get(KEY)):
         return
     options = [each for each in PRECISIONS if each != spec.precision]
@@ -54,14 +49,3 @@ def compared(spec: LoadSpec) -> LoadSpec | None:
         return spec.compared_with(typed())
     except HeadroomError:
         return None
-
-
-def _take_over_old(spec: LoadSpec, models: list[str]) -> None:
-    """Takes over the value of the Passage screen's former control from an older address."""
-    key = OLD.get(st.query_params.get("passage_a") or "")
-    if key is None:
-        return
-    first = next(each for each in PRECISIONS if each != spec.precision) if "precision" in key else models[0]
-    st.session_state[KEY] = st.query_params.get(key) or first
-    for each in ("passage_a", key):
-        st.query_params.pop(each, None)

@@ -27,7 +27,7 @@ from engine.training.folders import Run, opened
 from pages.ui.controls.carried import restore_all
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import compared, draw_against
-from pages.ui.page.address import current_value, rename_choice
+from pages.ui.page.address import current_value
 from pages.ui.page.first_visit import PLAYED, plays_next, set_plays_next
 from pages.ui.page.job_words import share_done
 from pages.ui.page.marks import mark
@@ -92,7 +92,6 @@ BOS_HELP = "Put before every question? By default as the tokenizer does. OPT was
 FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The included tasks need none."
 BOS_DEFAULT = "model default"
 BOS = {BOS_DEFAULT: None, "on": True, "off": False}
-BOS_BEFORE = {"model's own": BOS_DEFAULT}  # labels in older addresses
 OPENING_HELP = "Twenty seconds on Prune: what the demo model loses without its induction heads. Off once it has played."
 SWITCH, SWITCH_AFTER = "opening_story", "opening story switch of"
 WAS_DEMO = "model was the demo"  # in the session
@@ -213,7 +212,6 @@ def here_first(names: list[str]) -> list[str]:
 def _draw_more() -> None:
     """Draws the folded settings that are rarely changed; those that differ from the default are named in the label."""
     folder = os.environ.get("HEADROOM_TASK_DATA", "")
-    rename_choice("bos", BOS_BEFORE)
     with st.expander(more_label(folder), key="sidebar_more"):
         one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=BOS_HELP)
         look: dict[str, Any] = {"placeholder": "the Hugging Face Hub", "help": FOLDER_HELP, "bind": "query-params"}

@@ -61,7 +61,7 @@ def label_of(task: str) -> str:
 
 
 def path_of(label: str) -> str:
-    """Returns the task with this label; a path, as in older addresses, is its own."""
+    """Returns the task with this label; a path is its own."""
     name, is_in, folder = label.partition(IN)
     return f"{folder.rstrip('/')}/{name}" if is_in and name.endswith(OWN_SUFFIXES) else label
 

@@ -18,7 +18,7 @@ from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.transfer import transfer_in_words, transfer_map
-from pages.ui.page.address import current_value, one_among, put_right, rename_choice
+from pages.ui.page.address import current_value, one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.widget_writes import follow_default
@@ -91,9 +91,6 @@ def choose_method(
     """Draws the choice of what the matrix shows: costs, if they are known, or a coefficient; without that within a
     layer, unless a layer has several components. That of llm-interpret is chosen in the menu, and an option only while
     it is."""
-    former = {"Spearman": "srcc", "top-30% overlap": "overlap", "of llm-interpret": "as_published"}
-    former |= {"as published": "as_published"}
-    rename_choice(METHOD, {label: METHODS[name] for label, name in former.items()})
     is_published = current_value(METHOD) in ("as_published", METHODS["as_published"])
     is_there = {"cost": has_costs, "within": has_layers, "as_published": is_published}
     options = [name for name in METHODS if is_there.get(name, True)]

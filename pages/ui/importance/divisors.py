@@ -15,7 +15,6 @@ from pages.ui.page.runtime import session
 
 PAPERS, EVEN = "heads", "heads-one-divisor"
 NAMES = {EVEN: "Gradient", PAPERS: "Gradient (Bansal et al.)"}
-OLDER = {"One divisor": EVEN, "Gate": EVEN, "As published": PAPERS, "Bansal et al.": PAPERS}  # in older addresses
 GRADIENTS_HELP = (
     "Gradient: |z · dLoss/dz| summed over positions, all layers divided by all positions; the default order of Prune. "
     "Bansal et al.: as in their paper (2023), the last layer divided by the answer's tokens alone; the order "

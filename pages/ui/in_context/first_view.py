@@ -17,7 +17,7 @@ TO_PRUNE = ("incontext_heads", "incontext_ffns", "incontext_mask")  # set by oth
 
 def first_choices(said: Collection[str], held: Collection[str], is_demo: bool) -> dict[str, Any]:
     """Returns the values of the controls in a first view, by query parameter; {} if an address `said` anything, or the
-    session has `held` the screen's controls, so that older addresses and later choices keep their meaning."""
+    session has `held` the screen's controls, so that addresses and later choices keep their meaning."""
     if any(name.startswith(PREFIX) for name in said) or SEEN in held:
         return {}
     found: dict[str, Any] = {SEEN: "seen", "incontext_text": LOG_BOOKS.name}

@@ -121,7 +121,6 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
         write(key, value)
         st.query_params[key] = str(value)  # an address with some of them alone would mean the defaults of the others
     unseen_field("First view", SEEN, one_among(["seen"]))
-    _read_older_address()
     kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
     if kind == "text":
         rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
@@ -157,18 +156,6 @@ def _choose_task(where: DeltaGenerator, kind: str, data_dir: str | None, missing
     if kind != "task" and not missing & {"heads", "ffns"}:
         return with_own(names, key)[0]
     return task_box(where, "Task", names, key, help=help, width=220)
-
-
-def _read_older_address() -> None:
-    """Interprets older addresses: solved questions were the first choice once, so one that names their task alone means
-    them. If it names a long text, the task is that of the order."""
-    state, said = st.session_state, st.query_params
-    if SOLVED not in said:
-        return
-    if FROM not in {*state, *said}:
-        state[FROM] = "task"
-    elif said.get(FROM) == SOURCES["text"] and RANKED not in {*state, *said}:
-        state[RANKED] = said[SOLVED]
 
 
 def figures(found: LossesSoFar, around: int, n_texts: int) -> None:

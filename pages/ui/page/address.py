@@ -3,14 +3,14 @@ range, an option that does not exist is dropped. One line on the page reports wh
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import streamlit as st
 
 from engine.errors import one_line
-from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rename_param, rewrite_param
+from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rewrite_param
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 
@@ -66,13 +66,6 @@ def current_value(key: str) -> str:
     return str(st.session_state.get(key) or st.query_params.get(key) or "")
 
 
-def rename_params() -> None:
-    """Gives parameters of older addresses the names that their controls have now; to be called before any is drawn."""
-    for key in list(st.query_params):
-        if (start := key.removesuffix("_ranking")) != key:
-            rename_param(key, f"{start}_order")
-
-
 def flag(text: str) -> str | None:
     """Returns a value that a switch can be set to, or None."""
     return text if text.lower() in ("true", "false") else None
@@ -105,26 +98,18 @@ def put_right(key: str, label: str, right: Right) -> None:
         _notes()[key] = f"{label} “{short}” {what}", corrected
 
 
-def rename_choice(key: str, names: Mapping[str, str]) -> None:
-    """Replaces the label that an older address gives a control's choice (`names`: old to new), without a note; to be
-    called before the control is drawn."""
-    rewrite_param(key, lambda values: names.get(values[-1], values))
-
-
-def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, Collection[str]] | None = None) -> None:
+def put_right_several(key: str, shown: Mapping[str, str]) -> None:
     """Normalizes the query parameter of a control for several options to its labels; to be called before it is drawn.
 
-    Understands an option's own name too, names with commas between them, and labels of older addresses (`before`);
-    anything else is dropped.
+    Understands an option's own name too, and names with commas between them; anything else is dropped.
     """
-    labels, older = set(shown.values()), before or {}
+    labels = set(shown.values())
 
     def as_shown(said: list[str]) -> list[str] | None:
         if said == [""] or labels.issuperset(said):  # an empty text: no option is chosen
             return said
-        whole = labels.union(*older.values())
-        meant = {part for text in said for part in ([text] if text in whole else text.split(","))}
-        return [label for name, label in shown.items() if meant & {name, label, *older.get(name, ())}] or None
+        meant = {part for text in said for part in ([text] if text in labels else text.split(","))}
+        return [label for name, label in shown.items() if meant & {name, label}] or None
 
     rewrite_param(key, as_shown)
 

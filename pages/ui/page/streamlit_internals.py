@@ -174,19 +174,6 @@ def rewrite_param(key: str, rewrite: Callable[[list[str]], Values | None]) -> li
     return values
 
 
-def rename_param(key: str, name: str) -> None:
-    """Moves the address's value of `key` to the parameter `name`, if that has none; to be called as `rewrite_param`."""
-    if (run := get_script_run_ctx()) is None:
-        return
-    with run.session_state.query_params() as params:
-        value = params.get_initial_value(key)
-        if value is None:
-            return
-        if params.get_initial_value(name) is None:
-            _set_param(params, name, value)
-        _set_param(params, key, None)
-
-
 def _set_param(params: QueryParams, key: str, values: Values | None) -> None:
     if values is None:
         params.remove_param(key)

@@ -30,7 +30,7 @@ from pages.ui.controls.controls import (
 from pages.ui.controls.first_views import suited
 from pages.ui.controls.own_questions import draw_own_questions, take_fewer_examples
 from pages.ui.controls.task_box import task_box
-from pages.ui.page.address import MOST, flag, number_field, put_right, rename_choice
+from pages.ui.page.address import MOST, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVELS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s
@@ -121,7 +121,6 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
 
 def choose_axis(where: DeltaGenerator) -> Axis:
     """Draws the choice of what the slider prunes."""
-    rename_choice(AXIS_KEY, {LEVELS[axis]: name for axis, name in AXIS_NAMES.items()})
     return one_of(where, "What to prune", AXIS_NAMES, AXIS_KEY, None, width="content")
 
 

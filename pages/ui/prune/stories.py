@@ -20,7 +20,7 @@ from engine.studies.statements import BreakPoint, break_point
 from pages.ui.controls.carried import set_pruned
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.sidebar import Setup, wait_for_model
-from pages.ui.page.address import one_among, put_right, rename_choice
+from pages.ui.page.address import one_among, put_right
 from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SHOTS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session, store
@@ -36,10 +36,6 @@ STORIES = {
     "far": "How far?",
     "vector": "Add a vector",
 }
-OLDER = {
-    **dict.fromkeys(("No examples needed", "Try without examples"), STORIES["control"]),
-    "How far can it go?": STORIES["far"],
-}  # labels in older addresses
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
 OPENED = "prune story opened"  # what the open story is about
 SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
@@ -97,7 +93,6 @@ def choose_story() -> str | None:
 def set_controls(setup: Setup) -> None:
     """Sets the controls, before they are drawn, to those of the clicked story once its heads are known, or of a story
     named by a link that sets no other controls."""
-    rename_choice(KEY, OLDER)
     state, story = st.session_state, st.session_state.get(KEY) or _in_link()
     state.setdefault(TO_SET, story is not None and not any(name in st.query_params for name in SET_BY_STORIES))
     if (level := state.pop(LEVEL, None)) is not None:

@@ -83,8 +83,7 @@ def choose(runs_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
         st.info("No runs yet: train one below, or give a folder with runs.", icon=":material/school:")
         return RunChoice((), (), found, short_names, folder, False, None)
     draw = partial(runs_at.multiselect, "Runs", names, format_func=short_names.__getitem__, help=RUNS_HELP)
-    older = {name: (full[name], short[name], short[name].replace(" keys", "")) for name in names}
-    chosen = several("training_runs", names, draw, first_names(names), short_names, older)
+    chosen = several("training_runs", names, draw, first_names(names), short_names)
     log = one_of(axis_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
     if not chosen:
         st.info("Choose at least one run.", icon=":material/checklist:")

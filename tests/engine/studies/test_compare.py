@@ -166,7 +166,7 @@ def test_the_command(setting, tasks, tmp_path, capsys):
     from engine.__main__ import main
 
     words = ["compare", "--model", setting.spec.model, "--precision", "fp32", "--task", tasks[0].name, "--levels",
-             "0,50,100", "--criteria", "wanda,weight", "--seeds", "2", "--limit", "16",
+             "0,50,100", "--criteria", "wanda,weight", "--random-orders", "2", "--limit", "16",
              "--out", str(tmp_path / "a.csv"), "--cache", str(tmp_path / "store"), "--json"]  # fmt: skip
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
