@@ -64,7 +64,13 @@ def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address, tmp_pat
     task = write_questions(tmp_path / "rivers.jsonl", 60)
     (tmp_path / "opt").mkdir()
     model = make_tiny_opt(tmp_path / "opt", 4, 4, 384, n_ctx=512)  # ablating its heads takes seconds a text
-    asked = {"model": model, "incontext_task": task, "incontext_texts": 2, "incontext_order": "random"}
+    asked = {
+        "model": model,
+        "incontext_from": "Solved questions",
+        "incontext_task": task,
+        "incontext_texts": 2,
+        "incontext_order": "random",
+    }
     page.goto(f"{address}/in_context?{urlencode(asked)}")
     await_mark(page, "scores", "measured", texts=2)
     page.get_by_role("tab", name="Are they induction heads?").click()

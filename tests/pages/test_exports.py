@@ -45,6 +45,7 @@ def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):
         if name == "in_context":
             task = write_questions(tmp_path / "rivers.jsonl", 60)
             parameters = parameters | {"model": str(wide_opt), "incontext_task": str(task)}
+            parameters["incontext_from"] = "Solved questions"
         at = open_app(name, **parameters)
         if measure:
             buttons = [button for button in at.button if button.label.startswith(measure)]

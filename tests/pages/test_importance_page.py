@@ -416,16 +416,6 @@ def test_the_papers_score_is_one_click_away_and_says_how_it_weights_the_last_lay
     at.segmented_control(key="importance_what").set_value("heads")
     settled(at)
     assert "Bansal et al. weight the last layer" in said(at) and not at.exception
-    older = {
-        "One divisor": "heads-one-divisor",
-        "As published": "heads",
-        "Bansal et al.": "heads",
-        "Oracle": "heads-oracle",
-        "Measured (oracle)": "heads-oracle",
-    }
-    for before, what in older.items():
-        older = open_screen(importance_what=before)
-        assert older.session_state["importance_what"] == what and "left out" not in said(older)
 
 
 def test_nothing_is_named_where_nothing_stands_out():

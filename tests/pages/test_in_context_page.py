@@ -49,7 +49,8 @@ N_TEXTS = 3
 def open_as_it_is(open_app, wide_opt, tmp_path):
     """Opens the screen with no more in its address than the model and the texts."""
     task = write_questions(tmp_path / "rivers.jsonl", 60)
-    return partial(open_app, "in_context", model=str(wide_opt), incontext_task=str(task), incontext_texts=str(N_TEXTS))
+    of = {"incontext_from": "Solved questions", "incontext_task": str(task), "incontext_texts": str(N_TEXTS)}
+    return partial(open_app, "in_context", model=str(wide_opt), **of)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def tasks_asked_for(at):
     return [box.key for box in at.selectbox if box.label == "Task"]
 
 
-def test_a_task_is_hidden_where_nothing_goes_by_it_and_older_addresses_mean_what_they_did(open_screen, questions):
+def test_a_task_is_hidden_where_nothing_goes_by_it(open_screen, questions):
     prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_order": "importance"}
     at = open_screen(**prose)
     assert tasks_asked_for(at) == [], "nothing is pruned"
@@ -129,11 +130,7 @@ def test_a_task_is_hidden_where_nothing_goes_by_it_and_older_addresses_mean_what
     assert tasks_asked_for(open_screen(**prose | {"incontext_order": "random", "incontext_heads": "50"})) == []
     at = open_screen()
     assert tasks_asked_for(at) == ["incontext_task"], "its questions are the texts"
-    assert at.segmented_control(key="incontext_from").value == "task", "it names a task, and no kind of text"
     assert [link.proto.query_string for link in at.get("page_link") if "Prune scores the answers" in link.proto.label]
-    at = open_screen(**prose, incontext_task=str(questions), incontext_heads="50")
-    assert at.segmented_control(key="incontext_from").value == "text"
-    assert at.selectbox(key="incontext_ranked_on").value == str(questions)
 
 
 def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
@@ -192,11 +189,6 @@ def test_sets_of_heads_are_measured_when_their_tab_is_open_if_that_is_short(open
     at = settled(at)
     assert together.SHOWS not in said(at) and not any(label.startswith(offered) for label in labels(at))
     assert len(runtime.jobs().snapshot("incontext together").value) == n_sets(SHAPE)
-
-
-def test_an_older_address_opens_the_first_part_without_a_note(open_screen):
-    at = open_screen(incontext_texts="1", incontext_heads="0", incontext_part="Which heads cause it")
-    assert at.session_state["incontext_part"] == "Are they induction heads?" and not at.warning
 
 
 def test_another_model_opens_with_the_first_part_and_says_what_it_will_show(open_screen):
@@ -384,7 +376,7 @@ def test_charts_are_valid_and_become_files(n_texts):
     assert "Rank correlation" in tables.scatter_in_words(frame, "full")
 
 
-def test_the_first_view_is_opened_once_and_older_addresses_keep_their_meaning():
+def test_the_first_view_is_opened_once():
     first = first_choices([], [], is_demo=True)
     assert first["incontext_text"] == LOG_BOOKS.name and first["incontext_heads"] == 10
     assert first_choices(["model", "precision"], [], is_demo=True) == first

@@ -6,13 +6,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from engine.importance.rankings_of import Axis
 from engine.questions.requests import TaskSpec
 from pages.ui.prune import dragging, parts
 from pages.ui.prune.controls import PruneControls
-from pages.ui.prune.stories import STORIES
 from tests.pages.conftest import button, charts_of, components, figure, level, said, same_on_the_command_line, settled
 
 SLIDERS = {"Attention heads pruned", "FFNs pruned", "Layers dropped"}
@@ -64,18 +61,6 @@ def test_the_page_is_drawn_again_once_when_the_job_has_ranked(monkeypatch):
     monkeypatch.setattr(parts.st, "session_state", {})
     drawn = [parts.is_first_draw_since_ranked(key) for key in ("a", "a", "b")]
     assert drawn == [True, False, True]
-
-
-@pytest.mark.parametrize(("label", "axis"), [("FFNs pruned", "ffns"), ("Layers dropped", "layers"), ("FFNs", "ffns")])
-def test_an_axis_of_an_older_address_is_understood(open_app, label, axis):
-    at = open_app(prune_order="random", prune_axis=label, prune_idle="false")
-    assert at.segmented_control(key="prune_axis").value == axis and not at.warning
-
-
-def test_a_story_of_an_older_address_is_understood(open_app):
-    at = open_app(prune_order="random", prune_story="No examples needed", prune_idle="false")
-    pills = next(each for each in at.main.button_group if each.key == "prune_story")
-    assert pills.value == "control" and STORIES["control"] == "No examples" and not at.warning
 
 
 def test_labels_of_examples_are_those_of_the_command(open_app, capsys):

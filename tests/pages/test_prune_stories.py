@@ -176,7 +176,7 @@ def test_how_far_names_the_first_detectable_loss_and_the_cliff():
 def test_prune_and_sweeps_give_one_answer(open_app):
     """The same task, shots and number of questions: what the story marks stands in the table of Sweeps."""
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_copy", "prune_shots": "0"}
-    at = open_app(**embedded, prune_limit="48", prune_story="How far can it go?", prune_idle="false")
+    at = open_app(**embedded, prune_limit="48", prune_story="How far?", prune_idle="false")
     [mark] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
     assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')}%" in said(at)
     sweeps = {"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "48"}

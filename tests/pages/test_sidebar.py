@@ -154,7 +154,6 @@ def label_of(at):
         ({"bos": "on"}, "More: BOS on"),
         ({"bos": "off", "data_dir": "/tmp"}, "More: BOS off, data folder set"),
         ({"bos": "model default"}, "More"),
-        ({"bos": "model's own"}, "More"),
         ({"bos": "sideways"}, "More"),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_loss_along_the_text_is_folded_and_yet_in_the_downloads(open_trainin
         assert '"Token index"' in words and '"nats / ln(index)"' in words, "named axis and color scale"
 
 
-def test_an_older_address_with_a_control_of_the_passage_unfolds_it(open_training):
+def test_an_address_with_a_control_of_the_passage_unfolds_it(open_training):
     at = open_training(training_tint="loss at the moment")
     assert at.segmented_control(key="training_tint").value == "loss" and at.session_state["training_passage"]
     assert not at.session_state["training_losses"]
@@ -158,12 +158,6 @@ def test_short_labels_say_no_more_than_sets_runs_apart():
         "copy": "2 layers (copy)", "smeared": "1 layer, smeared keys"}  # fmt: skip
 
 
-@pytest.mark.parametrize("words", ["1 layer, smeared", "1 layer, smeared keys", "1-layer-smeared"])
-def test_an_older_address_names_a_run_with_smeared_keys_without_the_word_keys(words, open_training):
-    runs_at = open_training(training_runs=words).multiselect(key="training_runs")
-    assert runs_at.value == ["1-layer-smeared"] and "1 layer, smeared keys" in runs_at.options
-
-
 def test_a_run_with_smeared_keys_is_explained_below_the_slider(shown, monkeypatch):
     monkeypatch.setattr(slider, "_COMPONENT", lambda **handed: drawn.append(handed["data"]["runs"]))
     drawn = []
@@ -172,16 +166,6 @@ def test_a_run_with_smeared_keys_is_explained_below_the_slider(shown, monkeypatc
     one, smeared, plain = (run.label for run in shown)
     assert notes == {one: ("", False), smeared: (runs.SMEARED, True), plain: ("", False)}
     assert len(runs.SMEARED.split()) <= 6
-
-
-@pytest.mark.parametrize("words", ["2 layers, attention only, 50% repeats", "2 layers, 50% repeats"])
-def test_an_older_address_names_runs_by_their_whole_recipe_or_a_percentage_without_a_space(
-    words, open_training, tmp_path
-):
-    half = synthetic_runs.trajectory("half", repeats=0.5)
-    (tmp_path / "half.safetensors").write_bytes(encode(half))
-    runs_at = open_training(training_runs=words).multiselect(key="training_runs")
-    assert runs_at.value == ["half"] and "2 layers, 50% repeats" in runs_at.options
 
 
 def test_axes_end_at_a_round_number_that_has_a_label():

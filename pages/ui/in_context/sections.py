@@ -29,7 +29,7 @@ from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.page.address import number_field, one_among, unseen_field
 from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS, Axis
 from pages.ui.page.marks import mark
-from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
+from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import number
 from pages.ui.page.widget_writes import write
 
@@ -122,8 +122,6 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
         st.query_params[key] = str(value)  # an address with some of them alone would mean the defaults of the others
     unseen_field("First view", SEEN, one_among(["seen"]))
     kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
-    if kind == "text":
-        rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
     heads_at, order_at = pruning_at.columns([8, 3], gap="medium")
     task_at, more_at = text_at.container(), settings_menu(more_at, "incontext")
     places: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
