@@ -4,7 +4,6 @@ import streamlit as st
 
 from pages.ui.controls.sidebar import draw_sidebar
 from pages.ui.page.address import as_written, draw_notes
-from pages.ui.page.first_visit import note_first_screen
 from pages.ui.page.presentation import draw_stage, slide_title
 from pages.ui.page.runtime import begin_run, ended_early, faults_shown
 from pages.ui.page.screens import draw_heading, navigation, screen_of
@@ -18,7 +17,6 @@ page = navigation()
 # A page opened directly on a fresh server runs without this file; require_frame sends it here and names the page.
 if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=as_written())
-note_first_screen(page.title)
 draw_stage(page.title)
 draw_heading(page, slide_title())
 notes_at = st.container()

@@ -10,7 +10,9 @@ from pages.ui.controls.sidebar import chosen
 from pages.ui.controls.texts import choose_text, chosen_text
 from pages.ui.downloads.footer import closing
 from pages.ui.page.address import flag, put_right
+from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame
+from pages.ui.page.screens import draw_headline
 from pages.ui.page.tables import plain
 from pages.ui.page.work import live
 from pages.ui.prune import dragging, head_map, parts, second_model
@@ -22,6 +24,7 @@ from pages.ui.prune.panels.questions import draw_questions
 from pages.ui.prune.provisional import draw_order_in_use
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import close_when_left, set_controls
+from pages.ui.prune.story import finding
 from pages.ui.prune.tables import answers_csv
 
 require_frame("pages/prune.py")
@@ -36,6 +39,8 @@ parts.draw_levels(screen)
 screen.whole = False  # the next run is one of the sliders' fragment
 shown = screen.shown
 assert shown is not None
+if (says := finding(shown, setup)) and not presenting():
+    draw_headline("prune", says)
 if shown.provisional is not None:
     draw_order_in_use(controls.order_at, shown.provisional)
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)

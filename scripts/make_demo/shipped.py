@@ -27,7 +27,7 @@ KERNELS = (
     "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32,fp32=own",
 )
 STORY = {"prune_story": "Remove induction heads"}
-# what the opening story shows of a text, by the heads that STORY removes
+# a text without the heads that STORY removes
 PASSAGE = {"passage_text": "Privet Drive, twice", "passage_mask": "L1H1-3 L3H5", "passage_heads": "0"}
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
     **{name: (name, {}) for name in ("prune", "in_context", "correlations", "sweeps", "head", "mechanisms")},

@@ -11,10 +11,13 @@ from engine import shipped
 from engine.__main__ import main
 from engine.kernels.kernel_choice import pinned_as
 from engine.models import loading
+from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.progress import Progress, final
+from engine.questions.requests import TaskSpec
 from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
+from engine.studies.removal import removal
 from pages.ui.page import runtime
 from scripts.make_demo.shipped import KERNELS, LARGE_VIEW, OF_ONE_KERNEL, ONCE, VIEWS, opened, top_of_heads
 from tests.conftest import REPOSITORY
@@ -56,6 +59,19 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
     of_any_kernels = view in ("story", *OF_ONE_KERNEL)  # some of their records
     assert made_by == {kernels} or of_any_kernels and kernels in made_by
     assert not [key for key in runtime.store().keys() if key.startswith("3/")], "nothing is stored or counted"
+
+
+def test_the_headline_of_the_first_visit_is_what_the_story_measured(empty_store, open_app):
+    first = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
+    full, pruned = (open_app("prune", **first, prune_heads=heads).get("html") for heads in ("0", "50"))
+    [headline], [other] = ([each.proto.body for each in drawn if "<h1>" in each.proto.body] for drawn in (full, pruned))
+    asked = TaskSpec("demo_outfit", 5), TaskSpec("demo_question", 0), 100
+    found = removal(runtime.session().target(LoadSpec("demo", "int8")), *asked).stored(runtime.session())
+    without, all_heads = (f"{100 * share:.0f}%" for share in (found.removed.pruned, found.removed.full))
+    least, most = (100 * end(each.pruned for each in found.draws) for end in (min, max))
+    assert f"gets {without} of demo_outfit right instead of {all_heads}" in headline
+    assert f"without 4 random heads, {least:.0f} to {most:.0f}%." in headline
+    assert "random heads" not in other, "of the full model alone"
 
 
 def test_other_heads_open_with_their_patterns(empty_store):

@@ -28,13 +28,11 @@ from pages.ui.controls.carried import restore_all
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import compared, draw_against
 from pages.ui.page.address import current_value
-from pages.ui.page.first_visit import PLAYED, plays_next, set_plays_next
 from pages.ui.page.job_words import share_done
 from pages.ui.page.marks import mark
 from pages.ui.page.offers import is_here, under_way
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, show_models, store, trainings
 from pages.ui.page.tables import plain, whole_percent
-from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import FETCH_TASKS, Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
@@ -92,8 +90,6 @@ BOS_HELP = "Put before every question? By default as the tokenizer does. OPT was
 FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The included tasks need none."
 BOS_DEFAULT = "model default"
 BOS = {BOS_DEFAULT: None, "on": True, "off": False}
-OPENING_HELP = "Twenty seconds on Prune: what the demo model loses without its induction heads. Off once it has played."
-SWITCH, SWITCH_AFTER = "opening_story", "opening story switch of"
 WAS_DEMO = "model was the demo"  # in the session
 TRAINING_S = 2.0  # between redraws of the progress of a run
 LONG_PATH = 28  # characters that fit into the sidebar next to the size
@@ -218,22 +214,7 @@ def _draw_more() -> None:
         st.text_input("Task data folder", folder, key="data_dir", **look)
         st.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
         draw_store()
-        _draw_opening_switch()
         st.caption(memory_in_words(), help=MEMORY_HELP)
-
-
-def _draw_opening_switch() -> None:
-    """Draws the switch of the opening story."""
-    state, played = st.session_state, st.session_state.get(PLAYED, 0)
-    if state.get(SWITCH_AFTER) != played:  # playing it turns the switch off
-        state[SWITCH_AFTER] = played
-        write(SWITCH, plays_next(store()))
-    hold(SWITCH)
-
-    def switched() -> None:
-        set_plays_next(bool(state[SWITCH]), store())
-
-    st.toggle("Opening story at the next start", key=SWITCH, on_change=switched, help=OPENING_HELP)
 
 
 def more_label(folder: str) -> str:

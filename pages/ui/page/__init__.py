@@ -3,7 +3,6 @@
 `runtime`: set-up that all tabs share, and the one place that shows errors
 `screens`: heading and purpose of every screen, in the order of the story
 `address`: query parameters of controls, normalized
-`first_visit`: whether the opening story plays when Headroom is opened
 `widget_writes`: values the app writes into a widget, held until the browser has drawn them
 `defaults`: the two axes, and the defaults of measuring
 `work`: jobs on screen: progress, a cancel button, a fragment that redraws itself

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -14,6 +15,7 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import PAGE_STYLE, SLIDE_STYLE
 
 APP = "Headroom"
+HEADING = "heading"  # in the session: where it is drawn
 KEYS = {"continuation": "continue", "in_context": "incontext"}  # of controls not named after the file
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
 
@@ -39,7 +41,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Prune",
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
-            "drag “Attention heads pruned” and release it. The large number is the share of questions answered right.",
+            "press “Remove induction heads”, or drag “Attention heads pruned” and release it.",
             "click a crossed head in the map to restore it, or press “Restore all”.",
             compares=True,
         ),
@@ -158,15 +160,25 @@ def draw_heading(page: st.Page, named: str) -> None:
     """Draws, first on every screen, its title, purpose and what to try; the browser's tab is named after it. A slide
     that is `named` has this name as its title instead."""
     screen = screen_of(page)
+    st.session_state[HEADING] = place = st.empty()
     st.set_page_config(page_title=f"{named or screen.title} · {APP}")
     mask = f"{KEYS.get(screen.file, screen.file)}_mask"
     is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
     action = screen.action_by_name if screen.action_by_name and is_by_name else screen.action
-    title, purpose, action = (escape(words) for words in (named or screen.title, screen.purpose, action))
-    look = "heading named" if named else "heading"
-    heading = f'<header class="{look}"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>'
+    _draw_heading(place, named or screen.title, screen.purpose, action, "heading named" if named else "heading")
+
+
+def draw_headline(file: str, finding: str) -> None:
+    """Draws a finding in place of the purpose of the screen in this file, which is open."""
+    [screen] = [each for screens in STORY.values() for each in screens if each.file == file]
+    _draw_heading(st.session_state[HEADING], screen.title, finding, screen.action)
+
+
+def _draw_heading(place: Any, title: str, line: str, action: str, look: str = "heading") -> None:
+    title, line, action = (escape(words) for words in (title, line, action))
+    heading = f'<header class="{look}"><h1>{title}</h1> <p>{line}</p> <p><b>Try:</b> {action}</p></header>'
     # In one element: a part that runs alone and says something in a corner (st.toast) would replace a style of its own.
-    st.html(heading + CSS + PAGE_STYLE + (SLIDE_STYLE if presenting() else ""))
+    place.html(heading + CSS + PAGE_STYLE + (SLIDE_STYLE if presenting() else ""))
 
 
 def _page(screen: Screen, first: bool) -> st.Page:

@@ -15,7 +15,6 @@
 `parts`: figure, curve, map and bars, and the measurements still missing
 `stories`: stories that set the controls, and their measurements
 `story`: a story on screen: a sentence, a small table, a verdict
-`opening`: the opening story of a first visit
 `panels`: the questions, savings of a mask, perplexity, criteria, the export
 `origin`: the source of its numbers
 `figure`: an accuracy as one large figure

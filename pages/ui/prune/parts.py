@@ -35,7 +35,6 @@ from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure, full_in_a_sentence, in_a_sentence
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
-from pages.ui.prune.opening.playing import draw_opening, draw_replay
 from pages.ui.prune.panels import perplexity
 from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work, waits_for
@@ -75,7 +74,6 @@ def draw_levels(screen: PruneScreen) -> None:
         st.rerun()  # a control is set: the whole page needs it
     with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(key="follows_hand_badge", width="content")
-        draw_opening(screen.setup)
     with st.container():  # also in a drag, which would move all that follows
         if screen.whole:
             mark("setting", "same" if dragging.keeps_curve(screen.setup, screen.controls, percent) else "other")
@@ -110,8 +108,6 @@ def draw_levels(screen: PruneScreen) -> None:
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
-    if screen.setup.spec.is_demo and now is not None and now.is_full and not presenting():
-        draw_replay(badge_at)
     with second_at:  # the second figure never comes before the first
         draw_second(screen, shown)
     with compared_at:

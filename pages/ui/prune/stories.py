@@ -170,11 +170,15 @@ def heads_work(target: Target) -> Work[Removal]:
     return Work("story heads", "Induction scores", found_heads(target), while_seen=True)
 
 
+def removed(x: Experiment, cast: Cast) -> Measurement[Removal]:
+    """Returns the accuracies without the induction heads, and without the same number of others."""
+    return removal(x.target, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
+
+
 def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
     """Returns the work that removes them, and the same number of others."""
-    wanted = removal(x.target, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
     n_runs = 4 + N_DRAWS  # of both tasks the full and the pruned model, and the draws
-    return Work("story", "Story", wanted, 1, True, partial(_story_seconds, x, n_runs))
+    return Work("story", "Story", removed(x, cast), 1, True, partial(_story_seconds, x, n_runs))
 
 
 def far_work(x: Experiment) -> Work[Far]:

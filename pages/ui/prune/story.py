@@ -14,13 +14,14 @@ from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.break_points import cliff_in_words, power_in_words
 from pages.ui.figures.induction_scores import RULE
 from pages.ui.page.marks import mark
+from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, number, percents, whole_percent
 from pages.ui.page.work import Work, live
 from pages.ui.prune.jobs import is_short
 from pages.ui.prune.panels import vector
 from pages.ui.prune.screen import PruneResult
-from pages.ui.prune.stories import FAR, LEVEL, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work
+from pages.ui.prune.stories import FAR, LEVEL, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work, removed
 
 ALL = 1000  # permille of the heads
 EXPECT = {
@@ -47,6 +48,24 @@ def draw_story(shown: PruneResult, setup: Setup, story: str | None, since_s: flo
     """Draws the open story, and starts its measurement."""
     if story is not None:
         live(SLOTS, partial(_draw, shown, cast_of(setup), story), since_s)
+
+
+def finding(shown: PruneResult, setup: Setup) -> str:
+    """Returns what the model loses without its induction heads, as it stands in the heading; "" if that is not stored,
+    or if anything is pruned."""
+    cast = cast_of(setup)
+    if cast is None or shown.mask is None or not shown.mask.is_full:
+        return ""
+    found = removed(shown.x, cast).stored(session())
+    if found is None or not found.heads or found.removed is None or len(found.draws) < N_DRAWS:
+        return ""
+    n, of, line = len(found.heads), shown.x.shape.n_heads_total, found.removed
+    others = [each.pruned for each in found.draws]
+    return (
+        f"Without {n} of {of} heads, its induction heads, the model gets {whole_percent(line.pruned)} of "
+        f"{cast.main.name} right instead of {whole_percent(line.full)}; without {n} random heads, "
+        f"{percents(min(others), max(others), 0)}."
+    )
 
 
 def cells(found: Removal, cast: Cast) -> list[str]:

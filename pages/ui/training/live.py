@@ -21,7 +21,6 @@ from engine.training.live import free_name, trained
 from engine.training.locking import trainer
 from engine.training.recipe import RECIPES, Recipe
 from pages.ui.figures.drawing import draw_chart
-from pages.ui.page.first_visit import LEARNING
 from pages.ui.page.job_words import in_words
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, trainings
@@ -36,7 +35,7 @@ STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
 CLOSE_HELP = "Hides these charts. The run stays in its folder."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
-FIRST = "repeats"  # the recipe of the main button and of the opening story
+FIRST = "repeats"  # the recipe of the main button
 SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
 PACE = "seconds per million tokens"
 ONE_CORE = "It runs next to the app and leaves one core to it."
@@ -71,8 +70,6 @@ def measured_pace() -> dict[str, float]:
 def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator) -> None:
     """Draws the buttons that start a run in `folder` there, and here the last run, if any."""
     since_s = time.monotonic()
-    if st.session_state.pop(LEARNING, False) and not under_way(_slots(folder), trainings()):
-        begin(folder, FIRST, RECIPES[FIRST].recipe)
     with start_at:
         first, control = RECIPES[FIRST].recipe, RECIPES[RECIPES[FIRST].control].recipe
         both_s = seconds(first) + seconds(control)
