@@ -57,8 +57,7 @@ class Row:
 
 
 def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n_ctx: int) -> list[list[Encoded]]:
-    """Per question, per choice: the context's tokens, and as the harness has them those of both texts together behind as
-    many.
+    """Per question, per choice: the context's tokens, and behind as many those of the whole text, as in the harness.
 
     Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. With `bos`,
     the tokens of `front` stand in front, unless a context begins with the prefix token; an empty context is always that
