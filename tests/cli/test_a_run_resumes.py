@@ -68,8 +68,8 @@ def test_a_cancelled_run_keeps_its_finished_chunks_and_leaves_the_model_clean(ti
 
 def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(tiny_opt, tmp_path, session, monkeypatch):
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 48), session)
-    real, calls = module.encode_questions, []
-    monkeypatch.setattr(module, "encode_questions", lambda *arguments: calls.append(1) or real(*arguments))
+    real, calls = module.encode_chunk, []
+    monkeypatch.setattr(module, "encode_chunk", lambda *arguments: calls.append(1) or real(*arguments))
 
     def answers(text, bos):
         target = target_in(session, tiny_opt, bos=bos)

@@ -107,10 +107,10 @@ def test_one_tensor_is_read_at_a_time(is_pickled, tiny_opt, tmp_path, monkeypatc
 
     alive, most, real = [], [], tensors.finite
 
-    def counted(name, tensor):
+    def counted(name, tensor, *more):
         alive.append(weakref.ref(tensor))
         most.append(sum(each() is not None for each in alive))
-        return real(name, tensor)
+        return real(name, tensor, *more)
 
     monkeypatch.setattr(tensors, "finite", counted)
     model = load(LoadSpec(str(pickled(tiny_opt, tmp_path / "bin") if is_pickled else tiny_opt), "int8")).model

@@ -355,10 +355,14 @@ def test_added_tokens_beyond_the_embedding_load_and_are_refused_where_a_text_has
     assert max(model.tokenizer.get_vocab().values()) == n_rows + 1 and model.identity.shape.n_vocab == n_rows
     plain, same = "A river runs", loaded(tiny_opt).tokenizer
     assert tokenized(plain, model.tokenizer)[0].tolist() == same(plain, add_special_tokens=False).input_ids
-    what = rf"token 2 is '{EXTRA}' \({n_rows}\).*{n_rows} rows"
-    refused_by(HeadroomError, f"question 7, choice 1: {what}", lambda: encode_questions(
+    what = "a token has no row in the model's embedding"
+    refused_by(HeadroomError, f"question 7: {what}; take it out.*{EXTRA}", lambda: encode_questions(
         [Question(7, ("a", "a"), (" b", f"{EXTRA} b"), (0,), (2, 2), "")], model.tokenizer, False, 100))  # fmt: skip
-    refused_by(HeadroomError, f"the text .*{what}", lambda: tokenized(f"a{EXTRA}", model.tokenizer, is_chat=True))
+    refused_by(
+        HeadroomError,
+        f"the text .*{what}, '{EXTRA}'; take it out",
+        lambda: tokenized(f"a{EXTRA}", model.tokenizer, is_chat=True),
+    )
     if special:  # which is plain text in a text
         assert max(tokenized(f"a{EXTRA}", model.tokenizer)[0]) < n_rows
 

@@ -22,7 +22,7 @@ from engine.progress import Progress, in_time
 from engine.slots import Job, Snapshot
 from pages.ui.page.job_words import named, share_done
 from pages.ui.page.runtime import jobs, show_error, store
-from pages.ui.page.tables import plain
+from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.work import Action, Work, live, mark_job
 
 LOOK_HELP = "One small request to the hub, for the names and sizes of the model's files."
@@ -147,7 +147,7 @@ def _draw_conversion(work: Work[Path], header: Header) -> None:
     if job is not None and not job.finished:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             left = "" if job.left_s is None else f", about {in_time(job.left_s)} left"
-            st.progress(share_done(job), plain(f"{named(job, work.title)}: {job.done}%{left}"))
+            st.progress(share_done(job), plain(f"{named(job, work.title)}: {whole_percent(share_done(job))}{left}"))
             stops = {"on_click": jobs().cancel, "args": (work.slot,), "help": STOP_CONVERTING_HELP}
             st.button("Cancel", key=f"cancel {work.slot}", **stops)
             mark_job(work.slot, job)
