@@ -534,7 +534,7 @@ def compared(at):
 
 
 COMPARE = {"sweeps_what": "Compare criteria", "sweeps_tasks": "demo_copy", "sweeps_criteria": "importance,wanda",
-           "sweeps_step": "every 25 %", "sweeps_orders": "2"}  # fmt: skip
+           "sweeps_step": "every 25%", "sweeps_orders": "2"}  # fmt: skip
 
 
 @pytest.mark.parametrize("axis", ["Heads", "Both"])
