@@ -87,7 +87,7 @@ def test_comparing_on_prune_is_measured_when_it_is_asked_for_and_goes_into_the_f
 
     handed = []
     monkeypatch.setattr(closing, "_draw_files", handed.append)
-    parameters = {"prune_compare": "true", "prune_criteria": "weight,first-token", "prune_step": "every 25 %"}
+    parameters = {"prune_compare": "true", "prune_criteria": "weight,first-token", "prune_step": "every 25%"}
     at = open_app(**parameters, prune_orders="2")
     assert "Criteria compared" not in handed[-1].sheet.pictures
     press(at, "Measure 4 curves")
