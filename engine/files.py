@@ -5,7 +5,9 @@ process holds a folder: by a lock that the system frees when it ends, or as a sm
 import errno
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,3 +128,15 @@ def running_process(file: Path) -> int | None:
     except (OSError, InvalidFile):
         return None
     return mark.pid if mark.is_running else None
+
+
+def free_on_disk(folder: Path) -> int:
+    """Free bytes of the disk that `folder` is on, or would be on."""
+    with suppress(OSError):
+        return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+    return 0
+
+
+def next_to_results(store: str | Path | None, name: str) -> Path:
+    """The folder of that name next to the results in `store`, or below the system's temporary folder without one."""
+    return (Path(tempfile.gettempdir()) / "headroom" if store is None else Path(store)) / name

@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Any
 from cache import Store
 from cache.files import InvalidFile
 from cache.typed_json import read_json
-from engine.architecture.transformers_internals import causal_lm_class, empty_model, import_models, tied_weights
+from engine.architecture.transformers_internals import causal_lm_class, empty_model, import_models
 from engine.checkpoints.gguf_config import ROPE_FACTORS, read_gguf_config
 from engine.checkpoints.gguf_header import ANOTHER, Header, StoredTensor, read_header
 from engine.checkpoints.gguf_internals import names_of, tokenizer_of, values_of
 from engine.checkpoints.hub import LEFT_BYTES, in_bytes
 from engine.checkpoints.identity import file_digest, known_digest
 from engine.checkpoints.names import model_name
+from engine.checkpoints.validation import missing_tensors
 from engine.errors import HeadroomError
-from engine.files import lock_folder
+from engine.files import free_on_disk, lock_folder, next_to_results
 from engine.progress import Progress, announce
 from engine.records import version
 
@@ -59,7 +60,7 @@ class Converted:
 
 def conversions_folder(store: Store | None) -> Path:
     """The folder of all conversions."""
-    return (Path(tempfile.gettempdir()) / "headroom" if store is None else Path(store.directory)) / FOLDER
+    return next_to_results(None if store is None else store.directory, FOLDER)
 
 
 def unconverted(text: str, store: Store | None) -> Header | None:
@@ -100,7 +101,8 @@ def converted_bytes(header: Header) -> int:
 def describe_conversion(header: Header, store: Store | None) -> str:
     """Such as "1.1 GB to write to /cache/gguf, 70.2 GB free on the disk"."""
     within = conversions_folder(store)
-    return f"{in_bytes(converted_bytes(header))} to write to {within}, {in_bytes(_free_bytes(within))} free on the disk"
+    size, free = in_bytes(converted_bytes(header)), in_bytes(free_on_disk(within))
+    return f"{size} to write to {within}, {free} free on the disk"
 
 
 def convert(file: Path, store: Store | None) -> Generator[Progress[Path], None, None]:
@@ -120,7 +122,7 @@ def convert(file: Path, store: Store | None) -> Generator[Progress[Path], None, 
 def disk_refusal(header: Header, store: Store | None) -> str | None:
     """Why the disk cannot take the folder; None if it can."""
     within, due = conversions_folder(store), converted_bytes(header)
-    if due + LEFT_BYTES <= (free := _free_bytes(within)):
+    if due + LEFT_BYTES <= (free := free_on_disk(within)):
         return None
     return (
         f"{header.file} takes {in_bytes(due)} converted, and {in_bytes(free)} is free on the disk of {within}; free "
@@ -193,9 +195,7 @@ def _refuse_unless_whole(header: Header, model: Any, names: Mapping[str, str]) -
     numbers and leave the other out."""
     there = {names[tensor.name] for tensor in header.tensors if tensor.name in names}
     strangers = [tensor.name for tensor in header.tensors if tensor.name not in names and tensor.name != ROPE_FACTORS]
-    missing = model.state_dict().keys() - there
-    for one, other in tied_weights(model).items():  # either will do
-        missing -= {one} if one in missing else {other}
+    missing = missing_tensors(model, there)
     if strangers:
         raise HeadroomError(f"{header.file} has the tensor {strangers[0]}, which has no place in a model of "
                             f"{header.architecture} of transformers; {ANOTHER}")  # fmt: skip
@@ -261,7 +261,3 @@ def _remove(folder: Path, held: int | None) -> None:
     if held is not None:
         with suppress(OSError):
             os.close(held)
-
-
-def _free_bytes(folder: Path) -> int:
-    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free

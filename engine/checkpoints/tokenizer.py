@@ -24,6 +24,7 @@ from engine.checkpoints.weight_files import JSON_BYTES, not_weights, read_json
 from engine.errors import HeadroomError
 
 OWN, SETTINGS, PIECES, VOCABULARY = "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json"
+DAMAGED = "the tokenizer is damaged"
 OTHER = "own"  # mark of a tokenizer whose class in transformers gives other tokens than its file
 AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take tokenizer.json as it is
 LETTERS = ("a", "e", "1", "あ", " ", "\n")  # the first that a tokenizer knows shows what it puts in front of it
@@ -128,7 +129,7 @@ def _decoded(known: bytes | None) -> TokenizerReading | None:
 def _as_written(folder: Path, digest: str) -> TokenizerReading | None:
     """The reading of a tokenizer.json that is taken as it is written, from its post-processor alone, without
     transformers; None if the tokenizer has to be loaded. `digest` changes with the files."""
-    settings = _settings(folder)
+    settings = tokenizer_settings(folder)
     if not (folder / OWN).is_file() or settings.get("tokenizer_class") not in AS_WRITTEN:
         return None
     from tokenizers import Tokenizer, models
@@ -151,17 +152,18 @@ def _own(file: Path) -> dict[str, Any]:
         with suppress(ValueError, RecursionError):
             if isinstance(found := json.loads(file.read_bytes()), dict):
                 return found
-    return read_json(file, "the tokenizer is damaged")
+    return read_json(file, DAMAGED)
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    file = folder / SETTINGS
-    return read_json(file, "the tokenizer is damaged") if file.is_file() else {}
+def tokenizer_settings(folder: Path, name: str = SETTINGS) -> dict[str, Any]:
+    """What tokenizer_config.json, or another such file of a tokenizer, says; nothing where it is missing."""
+    file = folder / name
+    return dict(read_json(file, DAMAGED)) if file.is_file() else {}
 
 
 def _loaded(folder: Path, config: Mapping[str, Any]) -> tuple[Any, str]:
     """(the tokenizer, "" or a word if its tokens are not those of transformers' class)."""
-    settings = _settings(folder)
+    settings = tokenizer_settings(folder)
     if (folder / OWN).is_file():
         return _with_own_tokens(folder, config, settings)
     if (folder / PIECES).is_file():
@@ -217,7 +219,7 @@ def _with_own_tokens(folder: Path, config: Mapping[str, Any], settings: Mapping[
 def _with_own_vocabulary(folder: Path, config: Mapping[str, Any]) -> Any:
     """The tokenizer of a folder with vocab.json and merges.txt. Classes that read other files would leave them out, and
     give tokens of nothing."""
-    vocabulary = read_json(folder / VOCABULARY, "the tokenizer is damaged")
+    vocabulary = read_json(folder / VOCABULARY, DAMAGED)
     with suppress(HeadroomError):
         tokenizer = _usable(folder, _as_class(folder, config))
         known = tokenizer.get_vocab()

@@ -3,7 +3,7 @@ of the right shape. Checked before a value is read, since transformers fills mis
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from engine.architecture.layer_tensors import place_of
@@ -50,9 +50,7 @@ def refuse_unless_whole(model: str, stored: Mapping[str, LazyTensor], model_clas
         for name in given.values()
         if "float" not in stored[name].dtype
     ]
-    missing = due.keys() - given.keys()
-    for one, other in tied_weights(skeleton).items():  # either will do
-        missing -= {one} if one in missing else {other}
+    missing = missing_tensors(skeleton, given)
     wrong += [f"{name} is missing" for name in due if name in missing]
     strangers = sorted(name for name, place in places.items() if not place)
     refuse_foreign(model, strangers)
@@ -83,6 +81,14 @@ def _advice(stored: Mapping[str, LazyTensor], strangers: Iterable[str], base: st
     return (
         f"its files have names that begin with {listed}: save one whole model without it, such as with save_pretrained"
     )
+
+
+def missing_tensors(model: Any, given: Collection[str]) -> set[str]:
+    """The tensors of a model that are not among those given; of two that are tied, either will do."""
+    missing = set(model.state_dict()) - {*given}
+    for one, other in tied_weights(model).items():
+        missing -= {one} if one in missing else {other}
+    return missing
 
 
 def refuse_unless_loaded(model: str, report: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from engine.checkpoints.compact_checkpoint import is_small, stock_tensors
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensor_index import contents
 from engine.checkpoints.tensors import LazyTensor, under_own_names
-from engine.checkpoints.tokenizer import AS_WRITTEN, OWN
+from engine.checkpoints.tokenizer import AS_WRITTEN, OWN, SETTINGS, tokenizer_settings
 from engine.checkpoints.weight_files import read_json, weight_files
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
@@ -175,8 +175,7 @@ def _write_beside(identity: Identity, tokenizer: Any, aside: Path, plan: ExportF
 def _write_tokenizer_settings(identity: Identity, tokenizer: Any, aside: Path, names_class: bool) -> None:
     """Rewrites tokenizer_config.json in names of transformers 4 and 5. It names the class if transformers does not know
     the model's type and could not infer it (`names_class`), or would take one that gives other tokens."""
-    file = aside / "tokenizer_config.json"
-    settings = read_json(file, "the tokenizer is damaged") if file.is_file() else {}
+    settings = tokenizer_settings(aside)
     found = dict(settings)
     if identity.reading.is_own:
         if not (aside / OWN).is_file():
@@ -187,7 +186,7 @@ def _write_tokenizer_settings(identity: Identity, tokenizer: Any, aside: Path, n
         found["tokenizer_class"] = type(tokenizer).__name__
     found = tokenizer_settings_of_both(found, (aside / OWN).is_file())
     if found != settings:
-        file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        (aside / SETTINGS).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def _judged_filled(

@@ -123,7 +123,7 @@ class PatchMap:
 
     @property
     def unclear(self) -> str:
-        """Why there are no shares; "" if there are."""
+        """Returns the reason for leaving out the shares; "" if they are shown."""
         if self.is_clear:
             return ""
         between = abs(self.differences[1] - self.differences[0])

@@ -4,7 +4,6 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 """
 
 import math
-import tempfile
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from engine.checkpoints.tensors import LazyTensor
 from engine.checkpoints.tokenizer import load_tokenizer
 from engine.checkpoints.validation import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
 from engine.errors import HeadroomError, UsageError
+from engine.files import next_to_results
 from engine.kernels import cpu_kernels as linear
 from engine.kernels.bitsandbytes_internals import bitsandbytes
 from engine.kernels.cpu_kernels import Kernels
@@ -277,7 +277,7 @@ def _counted(tensors: Mapping[str, LazyTensor], message: str) -> dict[str, LazyT
 
 def aside_folder(store: Store | None = None) -> Path:
     """The folder for layers on disk, next to the results."""
-    return (Path(tempfile.gettempdir()) / "headroom" if store is None else store.directory) / FOLDER
+    return next_to_results(None if store is None else store.directory, FOLDER)
 
 
 def _find(spec: LoadSpec, store: Store | None) -> tuple[str, Path, str | None]:

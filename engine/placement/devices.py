@@ -7,12 +7,12 @@ The memory of a GPU by name is the nominal size in GB, at 10^9 bytes; drivers re
 import os
 import re
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 
 from engine.errors import HeadroomError, UsageError
+from engine.files import free_on_disk
 
 DEVICES = ("cpu", "cuda")
 LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
@@ -79,13 +79,6 @@ def main_memory_bytes() -> int:
     free, left, held = psutil.virtual_memory().available, left_in_container(), psutil.Process().memory_info()
     own = held.rss - getattr(held, "shared", 0)  # Linux alone tells the two apart
     return min(free, free if left is None else left) + max(0, min(LIBRARY_BYTES, own))
-
-
-def free_on_disk(folder: Path) -> int:
-    """Free bytes of the disk that `folder` is on, or would be on."""
-    with suppress(OSError):
-        return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
-    return 0
 
 
 def left_in_container(root: Path = Path("/")) -> int | None:

@@ -10,9 +10,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from engine.checkpoints.identity import Identity
+from engine.checkpoints.tokenizer import tokenizer_settings
 from engine.errors import HeadroomError
 from engine.files import read_regular
-from engine.questions.special_tokens import special_tokens, tokenizer_settings
+from engine.questions.special_tokens import special_tokens
 
 FILE, FOLDER = "chat_template.jinja", "additional_chat_templates"
 PROCESS = Path(__file__).with_name("chat_process.py")

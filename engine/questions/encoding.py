@@ -205,8 +205,9 @@ def unknown_token(ids: Sequence[int], tokenizer: Any) -> str | None:
     """The text of the first token without a row in the model's embedding; None if all have one. Tokens that were added
     to a tokenizer may have none, see `engine.checkpoints.validation.refuse_unknown_tokens`."""
     n_rows = getattr(tokenizer, ROWS, None)
-    unknown = None if n_rows is None else next((token for token in ids if token >= n_rows), None)
-    return None if unknown is None else tokenizer.decode([unknown])
+    if n_rows is None or max(ids, default=0) < n_rows:
+        return None
+    return tokenizer.decode([next(token for token in ids if token >= n_rows)])
 
 
 def refuse_unknown(ids: Sequence[int], tokenizer: Any, where: str, advice: str = TAKE_OUT) -> None:

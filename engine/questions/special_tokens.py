@@ -5,9 +5,9 @@
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoints.weight_files import read_json
+from engine.checkpoints.tokenizer import tokenizer_settings
 
-SETTINGS, OLD_SETTINGS = "tokenizer_config.json", "special_tokens_map.json"
+OLD_SETTINGS = "special_tokens_map.json"
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _END = "<|endoftext|>"
 # of the tokenizer classes of transformers that have tokens of their own, which a folder need not name
@@ -39,7 +39,7 @@ def special_tokens(folder: Path, model_type: str, tokenizer_class: str, source: 
     damaged."""
     settings = tokenizer_settings(folder)
     if "added_tokens_decoder" not in settings:  # else the older file does not count
-        settings |= _object(folder / OLD_SETTINGS)
+        settings |= tokenizer_settings(folder, OLD_SETTINGS)
     found = _class_tokens(model_type, settings.get("tokenizer_class") or tokenizer_class) | {
         name: settings[name] for name in settings if name.endswith("_token")
     }
@@ -49,15 +49,6 @@ def special_tokens(folder: Path, model_type: str, tokenizer_class: str, source: 
     # one more in a key that no prompt depends on would hide results; BOS says whether a prompt begins with it
     named += [name for name in found if name not in named and (name in source or name == "bos_token")]
     return tuple((name, text) for name in named if (text := _text(found[name])))
-
-
-def tokenizer_settings(folder: Path) -> dict[str, Any]:
-    """What tokenizer_config.json says; nothing where it is missing."""
-    return _object(folder / SETTINGS)
-
-
-def _object(file: Path) -> dict[str, Any]:
-    return dict(read_json(file, "the tokenizer is damaged")) if file.is_file() else {}
 
 
 def _class_tokens(model_type: str, named: Any) -> dict[str, Any]:

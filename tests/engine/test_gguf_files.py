@@ -215,7 +215,7 @@ def test_one_of_another_version_is_converted_again(file, store):
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(file, store, monkeypatch):
-    monkeypatch.setattr(conversion, "_free_bytes", lambda folder: 1000)
+    monkeypatch.setattr(conversion, "free_on_disk", lambda folder: 1000)
     refused_by(
         HeadroomError,
         r"tiny.gguf takes .* converted, and 1,000 B is free",

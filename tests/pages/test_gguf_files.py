@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path, open_app):
 def test_a_full_disk_is_said_before(original, open_app, monkeypatch):
     from engine.checkpoints import conversion
 
-    monkeypatch.setattr(conversion, "_free_bytes", lambda folder: 1000)
+    monkeypatch.setattr(conversion, "free_on_disk", lambda folder: 1000)
     at = open_app(model=str(original))
     assert "1,000 B is free on the disk" in said(at)
     assert next(each for each in at.button if each.label.startswith("Convert ")).disabled

@@ -180,7 +180,7 @@ def layer_types(config: Mapping[str, Any], usual: list[str]) -> Any:
 
 def windows_by_type(by_layer: ByLayer, window: Callable[[Mapping[str, Any]], Any], is_needed: bool = False) -> Windows:
     """`Family.windows` of a family whose layers have types, by the window of those that have one; `is_needed`:
-    transformers asks for it even if no layer does. HeadroomError, when called: there is no window."""
+    transformers requires one even if no layer uses it. The result raises HeadroomError if the window is missing."""
 
     def windows(config: Mapping[str, Any]) -> list[Any]:
         types, reach = by_layer(config)["layer_types"], window(config)
