@@ -14,7 +14,7 @@ from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.break_points import cliff_in_words, power_in_words
 from pages.ui.figures.induction_scores import RULE
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import session
+from pages.ui.page.reads import stored_once
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, number, percents, whole_percent
 from pages.ui.page.work import Work, live
@@ -56,7 +56,7 @@ def finding(shown: PruneResult, setup: Setup) -> str:
     cast = cast_of(setup)
     if cast is None or shown.mask is None or not shown.mask.is_full:
         return ""
-    found = removed(shown.x, cast).stored(session())
+    found = stored_once(removed(shown.x, cast))
     if found is None or not found.heads or found.removed is None or len(found.draws) < N_DRAWS:
         return ""
     n, of, line = len(found.heads), shown.x.shape.n_heads_total, found.removed
