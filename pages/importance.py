@@ -9,7 +9,6 @@ import streamlit as st
 from engine.measurement import Measurement
 from engine.requests import Correlate, ScoreImportance
 from engine.studies.surveys import Survey, survey
-from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.many_tasks import (
     FirstMeasured,
@@ -31,8 +30,6 @@ from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import by_weights, sections
 from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, NAMES
-from pages.ui.importance.second_model import FirstImportance
-from pages.ui.importance.second_model import draw as draw_second
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
@@ -97,9 +94,6 @@ show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()
 means = sections.setting_by(setting, what)
 shown = sections.HeadMaps(target, means, scores, what)
-compared, second = dict[str, Measurement[Any]](), second_model(setup)
-if second is not None:
-    compared = draw_second(FirstImportance(means, target, tasks, what, found), second, sheet, since_s)
 weights, joint, of_heads = dict[str, Measurement[Any]](), dict[str, Measurement[Any]](), list[str]()
 width, trust_at, map_at, map_of, ffns_at, words, measured = 1.0, None, None, None, None, "", ""
 if not shown.scores:  # until a task is measured
@@ -141,4 +135,4 @@ requests = [
 measurements = weights | {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS} | joint
 asked = ["no question asked"] if weights else [tasks_in_words(tasks), f"{N} train questions each"]
 of = about(target, *asked, "the full model")
-closing(with_second(Origin("Importance", requests, measurements, of), second, compared), sheet)
+closing(Origin("Importance", requests, measurements, of), sheet)

@@ -12,7 +12,6 @@ from engine.measurement import Measurement
 from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
 from engine.studies.removal import without_heads
-from pages.ui.comparison.second import second_model, with_second
 from pages.ui.controls import carried
 from pages.ui.controls.controls import one_of, settings_popover, type_mask
 from pages.ui.controls.sidebar import chosen, wait_for_model
@@ -23,8 +22,6 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, overlap, sections, together
 from pages.ui.induction.ablation import choose_task, draw_effect, effect_in_words, so_far, work_of
 from pages.ui.induction.effects import N_QUESTIONS
-from pages.ui.induction.second_model import FirstInduction
-from pages.ui.induction.second_model import draw as draw_second
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
 from pages.ui.induction.tables import (
     corner_in_words,
@@ -111,14 +108,10 @@ if not mask.is_full:
 draw_actions(target.shape, names, inside, mask, int(frame["hardly_copies"].sum()))
 
 sheet.says += [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
-compared, second = dict[str, Measurement[Any]](), second_model(setup)
-if second is not None:
-    compared = draw_second(FirstInduction(target, variant, seed, found, frame), second, sheet)
 if not presenting():  # a slide is one screen, and these are below it
     sections.draw(sections.InductionView(setup, target, found, frame, score, task), since_s, sheet)
 request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
 n = f"{found.n['prefix_matching']} examples"
 pruned = [] if mask.is_full else [mask_in_words(target.shape, mask)]
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "scores of the full model", *pruned)
-origin = Origin("Induction", [request], measurements, of)
-closing(with_second(origin, None if second is None else second.as_usual, compared), sheet)
+closing(Origin("Induction", [request], measurements, of), sheet)

@@ -1,11 +1,10 @@
-"""Importance of every head or FFN for many tasks and shot counts, and how much rankings agree: of tasks, of shot
-counts, and of two models, whose heads are paired by position.
+"""Importance of every head or FFN for many tasks and shot counts, and how much rankings agree: of tasks, and of shot
+counts.
 
 A task that cannot be measured (its rows are missing or invalid) is listed with the reason; the others continue.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from cache import Store
 from cache.typed_json import Positive
 from engine.composed import Gathered, every
 from engine.importance.importance import GRADIENTS, Scores, importance
-from engine.importance.rankings import aggregate, agreement, as_published, n_top, passes, random_order
+from engine.importance.rankings import aggregate, agreement, as_published, passes, random_order
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
 from engine.models.session import Session, Target
@@ -194,45 +193,3 @@ def in_words(task: TaskSpec) -> str:
 def shots_in_words(count: int) -> str:
     """Returns a text such as "5 shots"."""
     return f"{count} shot{'' if count == 1 else 's'}"
-
-
-@dataclass(frozen=True)
-class Agreed:
-    """Agreement of two models' scores of the same components.
-
-    n: components
-    srcc: Spearman's rho, nan if one of them is constant
-    low, high: its 95% interval
-    p: its p value
-    overlap: share of the top 30% of one that is in the top 30% of the other
-    n_top: components in the top 30%
-    """
-
-    n: int
-    srcc: float
-    low: float
-    high: float
-    p: float
-    overlap: float
-    n_top: int
-
-
-def agreed(first: np.ndarray, second: np.ndarray) -> Agreed:
-    """Returns the agreement of two score arrays over the same components, without those undefined (nan) in either."""
-    a, b = (np.asarray(scores, float).ravel() for scores in (first, second))
-    known = np.isfinite(a) & np.isfinite(b)
-    n = int(known.sum())
-    if n < 2:
-        return Agreed(n, *(math.nan,) * 5, n_top=n)
-    found = agreement({"first": a[known], "second": b[known]})
-    numbers = (found.srcc, found.low, found.high, found.p, found.overlap)
-    return Agreed(n, *(float(table[0, 1]) for table in numbers), n_top=n_top(n))
-
-
-def farthest(first: np.ndarray, second: np.ndarray, n: int = 10) -> Iterator[int]:
-    """Yields the flat indices of the n components whose scores differ most, largest difference first, without those
-    undefined in either."""
-    apart = np.abs(np.asarray(second, float).ravel() - np.asarray(first, float).ravel())
-    for place in np.argsort(-np.nan_to_num(apart, nan=-1.0), kind="stable")[:n]:
-        if np.isfinite(apart[place]):
-            yield int(place)

@@ -4,7 +4,7 @@
 `figures`: charts, texts and pictures
 `controls`: controls that several screens have
 `downloads`: the footer of every screen
-`comparison`: two models side by side, and criteria compared
+`comparison`: criteria compared
 `prune`: parts of the Prune screen
 `importance`: parts of the Importance screen
 `induction`: parts of the Induction screen

@@ -1,9 +1,8 @@
-"""Two models are compared on the same questions and the same parts, with the numbers of a plain computation; both are
-in memory at once only where that was asked for and fits."""
+"""Two models are compared on the same questions, with the numbers of a plain computation."""
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, spearmanr
+from scipy.stats import binomtest
 
 from engine.accuracy.evaluation import Answers, compared
 from engine.errors import HeadroomError, UsageError
@@ -12,7 +11,6 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_edits
 from engine.questions.requests import Question, TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.surveys import agreed, farthest
 from tests.engine.fixtures import refused_by
 
 N = 120
@@ -51,25 +49,6 @@ def test_questions_that_only_one_has_reached_do_not_count_and_others_are_refused
     assert found.change.n == found.first.n == found.second.n == 6 and found.change.lost == 6
     assert np.isnan(compared(answers([]), answers([True])).change.difference)
     refused_by(HeadroomError, "different questions", lambda: compared(answers([True]), answers([True], "other")))
-
-
-def test_scores_of_two_models_are_compared_head_by_head():
-    generator = np.random.default_rng(3)
-    first = generator.random((6, 5))
-    second = first + 0.3 * generator.random((6, 5))
-    found = agreed(first, second)
-    assert found.n == 30 and found.n_top == 9
-    assert found.srcc == pytest.approx(spearmanr(first.ravel(), second.ravel()).statistic)
-    z, error = np.arctanh(found.srcc), np.sqrt((1 + found.srcc**2 / 2) / 27)
-    assert (found.low, found.high) == pytest.approx(tuple(np.tanh(z + side * 1.959964 * error) for side in (-1, 1)))
-    best = [set(np.argsort(-each.ravel())[:9]) for each in (first, second)]
-    assert found.overlap == pytest.approx(len(best[0] & best[1]) / 9)
-    apart = list(farthest(first, second, 4))
-    assert apart == list(np.argsort(-np.abs(second - first).ravel())[:4])
-    first[0] = np.nan  # a score that is not defined in the first layer
-    assert agreed(first, second).srcc == pytest.approx(spearmanr(first[1:].ravel(), second[1:].ravel()).statistic)
-    assert all(place >= 5 for place in farthest(first, second, 30))
-    assert np.isnan(agreed(np.full((2, 2), np.nan), np.zeros((2, 2))).srcc)
 
 
 def shape(n_layers, n_heads):

@@ -2,25 +2,19 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 
-import numpy as np
 import pytest
-from scipy.stats import binomtest, spearmanr
+from scipy.stats import binomtest
 
 from engine.accuracy.evaluation import evaluation
-from engine.heads.induction import induction
 from engine.importance.layers import block_influence
 from engine.importance.rankings_of import orders_of
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import get_requests, select
-from engine.studies.surveys import StudySettings, grid, survey
-from pages.ui.controls import first_views
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.tables import number
 from pages.ui.prune import second_model
 from tests.conftest import make_tiny_opt, some_of
 from tests.engine.fixtures import family_folder
@@ -171,96 +165,3 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     assert result["cached"] and result["layers_dropped"] == [int(influence.argmin())], "half of three, rounded down"
     assert second_figure(at) == ("llama in fp32", f"{100 * result['acc']:.1f}%")
     assert "1 of 3 FFNs pruned (1 layer dropped)" in said(at)
-
-
-@pytest.fixture
-def open_importance(open_app, only_tasks):
-    """The Importance screen over two small tasks."""
-    only_tasks("demo_lookup", "demo_copy")
-    return partial(open_app, "importance", importance_shots="0")
-
-
-def all_measured(at):
-    for key in ("importance heads", "second heads", "second ffns", "importance ffns"):
-        if any(each.key == f"measure {key}" for each in at.button):
-            at.button(key=f"measure {key}").click()
-            settled(at)
-    return at
-
-
-def scores_of(model, what="heads-one-divisor"):
-    """Importance of both tasks, by the engine."""
-    setting = StudySettings(LoadSpec(str(model), "fp32"), None, None, first_views.JUDGES, RANKING_QUESTIONS)
-    tasks = grid(["demo_lookup", "demo_copy"], [0])
-    session = runtime.session()
-    found = final(survey(session.target(setting.spec), setting, tasks, what).run(session))
-    return {task.name: each.scores for task, each in found.scores.items()}
-
-
-def test_importance_of_two_models_is_on_one_scale_and_paired_head_by_head(open_importance, tiny_opt, twin):
-    at = open_importance(against=str(twin))
-    assert any(label.startswith("Measure ") for label in labels(at)), "nothing before somebody asks"
-    assert runtime.jobs().snapshot("second heads") is None
-    assert not runtime.session().models.holds(LoadSpec(str(twin), "fp32"))
-    all_measured(at)
-    first, second = (scores_of(each) for each in (tiny_opt, twin))
-    means = [np.mean([one / np.abs(one).sum() for one in each.values()], axis=0) for each in (first, second)]
-    maps = [(frames, chart) for frames, chart in zip(frames_of(at), charts_of(at), strict=True)
-            if "score" in frames.get("heads", ()) and "rank" not in frames["heads"]]  # fmt: skip
-    assert len(maps) == 2
-    for (frames, _), mean in zip(maps, means, strict=True):
-        assert frames["heads"]["score"].to_numpy() == pytest.approx(mean.ravel())
-    scales = [json.dumps(chart).split('"domain": ')[1].split("]")[0] for _, chart in maps]
-    assert scales[0] == scales[1] and float(scales[0].split(", ")[1]) == pytest.approx(max(map(np.max, means)))
-    srcc = spearmanr(means[0].ravel(), means[1].ravel()).statistic
-    assert f"Heads: SRCC **{number(srcc, sign=True)}**" in said(at)
-    [points] = [frames["heads"] for frames in frames_of(at) if "difference" in frames.get("heads", ())]
-    assert points["second"].to_numpy() == pytest.approx(means[1].ravel()) and len(points) == 8
-    [table] = [each.value for each in at.main.dataframe if "overlap" in each.value]
-    row = table[table["of"] == "Heads, demo_copy, 0 shots"].iloc[0]
-    expected = spearmanr(first["demo_copy"].ravel(), second["demo_copy"].ravel()).statistic
-    assert row["srcc"] == pytest.approx(expected) and len(table) == 4
-    assert [f"--model {twin}" in line for line in at.code[0].value.splitlines()] == [False, False, True, True]
-    assert "second-heads.csv" in at.code[0].value
-    assert at.code[1].value.count(f"model={str(twin)!r}") == 2
-
-
-def test_importance_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_importance, unequal):
-    at = all_measured(open_importance(against=str(unequal)))
-    assert "has 3 layers of 4 heads: no head of one answers to a head of the other" in said(at)
-    assert "SRCC **" not in said(at).split("no head of one answers")[1]
-    assert not any("difference" in frames.get("heads", ()) for frames in frames_of(at))
-    sizes = [len(frames["heads"]) for frames in frames_of(at) if "rank" not in frames.get("heads", ("rank",))]
-    assert sizes == [8, 12]
-
-
-def induction_of(model):
-    target = runtime.session().target(LoadSpec(str(model), "fp32"))
-    return final(induction(target, "olsson", 0).run(runtime.session())).mean
-
-
-def test_induction_of_two_models_is_paired_head_by_head(open_app, tiny_opt, twin):
-    at = open_app("induction", against=str(twin), induction_both="Copying")
-    first, second = (induction_of(each) for each in (tiny_opt, twin))
-    a, b = ((each["copying"] + 1) / 4 for each in (first, second))
-    srcc = spearmanr(a.ravel(), b.ravel()).statistic
-    assert f"Copying: SRCC **{number(srcc, sign=True)}**" in said(at)
-    assert (second["prefix_matching"] < 0.3).all()
-    assert "**twin in fp32**: **None of the 8 heads is an induction head**" in said(at)
-    [points] = [frames["heads"] for frames in frames_of(at) if "difference" in frames.get("heads", ())]
-    assert points["first"].to_numpy() == pytest.approx(a.ravel())
-    assert points["second"].to_numpy() == pytest.approx(b.ravel())
-    [table] = [each.value for each in at.main.dataframe if "difference" in each.value]
-    apart = np.argsort(-np.abs(b - a).ravel(), kind="stable")
-    assert list(table["name"]) == [f"L{place // 4}H{place % 4}" for place in apart]
-    assert f"--model {twin}" in at.code[0].value.splitlines()[1] and f"model={str(twin)!r}" in at.code[1].value
-    at.segmented_control(key="induction_both").set_value("qk_trace")
-    assert "QK trace: SRCC" in said(settled(at)) and not at.error, "which is not defined everywhere"
-
-
-def test_induction_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_app, unequal):
-    at = open_app("induction", against=str(unequal))
-    assert "has 3 layers of 4 heads: no head of one answers to a head of the other" in said(at)
-    assert "**None of the 12 heads is an induction head**" in said(at)
-    assert not any("difference" in frames.get("heads", ()) for frames in frames_of(at))
-    assert [len(frames.get("heads", ())) for frames in frames_of(at)].count(12) == 1

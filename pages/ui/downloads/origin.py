@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +94,6 @@ def of_pruning(pruning: Pruning) -> dict[str, Any]:
 def percent(permille: int) -> str:
     """Returns a level as it is typed."""
     return f"{permille / 10:g}"
-
-
-def of_second(request: Request, second: Target) -> Request:
-    """Returns the same request for the second model of a comparison; its output has another name."""
-    more = {"out": f"second-{out}"} if (out := getattr(request, "out", None)) else {}
-    return replace(request, **of_model(second), **more)
 
 
 def about(target: Target, *more: str) -> str:

@@ -1,7 +1,6 @@
 """Induction screen: which heads match prefixes and copy, and how pruning changes that.
 
 `selection`: heads selected anywhere, shown everywhere, sent to other screens
-`second_model`: a second model's scores next to the first's
 `ablation`: accuracy without the induction heads, for the finding
 `sections`: the folded sections
 `overlap`: induction against importance

@@ -53,7 +53,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "insights",
             "Which attention heads and FFNs (feed-forward networks) the model needs, task by task.",
             "click a head in a map: what removing it alone costs on each task, its page, and Prune without it.",
-            compares=True,
         ),
         Screen(
             "induction",
@@ -62,7 +61,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
             "click “Prune the induction heads”, and see which questions the model loses without them.",
             "press “Restore all”, or click other heads in the map and “Prune these”.",
-            compares=True,
         ),
         Screen(
             "head",

@@ -5,7 +5,8 @@ from functools import partial
 import streamlit as st
 
 from engine.importance.rankings_of import Axis
-from pages.ui.comparison.second import second_model
+from pages.ui.controls.selection import compared
+from pages.ui.controls.sidebar import look_for_model
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import jobs
 from pages.ui.page.tables import plain
@@ -29,7 +30,8 @@ CURVE_HELP = "Every tenth of this level by the second model, in the background."
 def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
     """Draws the second model's results so far, if one is chosen; it is measured after the first one."""
     if screen.whole and not shown.postponed:
-        target = second_model(screen.setup)
+        spec = compared(screen.setup.spec)
+        target = None if spec is None else look_for_model(screen.setup, spec)
         shown.compared = None if target is None else seconds.SecondModel(shown.x, target)
     if shown.compared is None:
         return

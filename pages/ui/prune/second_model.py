@@ -9,7 +9,6 @@ from engine.accuracy.evaluation import ModelComparison, accuracy, compared
 from engine.importance.rankings_of import Axis, pruning_of_second, same_parts
 from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
-from pages.ui.comparison.second import with_second
 from pages.ui.downloads.origin import Origin
 from pages.ui.page.tables import number, p_in_words, percent, percents, plain
 from pages.ui.page.work import Work
@@ -134,5 +133,6 @@ def with_second_model(of: Origin, x: Experiment, compared: SecondModel, found: A
     """Returns the screen's origin with the second model added to its request and measurements."""
     second, (_, name) = compared.x, compared.names
     against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
-    measurements = {"Second model": accuracies(second, compared.mask, name)}
-    return with_second(of, second.target, measurements, [against])
+    measurements = {**of.measurements, "Second model": accuracies(second, compared.mask, name)}
+    about = f"{of.about} · compared with {second.target.spec.in_words}"
+    return replace(of, requests=[against], measurements=measurements, about=about)
