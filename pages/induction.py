@@ -20,8 +20,7 @@ from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures import induction_scores
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts, overlap, sections, together
-from pages.ui.induction.ablation import choose_task, draw_effect, effect_in_words, so_far, work_of
-from pages.ui.induction.effects import N_QUESTIONS
+from pages.ui.induction.ablation import N_QUESTIONS, choose_task, draw_effect, effect_in_words, so_far, work_of
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
 from pages.ui.induction.tables import (
     corner_in_words,

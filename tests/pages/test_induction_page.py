@@ -19,7 +19,7 @@ from pages.ui.controls.first_views import first_task
 from pages.ui.figures import head_sets
 from pages.ui.figures.charts import to_svg
 from pages.ui.figures.head_sets import RANDOM, STRONGEST
-from pages.ui.induction import ablation, charts, effects, selection, tables, together
+from pages.ui.induction import ablation, charts, selection, tables, together
 from pages.ui.page import runtime
 from pages.ui.page.tables import whole_percent
 from tests.pages.conftest import frames_of, go_to, labels, press, printed_by_the_program, said, settled
@@ -41,7 +41,7 @@ def open_screen(open_app):
     return partial(open_app, "induction")
 
 
-FOLDED = ("together", "single", "left", "maps", "depth", "about")
+FOLDED = ("together", "left", "maps", "depth", "about")
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_the_finding_says_what_is_lost_without_the_induction_heads(
     press(at, "Measure accuracy on demo_copy")
     assert not [label for label in labels(at) if label.startswith("Measure accuracy")]
     task, target = TaskSpec("demo_copy", 0), runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))
-    questions = select(get_requests(task, None, runtime.store()), effects.N_QUESTIONS, "stratified")
+    questions = select(get_requests(task, None, runtime.store()), ablation.N_QUESTIONS, "stratified")
     masks = [parse_mask(names, target.shape) for names in ("", " ".join(inside["name"]))]
     answers = [evaluation(target, questions, mask).stored(runtime.session()) for mask in masks]
     full, pruned = (whole_percent(accuracy(each).acc) for each in answers)
@@ -234,16 +234,6 @@ def test_importance_of_all_tasks_brings_their_lines_whichever_screen_measured_it
     assert "2 of 2 tasks" in said(open_screen(induction_shots="0", **unfolded("left"))), (
         "a new session finds what is stored"
     )
-
-
-def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_screen):
-    wanted = {"induction_task": "demo_copy", "induction_shots": "0", **unfolded("single")}
-    at = press(open_screen(**wanted), "Ablate 8 heads, one at a time")
-    table = next(frame.value for frame in at.dataframe if "gained" in frame.value)
-    assert sorted(table["head"]) == sorted(f"L{layer}H{head}" for layer in range(2) for head in range(4))
-    assert (table["change"] * effects.N_QUESTIONS).round(6).tolist() == (table["gained"] - table["lost"]).tolist()
-    again = open_screen(**wanted)
-    assert not any(label.startswith("Ablate 8") for label in labels(again)), "what is stored shows at once"
 
 
 def test_sets_in_words_and_as_a_chart():

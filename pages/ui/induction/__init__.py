@@ -4,8 +4,7 @@
 `ablation`: accuracy without the induction heads, for the finding
 `sections`: the folded sections
 `overlap`: induction against importance
-`effects`: a task's accuracy without each of the strongest induction heads
-`together`: its accuracy without sets of them, next to random sets
+`together`: a task's accuracy without sets of them, next to random sets
 `tables`: one row per head, and the remaining scores as heads are pruned
 `charts`: maps, scatter, strips and curves of scores by head
 """

@@ -11,13 +11,13 @@ from pages.ui.controls.controls import choose_shots, one_listed
 from pages.ui.controls.first_views import first_task
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.sidebar import Setup
-from pages.ui.induction.effects import N_QUESTIONS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import p_in_words, percents, plain, whole_percent
 from pages.ui.page.work import Work
 
+N_QUESTIONS = 100
 TASK_HELP = "Its questions are asked without induction heads; its line of importance is drawn thick."
 MEASURE_HELP = f"{N_QUESTIONS} questions: without them, and {N_DRAWS} times without as many random others."
 

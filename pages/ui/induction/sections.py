@@ -16,7 +16,7 @@ from pages.ui.figures import induction_scores
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.induction import charts, effects, overlap, together
+from pages.ui.induction import charts, overlap, together
 from pages.ui.induction.selection import chart_with_heads, head_table
 from pages.ui.induction.tables import in_words
 from pages.ui.page.job_words import LONG_S
@@ -76,12 +76,9 @@ def await_scores(work: Work[InductionScores], setup: Setup) -> InductionScores:
 def draw(view: InductionView, since_s: float, sheet: Sheet) -> None:
     """Draws the sections, folded at first."""
     setup, target, frame, task = view.setup, view.target, view.frame, view.task
-    asked = f"on {plain(task.name)}"
     for label, key, icon, inside in (
-        (f"Ablating the top heads together: accuracy {asked} without 1, 2, 4, … of them", "together", "group_remove",
-         partial(together.draw, setup, target, task, sheet)),
-        (f"Ablating one head at a time: what each does {asked}", "single", "person_remove",
-         partial(effects.draw, setup, target, task, frame, sheet)),
+        (f"Ablating the top heads together: accuracy on {plain(task.name)} without 1, 2, 4, … of them", "together",
+         "group_remove", partial(together.draw, setup, target, task, sheet)),
         ("How much induction survives pruning by importance", "left", "trending_down",
          partial(overlap.draw, setup, target, task, view.found, frame, since_s, sheet)),
         ("All six scores of every head, as maps and as a table", "maps", "grid_on",

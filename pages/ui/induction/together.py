@@ -9,14 +9,15 @@ import streamlit as st
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.composed import deferred
 from engine.measurement import Measurement
-from engine.models.session import Target
-from engine.questions.requests import TaskSpec
+from engine.models.session import Session, Target
+from engine.questions.requests import TaskSpec, get_requests, select
 from engine.statistics import paired
 from engine.studies.removal import HeadSet, set_answers
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet
-from pages.ui.induction.effects import N_QUESTIONS, questions_of
+from pages.ui.induction.ablation import N_QUESTIONS
+from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work
 
@@ -37,9 +38,14 @@ def rows_of(target: Target, answers: dict[HeadSet, Answers]) -> pd.DataFrame:
 
 
 def answers_without(setup: Setup, target: Target, task: TaskSpec) -> Measurement[dict[HeadSet, Answers]]:
-    """Returns the measurement of the answers without each set so far, to the questions asked without single heads."""
+    """Returns the measurement of the answers without each set so far."""
     about = ("without sets", task, setup.data_dir)
-    return deferred(target, about, lambda session: set_answers(target, questions_of(setup, task, session)))
+
+    def asked(session: Session) -> Measurement[dict[HeadSet, Answers]]:
+        questions = select(get_requests(task, setup.data_dir, session.store), N_QUESTIONS, SAMPLE)
+        return set_answers(target, questions)
+
+    return deferred(target, about, asked)
 
 
 def work_of(setup: Setup, target: Target, task: TaskSpec) -> Work[dict[HeadSet, Answers]]:
