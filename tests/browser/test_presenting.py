@@ -1,7 +1,5 @@
 """Presentation mode in a browser: a clicker and arrow keys step through saved views, light or dark without a reload."""
 
-import json
-
 from playwright.sync_api import expect
 
 from tests.browser.conftest import await_mark, settled_figure
@@ -21,23 +19,20 @@ CUT = """() => {  // charts wider than their columns, made so as if Streamlit ha
 VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&prune_heads=50", "Text": "/passage?passage_text=The+ferry"}
 
 
-def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
+def test_a_presenter_steps_through_saved_views(page, address):
     page.set_viewport_size({"width": 1920, "height": 1080})
-    page.goto(f"{address}{VIEWS['Half']}")
-    half = settled_figure(page, questions=16)
-    page.get_by_role("button", name="Views").click()
-    file = tmp_path / "views.json"
-    listed = [{"name": name, "link": link} for name, link in VIEWS.items() if name != "Half"]
-    file.write_text(json.dumps({"form": "headroom views", "views": listed}))
-    page.get_by_test_id("stPopoverBody").locator("input[type=file]").set_input_files(file)
-    page.get_by_text("2\u2002Text").wait_for()
-    name = page.get_by_label("Name of this view")
-    name.fill("Half")
-    name.press("Enter")
-    page.get_by_text("3\u2002Half").wait_for()
+    for number, (view, link) in enumerate(VIEWS.items(), start=1):
+        page.goto(f"{address}{link}")
+        if view == "Half":
+            half = settled_figure(page, questions=16)
+        page.get_by_role("button", name="Views").click()
+        name = page.get_by_label("Name of this view")
+        name.fill(view)
+        name.press("Enter")
+        page.get_by_text(f"{number}\u2002{view}").wait_for()
     assert page.evaluate("getComputedStyle(document.querySelector('.heading h1')).display") == "inline", "styles stay"
-    page.get_by_role("button", name="↑").nth(2).click()
-    page.get_by_text("2\u2002Half").wait_for()
+    page.get_by_role("link", name="Half").click()
+    settled_figure(page, questions=16, heads=n_at(50))
     page.keyboard.press("Escape")
     expect(name).not_to_be_visible()  # a click while it closes would be for that alone
 
@@ -57,11 +52,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.evaluate("window.unloaded = false; window.addEventListener('beforeunload', () => { window.unloaded = true })")
     settled_figure(page, questions=16, heads=0, ffns=0)
     page.keyboard.press("ArrowRight")
-    before = page.locator(".headroom-before")
-    assert before.count() == 1, "the slide before, until this one is complete"
     assert bar.locator(".place").inner_text() == "2 / 3", "the new number, at the key"
-    assert before.locator("h1").inner_text() == "Half", "and the new title"
-    expect(before).to_have_count(0)
     assert settled_figure(page, questions=16, heads=n_at(50), ffns=0) == half
     for width, height in ((1366, 768), (1280, 900), (1920, 1080)):
         page.set_viewport_size({"width": width, "height": height})
@@ -78,7 +69,6 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     assert page.evaluate(background) != light
     page.keyboard.press("2")
     bar.get_by_text("2 / 3").wait_for()
-    expect(before).to_have_count(0)
     assert settled_figure(page, heads=n_at(50)) == half
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()

@@ -46,8 +46,6 @@ from engine.training.running import best
 from engine.training.trajectory import decode as decode_trajectory
 from engine.training.trajectory import encode as encode_trajectory
 from engine.training.trajectory import series_of
-from pages.ui.page import saved_views as views
-from pages.ui.page.saved_views import SavedView
 from pages.ui.training import live_charts, runs
 from tests import hub_stand_in, synthetic_runs
 from tests.cli.conftest import refused
@@ -275,10 +273,6 @@ def answers_of_the_hub(folder, tiny_opt, name, monkeypatch, **_):
     return json.dumps(listing).encode() if name == "listing" else files[name], read
 
 
-def files_of_views(folder, **_):
-    return views.written([SavedView("a", "/passage?passage_text=b"), SavedView("c", "/")]), views.read
-
-
 def remembered_texts(folder, store, **_):
     passages.remember("a", "some text", store)
 
@@ -320,7 +314,6 @@ FORMATS = {
     "the hub's list of files": partial(answers_of_the_hub, name="listing"),
     "the hub's config.json": partial(answers_of_the_hub, name="config.json"),
     "the hub's index": partial(answers_of_the_hub, name="index"),
-    "saved views": files_of_views,
     "remembered texts": remembered_texts,
     "a process's mark": marks,
     "a log of lm-eval": logs_of_the_harness,

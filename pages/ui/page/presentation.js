@@ -4,7 +4,6 @@ const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
   "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
 const LOOKS = ["font", "text-color", "background-color", "border-color", "primary-color", "base-radius"].map(name => `--st-${name}`)
-const STILL_MS = 250, MOST_MS = 8000 // a slide is complete once nothing of it has changed for so long
 
 export default function ({ data, parentElement }) {
   const home = parentElement.querySelector(".home"), page = window
@@ -36,12 +35,11 @@ export default function ({ data, parentElement }) {
     if (!data.views.length) return
     const found = Math.max(0, Math.min(data.views.length - 1, to))
     page.sessionStorage.setItem(AT, found)
-    keepBefore(data.views[found].name, data.presenting)
     visit(present(data.views[found]))
   }
   const step = by => go(at() + by)
   const bare = () => page.location.pathname + without(page.location.search)
-  const leave = () => { uncover(); visit(bare()) }
+  const leave = () => visit(bare())
   const parts = Object.fromEntries([...root.children].map(each => [each.className, each]))
   page.headroomThis = () => visit(present({ link: bare(), name: UNNAMED }))
   parts.start.onclick = () => data.views.length ? go(0) : page.headroomThis()
@@ -116,54 +114,6 @@ function visit(link) {
   focused?.blur()
   history.pushState({}, "", link)
   window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
-}
-
-// A copy of the slide before, faded under the title of the next, covers that until it is complete: Streamlit draws it part
-// by part.
-function keepBefore(next, presenting) {
-  const page = document.documentElement, main = document.querySelector(MAIN), began = Date.now()
-  window.headroomCover ??= document.createElement("div")
-  const cover = window.headroomCover
-  if (!cover.isConnected) {
-    cover.className = "headroom-before"
-    const styles = [...main.querySelectorAll(".heading ~ style")] // which Streamlit removes with the rest
-    cover.replaceChildren(...presenting ? [copyOf(main)] : [document.createElement("h1"), ...styles.map(copyOf)])
-    for (const each of cover.querySelectorAll("[data-mark], .st-key-stage")) each.remove() // the page's marks
-    cover.querySelector(".heading")?.classList.add("named")
-    cover.style.setProperty("--fit", page.style.getPropertyValue("--fit") || 1)
-    document.querySelector(APP).append(cover)
-  }
-  cover.querySelector("h1").textContent = next
-  for (const each of document.querySelectorAll(CHART)) each.dataset.before = ""
-  let changed = began, last = ""
-  clearInterval(window.headroomCovers)
-  window.headroomCovers = setInterval(() => {
-    const charts = [...main.querySelectorAll(CHART)], slide = document.querySelector(SLIDE)
-    const isOld = slide.querySelector("h1")?.textContent !== next
-    const state = [charts.length, charts.filter(each => "before" in each.dataset).length, slide.offsetHeight, page.style.cssText].join()
-    if (isOld || !isResting() || slide.querySelector('[data-mark="empty"][data-read="False"]') || state !== last) changed = Date.now()
-    last = state
-    if (Date.now() < Math.min(changed + STILL_MS, began + MOST_MS)) return
-    uncover()
-  }, 50)
-}
-
-function uncover() {
-  clearInterval(window.headroomCovers)
-  window.headroomCover?.remove()
-}
-
-// With what is within components and on canvases, which cloneNode leaves out.
-function copyOf(node) {
-  const copy = node.cloneNode(), within = node.shadowRoot
-  if (within) {
-    const root = copy.attachShadow({ mode: "open" })
-    root.adoptedStyleSheets = within.adoptedStyleSheets
-    root.append(...[...within.childNodes].map(copyOf))
-  }
-  if (copy instanceof HTMLCanvasElement && node.width && node.height) copy.getContext("2d").drawImage(node, 0, 0)
-  if (node.hasChildNodes()) copy.append(...[...node.childNodes].map(copyOf))
-  return copy
 }
 
 // A saved view opens in this tab, where Streamlit's links open another; and this screen is presented without being saved.

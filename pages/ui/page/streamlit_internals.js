@@ -5,8 +5,8 @@ const WIDGET = `[data-testid="stElementContainer"]`
 const EXPAND = `[data-testid="stExpandSidebarButton"]` // is there while the sidebar is collapsed
 const SLIDE = `[data-testid="stMainBlockContainer"]`, GROWS = 1.03
 const FIGURE = `[data-testid="stVegaLiteChart"], [data-testid="stMetric"], .element-container:not(.st-key-stage) [data-testid^="stBidiComponent"]`
-const CHART = `[data-testid="stVegaLiteChart"] svg.marks`, RESTING = `[data-test-script-state="notRunning"]`
-const MAIN = `[data-testid="stMain"]`, APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
+const CHART = `[data-testid="stVegaLiteChart"] svg.marks`
+const APP = `[data-testid="stApp"]`, NAVIGATION = `[data-testid="stSidebarNavItems"]`, SECTION = `[data-testid="stNavSectionHeader"]`
 
 // Streamlit draws elements at any time: each is mended as it appears, once.
 function mendPage() {
@@ -57,11 +57,6 @@ function nameSections() {
 function keepColorBars() {
   for (const bar of document.querySelectorAll(`${CHART} [fill^="url("]:not([fill^="url(#"])`))
     bar.setAttribute("fill", bar.getAttribute("fill").replace(/^url\(.*#/, "url(#"))
-}
-
-// Returns whether the server draws nothing.
-function isResting() {
-  return document.querySelector(APP)?.matches(RESTING)
 }
 
 // Scales a slide to the height of its window, as its content comes: --fit is the zoom in streamlit_internals.css. It grows
