@@ -63,8 +63,6 @@ if not presenting():  # a slide shows one screen, and these sections are below i
          partial(sections.carriers, view, sheet), ()),
         ("The path of the whole run on two components, which turns at the phase change", "paths", "route",
          partial(sections.draw_paths, view, sheet), ()),
-        ("Model analysis table: a column a run, nine rows", "analysis", "table_chart",
-         partial(sections.analysis, view, sheet), ()),
         ("What papers say, and what these runs show", "statements", "fact_check",
          partial(statements, choice.sources, sheet), ()),
     ):  # fmt: skip

@@ -13,7 +13,6 @@ import pytest
 from engine.models.loading import LoadSpec
 from engine.progress import final
 from engine.training.findings import findings
-from engine.training.phase_change import joint_components
 from engine.training.trajectory import encode
 from pages.ui.controls import sidebar
 from pages.ui.downloads import footer
@@ -21,7 +20,6 @@ from pages.ui.figures import charts as shared_charts
 from pages.ui.page.tables import number
 from pages.ui.training import charts, loss_charts, measuring, paths, runs, sections, slider, tables
 from pages.ui.training.finding import finding, formed_at
-from pages.ui.training.paths import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
 from tests.pages.conftest import charts_of, frames_of
@@ -46,7 +44,7 @@ def open_training(open_app, tmp_path, monkeypatch):
     return partial(open_app, "training")
 
 
-FOLDED = ("slopes", "previous", "losses", "passage", "carriers", "paths", "analysis", "statements")
+FOLDED = ("slopes", "previous", "losses", "passage", "carriers", "paths", "statements")
 
 
 def unfolded(*sections):
@@ -242,14 +240,12 @@ def test_tables_hold_the_runs_numbers(shown):
     assert change["change"][again].mean() < change["change"][~again].mean() - 0.3
 
 
-def test_every_picture_becomes_a_file(shown):
+def test_the_charts_of_several_runs_are_one_picture_in_a_file(shown):
     view = sections.TrainingFrames.of(shown, True, 2e6)
-    like = sections.alike(shown)
-    found = joint_components([run.trajectory for run in like])
-    drawn = analysis_table(shown, view.still, found)
-    assert len(drawn.template["concat"]) == len(ROWS) * len(shown)
+    drawn = sections._in_file(view, partial(sections.slopes_panel, view))
     words = svg_words(drawn)
-    assert all(title in words for title in ("QK trace", "Prefix matching", "Token index"))
+    assert len(drawn.template["concat"]) == len(shown) and "Token index" in words
+    assert all(run.label in words for run in shown)
 
 
 def test_a_marker_in_a_file_stands_where_it_stood(shown):
@@ -266,8 +262,7 @@ def test_legends_name_what_is_drawn(shown):
     def entries(drawn):
         return LEGEND_ENTRY.findall(svg_words(drawn))
 
-    layers = [entries(sections.heads_panel(view, "qk_trace", run, view.still)) for run in (one, two)]
-    assert layers == [[], ["1"]], "layer 0 has no QK trace"
+    assert entries(sections.heads_panel(view, "prefix_matching", one, view.still)) == []
     assert entries(sections.heads_panel(view, "prefix_matching", two, view.still)) == ["0", "1"]
     heads = tables.ablations(shown[1])
     for rows in (heads, heads[heads["kind"] != "previous token"]):

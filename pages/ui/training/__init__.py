@@ -10,7 +10,7 @@
 `origin`: the source of the numbers
 `own_recipe`: the user's recipe
 `passage`: a passage token by token, and two of its tokens over training
-`paths`: paths on principal components, heads' ablations as bars, and the model analysis table
+`paths`: paths on principal components, and heads' ablations as bars
 `runs`: the available runs and their records
 `sections`: the sections below the first charts
 `slider`: the slider of training (`slider.css`, `slider.js`)

@@ -92,41 +92,29 @@ def axis_end(tokens: float) -> float:
     return unit * math.ceil(tokens / unit)
 
 
-OF_RUNS = {"gain": "In-context gain, nats", "loss": "Loss, nats"}
-
-
 def run_panel(
     runs: pd.DataFrame,
     windows: pd.DataFrame,
     run: str,
     look: TokenAxis,
-    column: str = "gain",
     bare_px: int = 0,
     axis_px: int = 0,
     plot_px: int = PLOT_PX,
 ) -> charts.Picture:
-    """Returns the in-context gain (`gain`) or the `loss` of one run over thin ones of the others; the window is
-    named. `bare_px`: the height of a chart without titles, and without axis of tokens but for `axis_px`; `plot_px`: the
-    least width of its plot."""
-    lowest, highest = float(runs[column].min()), float(runs[column].max())
-    ends = (min(lowest, -0.02), max(highest, 0.1)) if column == "gain" else (lowest, highest)
+    """Returns the in-context gain of one run over thin ones of the others; the window is named. `bare_px`: the height
+    of a chart without titles, and without axis of tokens but for `axis_px`; `plot_px`: the least width of its plot."""
+    ends = min(float(runs["gain"].min()), -0.02), max(float(runs["gain"].max()), 0.1)
     own, labels = windows[windows["run"] == run], tuple(dict.fromkeys(runs["run"]))
     above = names_above(own, look, plot_px)
-    of = _run_panel(look, labels, run, column, ends, bare_px, axis_px)
-    return panel(of, runs=rows_on_axis(runs, look).dropna(subset=[column]), windows=own, above=above)
+    of = _run_panel(look, labels, run, ends, bare_px, axis_px)
+    return panel(of, runs=rows_on_axis(runs, look).dropna(subset=["gain"]), windows=own, above=above)
 
 
 @charts.kept
 def _run_panel(
-    look: TokenAxis,
-    names: tuple[str, ...],
-    run: str,
-    column: str,
-    ends: tuple[float, float],
-    bare_px: int,
-    axis_px: int,
+    look: TokenAxis, names: tuple[str, ...], run: str, ends: tuple[float, float], bare_px: int, axis_px: int
 ) -> charts.Template:
-    y = quantity(column, None if bare_px else OF_RUNS[column], domain=list(ends), nice=True)
+    y = quantity("gain", None if bare_px else "In-context gain, nats", domain=list(ends), nice=True)
     base = charts.named_chart("runs").encode(x=look.x(is_bare=bare_px > 0 and not axis_px), y=y)
     others = base.transform_filter(alt.datum.run != run).mark_line(strokeWidth=1, opacity=0.55)
     own = base.transform_filter(alt.datum.run == run)
@@ -155,19 +143,18 @@ def heads_panel(
     bare_px: int = 0,
     axis_px: int = 0,
 ) -> charts.Picture:
-    """Returns one of the six scores of every head of one run: one line per head, colored by layer. A bare one,
+    """Returns a score from 0 to 1 of every head of one run: one line per head, colored by layer. A bare one,
     `bare_px` high, is without titles, and without axis of tokens but for `axis_px`."""
-    free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
-    of = _heads_panel(look, score, n_layers, layers, free, bare_px, axis_px)
+    of = _heads_panel(look, score, n_layers, layers, bare_px, axis_px)
     return panel(of, heads=rows_on_axis(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
 def _heads_panel(
-    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool, bare_px: int, axis_px: int
+    look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], bare_px: int, axis_px: int
 ) -> charts.Template:
-    y = quantity("value", None if bare_px else TITLES[score], **({} if free else {"domain": [0, 1]}))
+    y = quantity("value", None if bare_px else TITLES[score], domain=[0, 1])
     x = look.x(is_bare=bare_px > 0 and not axis_px)
     base = charts.named_chart("heads").encode(x=x, y=y, detail="name:N")
     colour = charts.by_layer(n_layers, layers, orient="top-left", direction="horizontal", symbolType="stroke",
@@ -208,9 +195,7 @@ def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> chart
     return charts.template(HEIGHT + charts.AXIS_PX, *window_bands(look), _zero(), lines, marker(look))
 
 
-def joined(
-    panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str | list[str]] = ()
-) -> charts.Picture:
+def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str]) -> charts.Picture:
     """Returns the pictures as one, in `columns` columns, each with its own color scales."""
     drawn, datasets = [], {}
     for number, each in enumerate(panels):
@@ -219,10 +204,7 @@ def joined(
         height = each.template.get("height")
         other_px = charts.AXIS_PX + (STRIP_PX if "above" in each.datasets else 0)
         inner = height - other_px if isinstance(height, int | float) else HEIGHT
-        title = (
-            {"title": {"text": titles[number], "anchor": "start"}} if number < len(titles) and titles[number] else {}
-        )
-        drawn.append({**own, "width": width, "height": inner, **title})
+        drawn.append({**own, "width": width, "height": inner, "title": {"text": titles[number], "anchor": "start"}})
         datasets |= {f"{number} {name}": rows for name, rows in each.datasets.items()}
     heard_of = {"params": panels[0].template["params"]} if panels and "params" in panels[0].template else {}
     spec = {

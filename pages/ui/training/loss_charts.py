@@ -106,26 +106,19 @@ def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ..
     return charts.template(HEIGHT + charts.AXIS_PX, *window_bands(look), lines, marker(look))
 
 
-def heat_panel(
-    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope"
-) -> charts.Picture:
-    """Returns index in the text (logarithmic) by tokens: `slope`, d loss / d ln(index), or `loss`."""
-    ends = (-SLOPE_REACH, SLOPE_REACH) if column == "slope" else extent(cells["loss"])
+def heat_panel(cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis) -> charts.Picture:
+    """Returns d loss / d ln(index) by index in the text (logarithmic) and tokens."""
     indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
-    of = _heat_panel(look, column, *indices, ends)
+    of = _heat_panel(look, *indices)
     end = min(look.high, float(cells["tokens"].max())) if len(cells) else look.high  # of the run
     shown = cells.assign(since=cells["since"].clip(lower=look.low), until=cells["until"].clip(upper=end))
     return panel(of, cells=shown[shown["until"] > shown["since"]], windows=windows[windows["run"] == run])
 
 
 @charts.kept
-def _heat_panel(look: TokenAxis, column: str, first: int, last: int, ends: tuple[float, float]) -> charts.Template:
-    is_slope = column == "slope"
-    scale = (
-        charts.around_zero(ends[1], clamp=True) if is_slope else alt.Scale(domain=list(ends), clamp=True, reverse=True)
-    )
-    title = "d loss / d ln(index), nats" if is_slope else "Loss, nats"
-    legend = alt.Legend(title="nats / ln(index)" if is_slope else "nats", orient="top", direction="horizontal",
+def _heat_panel(look: TokenAxis, first: int, last: int) -> charts.Template:
+    scale = charts.around_zero(SLOPE_REACH, clamp=True)
+    legend = alt.Legend(title="nats / ln(index)", orient="top", direction="horizontal",
                         gradientLength=90, gradientThickness=8,
                         titleOrient="left", tickCount=3, padding=4, titleLimit=0)  # fmt: skip
     reach = alt.Scale(type="log", domain=[max(1, first), last], nice=False, clamp=True)
@@ -133,12 +126,12 @@ def _heat_panel(look: TokenAxis, column: str, first: int, last: int, ends: tuple
     axis = alt.Axis(grid=False, values=named, format="d", minExtent=LABELS_PX)
     y = alt.Y("first:Q", title="Token index", scale=reach, axis=axis)
     tooltip = charts.tips(
-        f"tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; {column}:Q|{title}|+.3f"
+        "tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; slope:Q|d loss / d ln(index), nats|+.3f"
     )
     cells = charts.named_chart("cells").mark_rect().encode(
         x=look.x("since"), x2="until:Q", y=y, y2="last:Q", tooltip=tooltip,
         opacity=alt.condition(f"datum.since <= {look.at}", alt.value(1), alt.value(LATER)),
-        color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
+        color=alt.Color("slope:Q", scale=scale, legend=legend))  # fmt: skip
     edges = charts.named_chart("windows").transform_filter(f"!({MOMENTS})")
     edge = [edges.mark_rule(color=MARK, strokeDash=[4, 3]).encode(x=look.x(end)) for end in ("start", "end")]
     return charts.template(HEIGHT + 20 + charts.AXIS_PX, cells, *edge, window_bands(look)[1], marker(look))

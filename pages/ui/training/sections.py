@@ -50,10 +50,6 @@ PATHS_HELP = (
     "snapshots of all these runs together, columns centred, not scaled; each run drawn on the same axes. The thick "
     "stretch from A to B is the window: there the path turns."
 )
-ANALYSIS_HELP = (
-    "As in the appendix of Olsson et al. PCA over all snapshots of all these runs together, columns "
-    "centred, not scaled. "
-)
 
 
 @dataclass(frozen=True)
@@ -243,15 +239,3 @@ def carriers(view: TrainingFrames, sheet: Sheet) -> None:
         row(here, f"bars {what}", title, panel, sheet)
         row(here, f"over {what}", f"{title}, over training", over, sheet, named=False)
     sheet.tables["Ablations"] = pd.concat(frames.values(), ignore_index=True).drop(columns="gain")
-
-
-def analysis(view: TrainingFrames, sheet: Sheet) -> None:
-    """Draws the model analysis table: a column per run, nine rows."""
-    st.caption("One column per run. The window is shaded; A and B are its ends.", help=ANALYSIS_HELP)
-    of = alike(view.runs)
-    found = path_work(of).awaited() if len(of) == len(view.runs) else None
-    drawn = paths.analysis_table(view.runs, view.look, found)
-    words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
-    with st.container(key="scrolls"):
-        draw_chart(drawn, "training analysis", words, width="content")
-    sheet.pictures["Model analysis table"] = partial(paths.analysis_table, view.runs, view.still, found)

@@ -71,20 +71,6 @@ def slopes(run: DrawnRun) -> pd.DataFrame:
     return frame.dropna(subset=["slope"])
 
 
-def by_index(run: DrawnRun, n_bins: int = 32) -> pd.DataFrame:
-    """Returns one row per snapshot and stretch of the context, even in ln(index): mean loss."""
-    x = run.trajectory
-    n = x.by_index.shape[1]
-    edges = np.unique(np.round(np.geomspace(1, n + 1, n_bins + 1)).astype(int))
-    spans = _spans(x.tokens)
-    frames = [
-        pd.DataFrame({"run": run.label, **spans, "first": low, "last": high,
-                      "loss": x.by_index[:, low - 1 : high - 1].mean(1)})
-        for low, high in zip(edges[:-1], edges[1:], strict=True)
-    ]  # fmt: skip
-    return pd.concat(frames, ignore_index=True).dropna(subset=["loss"])
-
-
 def paths(runs: Sequence[DrawnRun], found: Sequence[np.ndarray]) -> pd.DataFrame:
     """Returns one row per snapshot: its position on the two components, whether in the window, A or B at its ends."""
     frames = []
