@@ -29,7 +29,6 @@ headroom head L1H2 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --out sweep.csv
 headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --plan plan.json
-headroom plan --model facebook/opt-66b --gpus 2xA100-80GB
 headroom work plan.json
 headroom work plan.json --status
 headroom work plan.json --executor ray
@@ -42,6 +41,7 @@ headroom train --recipe smeared --out runs/smeared
 headroom train --layers 2 --repeats 0.5 --context 128 --batch 8 --learning-rate 0.001 --tokens 6000000 --out runs/half
 headroom tasks
 headroom models
+headroom models facebook/opt-66b --precision bf16
 headroom doctor
 headroom cache size
 headroom cache push /mnt/lab/headroom

@@ -9,6 +9,7 @@ from typing import Any
 
 from cache import Store
 from engine.architecture.family import family_of
+from engine.architecture.model_config import ModelConfig
 from engine.checkpoints.identity import Identity
 from engine.errors import HeadroomError
 from engine.kernels.cpu_kernels import Kernels
@@ -16,8 +17,10 @@ from engine.kernels.kernel_choice import processor
 from engine.memory import Trimming
 from engine.models.in_memory import Models
 from engine.models.loading import Loaded, LoadSpec, aside_folder, device_class, identify, message_of, ways_of
-from engine.placement.devices import asked_device
+from engine.placement.devices import asked_device, free_memory
+from engine.placement.needs import as_stored
 from engine.placement.placement import Placement, asked_places, known_rates, plan_placement
+from engine.placement.summary import ModelSummary
 from engine.progress import Progress
 from engine.records import Record, decode, public, version
 from engine.shapes import ModelShape
@@ -129,19 +132,37 @@ class Session:
             raise HeadroomError(f"the ways of matrix products have changed since {spec.model} was named; load it again")
         return loaded
 
-    def places(self, spec: LoadSpec, identity: Identity | None = None, asks_gpus: bool = False) -> str:
-        """Where a model's layers lie and what that costs a pass; "" where all of it is on one device.
+    def placement(self, spec: LoadSpec, model: ModelConfig | None = None, asks_gpus: bool = False) -> Placement | None:
+        """Where a model's layers lie.
 
-        Of one that is not in memory: where the layers of `identity` would lie. That is "" while another one takes its
+        Of one that is not in memory: where the layers of `model` would lie. That is None while another one takes its
         room, and with GPUs unless they may be queried, which needs torch. HeadroomError: it does not fit.
         """
         held = [each for each in self.models.held if each.spec == spec]
-        placing: Placement | None = held[0].placing if held else None
-        folder = aside_folder(self.store)
+        if held:
+            return held[0].placing
         is_known = asked_places() is not None or self.models.loaded is None
-        if placing is None and identity is not None and is_known and (asks_gpus or device_class() == "cpu"):
-            placing = plan_placement(identity.model_config, spec.precision, folder)
+        if model is not None and is_known and (asks_gpus or device_class() == "cpu"):
+            return plan_placement(model, spec.precision, aside_folder(self.store))
+        return None
+
+    def places(self, spec: LoadSpec, identity: Identity | None = None, asks_gpus: bool = False) -> str:
+        """Where a model's layers lie and what that costs a pass; "" where all of it is on one device, or unknown.
+        HeadroomError: it does not fit."""
+        placing = self.placement(spec, identity and identity.model_config, asks_gpus)
+        folder = aside_folder(self.store)
         return "" if placing is None or placing.is_whole else placing.with_cost(known_rates(self.store, folder))
+
+    def summary(self, spec: LoadSpec, model: ModelConfig, asks_gpus: bool = False) -> ModelSummary:
+        """What a model takes on this computer, as far as that is known without loading it (`placement`)."""
+        folder, placing, refusal = aside_folder(self.store), None, ""
+        model = model if model.largest_bytes else as_stored(model)
+        try:
+            placing = self.placement(spec, model, asks_gpus)
+        except HeadroomError as error:
+            refusal = str(error)
+        free = free_memory(folder) if asks_gpus or device_class() == "cpu" else {}
+        return ModelSummary(model, spec.precision, free, placing, refusal, known_rates(self.store, folder))
 
 
 def target_of(spec: LoadSpec, identity: Identity, bos: bool | None = None, products: Kernels | None = None) -> Target:

@@ -1,6 +1,4 @@
-"""What a model needs of memory: on the device that runs it, where layers lie that are moved there for each pass, and
-for the largest passes of a study.
-"""
+"""What a model needs of memory: on the device that runs it, and where layers lie that are moved there for each pass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -76,10 +74,10 @@ class MemoryEstimate:
         return self.needed_bytes <= self.free_bytes
 
 
-def load_needs(model: ModelConfig, precision: str, device: str = "") -> Needs:
-    """What loading a model and running it under masks needs; `device` is this computer's unless given."""
+def load_needs(model: ModelConfig, precision: str) -> Needs:
+    """What loading a model here and running it under masks needs."""
     running = {"workspace": WORKSPACE_BYTES, "loading": model.loading_bytes(precision)}
-    if (device or device_class()) == CPU:
+    if device_class() == CPU:
         running = {"libraries": LIBRARY_BYTES} | running
     parts = model.parts
     layer = {"weights": parts.layer.n_bytes(precision), "pruned copy": sliced_bytes(model, precision)}
@@ -119,7 +117,7 @@ def _smaller(needed: Mapping[str, int], precision: str, free: int) -> str:
         if needed[choice] <= free and needed[choice] < needed[precision]:
             return f"{choice} needs {in_gb(needed[choice])} and would fit"
     opts = {size: ModelConfig(REPO + size, opt_config(size)) for size in LAYERS_HEADS_WIDTH}
-    fitting = [size for size, model in opts.items() if load_needs(model, "int8", CPU).total <= free]
+    fitting = [size for size, model in opts.items() if load_needs(model, "int8").total <= free]
     return f"{REPO}{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
 
 
@@ -128,11 +126,11 @@ def in_gb(n_bytes: int) -> str:
     return f"{n_bytes / 1e9:,.1f} GB"
 
 
-def study_needs(model: ModelConfig, precision: str, device: str, n_tokens: int) -> Needs:
-    """What a study needs on a "cpu" or "cuda" device: loading, then passes over `n_tokens` at once, as long as the
-    longest row may be, some of which keep what gradients need."""
-    needs = load_needs(_as_stored(model), precision, device)
-    on_cpu = device == CPU
+def measuring_needs(model: ModelConfig, precision: str) -> Needs:
+    """What loading a model here and measuring it needs: passes over rows of USUAL_TOKENS, some of which keep what
+    gradients need."""
+    needs = load_needs(as_stored(model), precision)
+    on_cpu, n_tokens = device_class() == CPU, min(model.shape.n_ctx, USUAL_TOKENS)
     workspace = [WORKSPACE_BYTES, workspace_bytes(model, precision, n_tokens)]
     if precision == "int8":
         workspace.append(gradient_bytes(model))
@@ -141,12 +139,6 @@ def study_needs(model: ModelConfig, precision: str, device: str, n_tokens: int) 
         running["libraries"] = CONTEXT_BYTES
     gradients = kept_bytes(model, precision, n_tokens, on_cpu)
     return replace(needs, layer=dict(needs.layer) | {"gradients": gradients}, running=running)
-
-
-def measuring_needs(model: ModelConfig, precision: str) -> Needs:
-    """What loading a model here and measuring it needs, gradients included: that of a study whose rows are no longer
-    than USUAL_TOKENS."""
-    return study_needs(model, precision, device_class(), min(model.shape.n_ctx, USUAL_TOKENS))
 
 
 def passing_bytes(model: ModelConfig, precision: str) -> int:
@@ -184,7 +176,7 @@ def gradient_bytes(model: ModelConfig) -> int:
     return 2 * 2 * shape.d_model * max(shape.d_mlp, model.d_heads)
 
 
-def _as_stored(model: ModelConfig) -> ModelConfig:
+def as_stored(model: ModelConfig) -> ModelConfig:
     """The model with its largest tensor as the config says that it is stored."""
     stored, shape = str(model.config.get("dtype") or model.config.get("torch_dtype") or "float16"), model.shape
     largest = max(shape.n_vocab * model.d_embedding, shape.d_model * max(shape.d_mlp, model.d_heads))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cache import Store
 from engine.architecture.family import Family, shape_of
@@ -119,26 +119,16 @@ def places(text: str) -> tuple[tuple[str, int | None], ...]:
     return tuple(found)
 
 
-def place(needs: Needs, free: Mapping[str, int], how: Literal["fill", "even"] = "fill") -> tuple[str, ...]:
+def place(needs: Needs, free: Mapping[str, int]) -> tuple[str, ...]:
     """The place of each layer, in order; fewer than the layers if they do not fit, and none at all if the first place,
     on which the rest of the model lies, has no room for that.
 
-    `free` has the free bytes of each place in the order in which they are used. "fill": as many as fit in each. "even":
-    the fullest GPU holds as little as possible.
+    `free` has the free bytes of each place in the order in which they are filled.
     """
     main = next(iter(free))
     running = {name: room for name, room in free.items() if name not in (CPU, DISK) or name == main}
     found = _fill(needs, running, main)
-    if len(found) < needs.n_layers:
-        return _fill(needs, free, main, is_fetching=len(running) < len(free))
-    if how == "fill":
-        return found
-    low, high = 0, max(running.values())
-    while low < high:
-        middle = (low + high) // 2
-        capped = {name: min(room, middle) for name, room in running.items()}
-        low, high = (low, middle) if len(_fill(needs, capped, main)) == needs.n_layers else (middle + 1, high)
-    return _fill(needs, {name: min(room, low) for name, room in running.items()}, main)
+    return found if len(found) == needs.n_layers else _fill(needs, free, main, is_fetching=len(running) < len(free))
 
 
 def _fill(needs: Needs, free: Mapping[str, int], main: str, is_fetching: bool = False) -> tuple[str, ...]:
@@ -286,7 +276,7 @@ def _no_room(
     line, main = too_large(name, precision, estimate), _main()
     if found.is_asked:
         return (f"{PLACE} sets {found.in_words()} of {name} in {precision}, which do not fit: "
-                f"{_free_in_words(free)}; set fewer there, or leave it empty")  # fmt: skip
+                f"{describe_free(free)}; set fewer there, or leave it empty")  # fmt: skip
     without = sum(needs.at(main, 0, main, is_fetching=True).values())
     if free[main] < without:
         return f"{line}; without its layers it needs {in_gb(without)} there, so that layers on disk do not help"
@@ -297,7 +287,8 @@ def _no_room(
     return f"{line}; or free {in_gb(due)} more in {folder}, where {left} of its layers would lie"
 
 
-def _free_in_words(free: Mapping[str, int]) -> str:
+def describe_free(free: Mapping[str, int]) -> str:
+    """Such as "10.3 GB free in main memory, 80.1 GB free on disk"."""
     return ", ".join(f"{in_gb(n)} free {_place_in_words(place)}" for place, n in free.items())
 
 

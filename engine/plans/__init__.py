@@ -6,7 +6,6 @@
 `worker`: takes cells until none is left, and shares what it measured
 `measuring`: one cell measured, as the same sweep would
 `status`: how all workers stand
-`forecast`: what a study takes on given devices, before the model is there
 `on_ray`: runs a plan with Ray actors, and checks that they see the same files
 `clusters`: a cluster of Ray, and how many workers it has room for
 `ray_internals`: private and fragile parts of Ray

@@ -15,7 +15,6 @@ as a program
 `patches`: `PatchPrompts`
 `corpus`: `ReadCorpus`
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
-`forecast`: `ForecastStudy`
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
 `training`: `TrainModel`, `MeasureTrajectory`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
@@ -29,7 +28,6 @@ from engine.requests.corpus import ReadCorpus
 from engine.requests.doctor import Diagnose
 from engine.requests.fields import argv as argv
 from engine.requests.fields import program as program
-from engine.requests.forecast import ForecastStudy
 from engine.requests.heads import IdealizeHeads, ReportHead, ShowFindings
 from engine.requests.mechanisms import CompareMechanisms
 from engine.requests.patches import PatchPrompts
@@ -46,7 +44,7 @@ from engine.requests.vectors import SwitchTaskOn
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
-    WorkOnPlan, ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria,
+    WorkOnPlan, ExportModel, MeasureSpeed, CompareCriteria,
     CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
     ListModels, Diagnose, ShowFindings,
 )  # fmt: skip

@@ -83,7 +83,7 @@ def training_questions(
     default: int | None = 64,
     help: str = "number of training questions used to compute each pruning order (default: 64)",
 ) -> Any:
-    """A field for the number of training questions (None: all), which also has the option's earlier name."""
+    """A field for the number of training questions (None: all)."""
     return number(default, (1, MOST), help)
 
 

@@ -6,6 +6,7 @@ from dataclasses import MISSING, asdict, dataclass
 from typing import Any, ClassVar
 
 from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO
+from engine.checkpoints.config_lookup import read_model_config
 from engine.checkpoints.conversion import conversions
 from engine.checkpoints.hub_internals import held_revisions
 from engine.checkpoints.identity import PRECISIONS
@@ -13,7 +14,7 @@ from engine.errors import HeadroomError, NotHere, UsageError
 from engine.models.loading import LoadSpec, identify
 from engine.models.self_check import check_model, fault_of
 from engine.models.session import Session
-from engine.placement.placement import asked_places
+from engine.placement.placement import PLACE_HELP, asked_places
 from engine.questions.tasks import list_tasks
 from engine.records import SCHEMA
 from engine.requests.base import Request, RequestRun, Result, WithData
@@ -105,23 +106,34 @@ class ListTasks(WithData):
 
 @dataclass(frozen=True, kw_only=True)
 class ListModels(Request):
-    """List the models on this computer, or check one. The value is what `fields` says of each; of one that is checked,
-    its checks."""
+    """List the models on this computer, or show what one takes here. The value is what `fields` says of each; of one
+    model a ModelSummary, or its checks."""
 
     command: ClassVar[str] = "models"
     is_measured: ClassVar[bool] = False
 
-    check: str | None = string(
+    model: str | None = string(
         None,
-        "check that heads, FFNs and layers of this model are where Headroom prunes them, on a small random model of "
-        "its config and on its weights. The app does so when it first loads a model",
+        "show the parameters of this model, the memory that it needs, free memory, and where its layers would lie, "
+        "without loading it: a name as for --model of other commands, a folder with a config.json, or a published "
+        "size of OPT",
+        is_position=True,
         metavar="MODEL",
+    )
+    precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
+    place: str | None = string(None, PLACE_HELP)
+    check: bool = flag(
+        "check that heads, FFNs and layers of the model are where Headroom prunes them, on a small random model of "
+        "its config and on its weights. The app does so when it first loads a model"
     )
 
     def measure(self, run: RequestRun) -> Result:
-        if self.check is not None:
-            return _checked(run.session, LoadSpec(self.check))
         asked_places()  # an invalid placement is reported once
+        if self.model is not None:
+            spec = LoadSpec(self.model, self.precision)
+            return (_checked if self.check else _summarized)(run.session, spec)
+        if self.check:
+            raise UsageError("--check needs a model, such as `headroom models --check facebook/opt-125m`")
         entries, lines = [], []
         for name in ["demo", *_hub_models(), *conversions(run.session.store)]:
             try:
@@ -132,6 +144,20 @@ class ListModels(Request):
             lines.append(line)
         fields = {"models": entries, "hub": [REPO + size for size in LAYERS_HEADS_WIDTH]}
         return Result(entries, fields, "\n".join(lines))
+
+
+def _summarized(session: Session, spec: LoadSpec) -> Result:
+    """What a model takes here, by its config."""
+    model = read_model_config(spec.model)
+    found, shape = session.summary(spec, model, asks_gpus=True), model.shape
+    first, *others = found.lines
+    fields = {
+        "model": model.name, "source": model.source, "parameters": model.parts.n_params, "n_layers": shape.n_layers,
+        "n_heads": shape.n_heads, "bytes": found.weight_bytes, "needed_bytes": found.needed_bytes,
+        "free_bytes": found.free, "precision": spec.precision,
+        "layers": None if found.placement is None else found.placement.layers, "note": found.refusal,
+    }  # fmt: skip
+    return Result(found, fields, "\n".join([f"{model.name} (from {model.source}): {first}", *others]))
 
 
 def _checked(session: Session, spec: LoadSpec) -> Result:

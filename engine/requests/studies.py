@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from engine import charts
 from engine.errors import HeadroomError, UsageError
@@ -17,6 +17,7 @@ from engine.importance.rankings import AGGREGATES, permille
 from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.measurement import Measurement
 from engine.models.session import Session
+from engine.progress import announce, in_time
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import embedded_tasks, list_tasks
 from engine.requests.base import (
@@ -50,20 +51,29 @@ if TYPE_CHECKING:
     from engine.studies.statements import BreakPoint
     from engine.studies.sweeps import Point, Swept
 
+T = TypeVar("T")
 TENTHS = ",".join(map(str, range(0, 101, 10)))
 N_BEST = 5
+LONG_S = 10.0  # work that takes longer says so before it begins
 HEAD_SCORES = ("heads", "heads-one-divisor")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamesTasks(WithData):
-    """Many tasks at several shot counts."""
+class OfManyTasks(WithData, OfModel):
+    """A model, and many tasks at several shot counts."""
 
     tasks: str | None = string(
         None, ("comma-separated task names (default: all included tasks, or all tasks in --task-data)")
     )
     shots: str = string("0,1,5", "comma-separated numbers of examples in the prompt (default: 0,1,5)")
     labels: str = labels_of_examples()
+    order_questions: int = training_questions()
+    aggregate: str = choice(
+        "scores",
+        AGGREGATES,
+        "how to aggregate tasks: by the mean of their scores, of their shares of a task's total, or of their ranks "
+        "(default: scores)",
+    )
 
     def grid(self) -> list[TaskSpec]:
         """Every task at every shot count. UsageError: none are left."""
@@ -77,19 +87,6 @@ class NamesTasks(WithData):
             raise UsageError(f"no tasks or shot counts are left of --tasks {self.tasks!r} --shots {self.shots!r}; "
                              f"`headroom tasks` lists the tasks")  # fmt: skip
         return grid(names, sorted(set(shots)), self.labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfManyTasks(NamesTasks, OfModel):
-    """A model, and many tasks at several shot counts."""
-
-    order_questions: int = training_questions()
-    aggregate: str = choice(
-        "scores",
-        AGGREGATES,
-        "how to aggregate tasks: by the mean of their scores, of their shares of a task's total, or of their ranks "
-        "(default: scores)",
-    )
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
         """How the tasks are measured, as the engine names it."""
@@ -211,7 +208,7 @@ class Sweep(OfManyTasks):
             return self._planned(run, self.plan)
         if self.preset:
             return self._paper(run)
-        swept, (heads, ffns) = run.value(self.measurement(run.session)), self.levels
+        swept, (heads, ffns) = self._measured(run, self.measurement(run.session)), self.levels
         swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
         found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
                  for axis, other, levels in swept_over if len(levels) > 1}  # fmt: skip
@@ -227,6 +224,13 @@ class Sweep(OfManyTasks):
         level = {"heads": "heads|Heads pruned|%", "ffns": "ffns|FFNs pruned|%"}[axis]
         plot = partial(charts.curves, named, level, charts.RIGHT, "curve|Task")
         return _result(swept, swept.failed, lines, fields, files=files, plot=plot)
+
+    def _measured(self, run: RequestRun, measurement: Measurement[T]) -> T:
+        """The value; before long work, a line says how long it takes here."""
+        seconds = measurement.seconds(run.session)
+        if seconds is not None and seconds >= LONG_S:
+            announce.get()(f"about {in_time(seconds)}, by earlier passes of this model on this computer")
+        return run.value(measurement)
 
     def _planned(self, run: RequestRun, plan: str) -> Result:
         """The cells of the sweep, or of the whole study, as a plan."""
@@ -248,8 +252,8 @@ class Sweep(OfManyTasks):
         from engine.studies.study import paper_study, with_short_names
 
         folder = named(self.out, "--out") if self.out else None
-        study = run.value(paper_study(self.target(run.session), self.settings(self.limit), self.grid()))
-        study = with_short_names(study)
+        study = paper_study(self.target(run.session), self.settings(self.limit), self.grid())
+        study = with_short_names(self._measured(run, study))
         found = statements(study)
         lines = [f"{each.verdict:<17} {each.text}: {each.ours}" for each in found]
         fields = {"statements": [asdict(each) for each in found], "out": None if folder is None else str(folder)}

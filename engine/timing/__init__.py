@@ -1,6 +1,5 @@
 """Throughput measured on this machine, for time estimates.
 
 `workload`: how much there is to read for the answers to questions, in characters
-`observed_timings`: how fast a model is on this machine, from what it has done so far, and one that was not timed,
-scaled by operations
+`observed_timings`: how fast a model is on this machine, from what it has done so far
 """

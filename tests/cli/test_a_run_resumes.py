@@ -2,6 +2,7 @@
 in test_a_sweep_survives_kill.py."""
 
 import json
+import re
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from engine.accuracy.evaluation import evaluation
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import final
+from engine.timing.observed_timings import learn
 from tests.engine.fixtures import finished, last, questions_in, run, target_in, write_questions
 
 
@@ -116,3 +118,14 @@ def test_standard_output_is_one_json_object_and_items_are_in_dataset_order(tiny_
     assert np.mean([row["correct"] for row in rows]) == pytest.approx(result["acc"])
     for row in rows:
         assert row["pred"] == int(np.argmax(row["loglikelihoods"])) and row["correct"] == (row["pred"] == row["gold"])
+
+
+def test_a_long_sweep_says_first_how_long_it_takes_here(cli, tiny, tiny_opt, tmp_path):
+    options = ("--tasks", "demo_copy", "--shots", "0", "--head-levels", "0,50", "--order", "weight", "--limit", 4)
+    command = ("sweep", *tiny, *options, "--out", tmp_path / "found.csv")
+    store = open_store(tmp_path / "results")
+    learn(store, target_in(Session(store), tiny_opt), "forward", 1000, 3600.0)
+    store.close()
+    lines = cli(*command)[2]
+    assert re.fullmatch(r"headroom: about \d+ min, by earlier passes of this model on this computer", lines[0])
+    assert not any("earlier passes" in line for line in cli(*command)[2]), "now it is stored"

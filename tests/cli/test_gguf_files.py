@@ -14,6 +14,12 @@ def file(tiny_opt, tmp_path_factory):
     return write_gguf(family_folder("llama", tiny_opt, folder / "model"), folder / "tiny.gguf", "Q8_0")
 
 
+def test_its_size_is_known_without_converting_it(file, told):
+    found, of_folder = told("models", file), told("models", file.parent / "model")
+    assert found["source"] == "its GGUF file" and found["parameters"] == of_folder["parameters"]
+    assert len(told("models")["models"]) == 1
+
+
 def test_it_is_announced_and_listed(file, cli, monkeypatch):
     monkeypatch.setattr(session, "ways_of", lambda *of: refuse())  # it is known by then, and not loaded
     code, _, lines = cli("evaluate", "--model", str(file), "--task", "pairs_plural")

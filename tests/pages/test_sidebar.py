@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from cache import Store
 from engine.progress import Progress
+from engine.requests import ListModels
 from engine.slots import Job
 from pages.ui.controls import sidebar
 from pages.ui.controls.sidebar import FETCH_TASKS, LONG_PATH, short_path
@@ -49,10 +50,17 @@ def test_models_on_this_computer_are_listed_first(monkeypatch):
 
 def test_where_layers_lie_is_shown_with_what_it_costs(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_PLACE", "cpu:1,disk")
-    [line] = [each for each in open_app().sidebar.caption if each.value.startswith("Layers")]
-    costs = r"Each pass reads 0\.0\d+ MB from disk, about [\d.e-]+ s at the .+/s measured here, less where the system "
-    costs += r"still holds them in memory\. "
-    assert line.value == "Layers 0 in main memory, 1 on disk" and re.match(costs, line.help), line
+    captions = open_app().sidebar.caption
+    [size] = [each for each in captions if "parameters with embeddings" in each.value]
+    assert "Layers 0 in main memory, 1 on disk" in [each.value for each in captions]
+    assert re.search(r"each pass reads 0\.0\d+ MB from disk, about [\d.e-]+ s at the .+/s measured here", size.help)
+
+
+def test_the_sidebar_shows_the_lines_of_the_command(drawn):
+    at = drawn(model="facebook/opt-13b", precision="bf16")
+    [caption] = [each for each in at.sidebar.caption if "parameters" in each.value]
+    first, needs, *_ = ListModels(model="facebook/opt-13b", precision="bf16").run().text.splitlines()
+    assert first.endswith(caption.value) and needs == caption.help.replace("\\", "").split("\n\n")[0]
 
 
 def test_a_model_that_failed_its_self_check_is_marked(open_app, monkeypatch):

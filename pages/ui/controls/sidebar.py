@@ -11,6 +11,8 @@ from typing import Any
 import streamlit as st
 
 from engine.architecture.family import supported_families
+from engine.architecture.model_config import ModelConfig
+from engine.checkpoints.config_lookup import read_model_config
 from engine.checkpoints.conversion import unconverted
 from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
@@ -22,6 +24,7 @@ from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, st
 from engine.models.masks import describe_fault
 from engine.models.self_check import known_fault
 from engine.models.session import Target, target_of
+from engine.placement.placement import offered_config
 from engine.progress import in_time
 from engine.training.folders import Run, opened
 from pages.ui.controls.carried import restore_all
@@ -30,7 +33,7 @@ from pages.ui.controls.selection import compared, draw_against
 from pages.ui.page.address import current_value
 from pages.ui.page.job_words import share_done
 from pages.ui.page.marks import mark
-from pages.ui.page.offers import is_here, under_way
+from pages.ui.page.offers import is_here, offered, under_way
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, show_models, store, trainings
 from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.work import FETCH_TASKS, Action, Work
@@ -262,6 +265,9 @@ def _about(spec: LoadSpec) -> None:
         st.caption(f"{coming} is being downloaded")
     if is_away(spec.model):
         st.caption(f"{spec.model} is not on this computer")
+        with suppress(HeadroomError):  # its config is not known
+            offer = offered(spec.model)
+            _draw_summary(spec, read_model_config(spec.model) if offer is None else offered_config(offer))
         return
     if unconverted(spec.model, store()) is not None:
         st.caption(f"{plain(short_name(spec.model))} has to be converted first")
@@ -280,20 +286,22 @@ def _about(spec: LoadSpec) -> None:
         about = found.value
         opened_here()[spec.model] = None
         st.session_state[EXAMPLE] = f"such as {example_mask(about.shape)}"
-        state = "in memory" if in_memory(spec) else "loads when needed"
-        layers = f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''}"
-        size = f"{about.n_params / 1e6:,.1f} M parameters with embeddings"
-        more = f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB in {spec.precision}, {state}."
-        st.caption(f"{plain(about.family)}, {size}, {layers} × {about.shape.n_heads} heads", help=more)
+        _draw_summary(spec, about.model_config, "In memory" if in_memory(spec) else "Loads when needed")
         if fault := fault_here(spec, about):
             st.warning(f"Can be read but not pruned: {plain(fault)}", icon=":material/lock:")
-        with suppress(HeadroomError):  # no room: reported when it is loaded
-            if where := session().places(spec, about):
-                placed, _, costs = where.partition("; ")
-                st.caption(f"{placed[0].upper()}{placed[1:]}", help=f"{costs[:1].upper()}{costs[1:]}. {PLACES_HELP}")
         if snapshot := snapshot_in_words(spec):
             which, _, made = snapshot.partition("; ")
             st.caption(plain(which), help=plain(f"{made[:1].upper()}{made[1:]}."))
+
+
+def _draw_summary(spec: LoadSpec, model: ModelConfig, state: str = "") -> None:
+    """Draws what a model takes here: its size, and on hover memory; where its layers lie if that is several places."""
+    found = session().summary(spec, model)
+    first, *others = found.lines
+    st.caption(plain(first), help="\n\n".join(plain(line) for line in [*others, state]))
+    if found.placement is not None and not found.placement.is_whole:
+        placed = found.placement.in_words()
+        st.caption(f"{placed[0].upper()}{placed[1:]}", help=PLACES_HELP)
 
 
 def snapshot_in_words(spec: LoadSpec) -> str:
