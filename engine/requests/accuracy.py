@@ -12,9 +12,6 @@ from engine.accuracy.evaluation import Answers, accuracy, compared, describe_cut
 from engine.accuracy.harness_samples import is_samples, to_samples
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
-from engine.importance.importance import OF_PROMPTS, of_prompts
-from engine.importance.published_heads import compare_heads, read_heads
-from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Pruning, pruning_of_second
 from engine.measurement import Measurement
 from engine.models.added_vector import AddedVector
@@ -34,7 +31,6 @@ AGAINST = (
     "second model to evaluate on the same questions, pruned to the same levels by its own order: a precision "
     "(fp32) or revision (@step512) of this model, or another model ('facebook/opt-125m in bf16')"
 )
-SCORES_OF_HEADS = tuple(name for name, each in CRITERIA.items() if each.heads in OF_PROMPTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +153,7 @@ def items(answers: Answers) -> Iterator[dict[str, Any]]:
 @dataclass(frozen=True, kw_only=True)
 class CheckPublished(WithData, OfModel):
     """Compare the published results of a model with measured ones; exit code 1 if any differ. The value is a list of
-    PublishedComparison, or with `heads` a HeadsComparison."""
+    PublishedComparison."""
 
     command: ClassVar[str] = "check"
     tasks: str | None = string(None, "comma-separated task names (default: all with published values)")
@@ -165,32 +161,8 @@ class CheckPublished(WithData, OfModel):
     limit: int | None = number(None, (1, MOST), "number of questions per task (default: all)")
     table: str | None = path(None, "CSV file of published values to use instead of the included table")
     hub_id: str | None = string(None, "Hub id (or id@revision) that the local folder --model corresponds to")
-    heads: str | None = path(
-        None,
-        "compare published scores of single heads instead: a CSV file with the columns layer, head, and score, or JSON",
-    )
-    score: str = choice("token-induction", SCORES_OF_HEADS, "the measured score for --heads (default: token-induction)")
-    series: str = string("", "which scores of the --heads file, if it has several")
 
     def measure(self, run: RequestRun) -> Result:
-        return self._heads(run, Path(self.heads)) if self.heads else self._accuracies(run)
-
-    def _heads(self, run: RequestRun, file: Path) -> Result:
-        target = self.target(run.session)
-        published = read_heads(file, target.shape, self.series)
-        found = compare_heads(run.value(of_prompts(target, CRITERIA[self.score].heads)).scores, published)
-        top = found.top(target.shape)
-        verdict = "agrees" if found.agrees else "differs"
-        fields = {"model": self.spec.model, "precision": self.precision, "score": self.score, "agree": found.agrees,
-                  "srcc": found.srcc, "p_srcc": found.p_srcc, "n_top": found.n_top, "n_shared": found.n_shared,
-                  "p_shared": found.p_shared, "top": top}  # fmt: skip
-        lines = [f"{'head':<10}{'published':>12}{'ours':>12}{'rank':>6}"]
-        lines += [f"{each['head']:<10}{each['published']:>12.5f}{each['ours']:>12.5f}{each['rank']:>6}" for each in top]
-        lines.append(f"{self.score} {verdict}: {found.n_shared} of the top {found.n_top} heads are shared (by chance p "
-                     f"{found.p_shared:.2g}), Spearman {found.srcc:+.3f} (p {found.p_srcc:.2g})")  # fmt: skip
-        return Result(found, fields, "\n".join(lines), agrees=found.agrees)
-
-    def _accuracies(self, run: RequestRun) -> Result:
         from engine.accuracy.published import compare, n_published
 
         spec, wanted, found = self.spec, self._wanted(), []
