@@ -1,7 +1,7 @@
 """Result store: verified bytes under text keys.
 
 `store`: the interface: get, put, delete, keys, size, verify, clear
-`opening`: the rules for opening a folder, also one that can only be read
+`opening`: the rules for opening a folder
 `files`: files read with a bound, and replaced whole
 `typed_json`: JSON that others may have written, bounded and typed
 `disk`: how a value lies there, never through pickle

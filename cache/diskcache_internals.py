@@ -97,16 +97,6 @@ def setting_names(connection: sqlite3.Connection) -> set[str]:
     return names
 
 
-def first_key(connection: sqlite3.Connection) -> Any:
-    """A row with one key, or None; sqlite3.Error if this is not a store that can be read."""
-    return connection.execute("SELECT key FROM Cache LIMIT 1").fetchone()
-
-
-def stored_value(connection: sqlite3.Connection, key: str) -> tuple[Any, Any, Any] | None:
-    """(mode, filename, value) as `Disk.fetch` takes them. `raw` is 1 for keys that are not pickled."""
-    return connection.execute("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw", (key,)).fetchone()
-
-
 def stored_sizes(connection: sqlite3.Connection) -> list[tuple[str, int | None]]:
     """(key, bytes of its stored value) of every text key. Unlike diskcache's iteration it does not end at a key that
     the Disk refuses."""

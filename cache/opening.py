@@ -1,5 +1,4 @@
-"""Opening a store's folder: what counts as broken, what as "not now", which settings are passed, and how one that
-cannot be written to is read.
+"""Opening a store's folder: what counts as broken, what as "not now", and which settings are passed.
 
 diskcache keeps its settings in the database and lets the stored ones override its defaults, runs some as PRAGMAs and
 sets all as attributes of the Cache. So they are inspected first, and every one is passed.
@@ -10,21 +9,12 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from cache.disk import BytesDisk
-from cache.diskcache_internals import (
-    DBNAME,
-    METADATA,
-    OWN_FILES,
-    ThreadedCache,
-    first_key,
-    setting_names,
-    stored_value,
-    write_lock,
-)
+from cache.diskcache_internals import DBNAME, METADATA, OWN_FILES, ThreadedCache, setting_names, write_lock
 
 LOCK_WAIT_S = 5  # how long one statement waits for another process's write
 SETTINGS: dict[str, Any] = {
@@ -41,8 +31,6 @@ SETTINGS: dict[str, Any] = {
     "disk_min_file_size": 2**15,  # bytes; larger values become files
     "disk_pickle_protocol": 0,  # never used, but a stored one would override it
 }
-NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "fuse.sshfs"}
-MOUNTS = Path("/proc/self/mounts")
 
 
 class BrokenStore(Exception):
@@ -60,8 +48,6 @@ class SelfClosing(sqlite3.Connection):
 class ResultCache(ThreadedCache):
     """diskcache's Cache over BytesDisk that can tell whether its database is still the one in the folder."""
 
-    writes = True
-
     def __init__(self, folder: Path) -> None:
         self.database = folder / DBNAME
         super().__init__(folder, BytesDisk, LOCK_WAIT_S, SETTINGS)
@@ -73,10 +59,6 @@ class ResultCache(ThreadedCache):
         connection = sqlite3.connect(self.database, factory=SelfClosing, **options)
         connection.text_factory = readable
         return connection
-
-    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection of its own."""
-        return connected(self.database)
 
     def in_place(self) -> bool:
         """False when the folder was deleted or replaced: on Linux an open database goes on in the unlinked file."""
@@ -141,10 +123,10 @@ def _inspect(database: Path) -> None:
 
 
 @contextmanager
-def connected(database: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+def connected(database: Path) -> Iterator[sqlite3.Connection]:
     """A connection that is closed at the end and never makes the file."""
     connection = sqlite3.connect(
-        f"{database.absolute().as_uri()}?mode={mode}", uri=True, timeout=LOCK_WAIT_S, isolation_level=None
+        f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=LOCK_WAIT_S, isolation_level=None
     )
     connection.text_factory = readable
     try:
@@ -165,68 +147,3 @@ def inode_of(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return stat.st_dev, stat.st_ino
-
-
-def network_file_system(folder: Path) -> str | None:
-    """Name of the network file system `folder` lies on, where Linux says so; SQLite's WAL needs a local one."""
-    try:
-        mounts = [line.split() for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError):
-        return None
-    around = [(len(point), kind) for _, point, kind, *_ in mounts if folder.resolve().is_relative_to(point)]
-    _, kind = max(reversed(around), key=lambda mount: mount[0], default=(0, ""))  # of two at one point, the later
-    return kind if kind in NETWORK_FILE_SYSTEMS else None
-
-
-class ReadOnlyCache:
-    """A `ResultCache` for a read-only folder; writes raise OperationalError."""
-
-    writes = False
-
-    def __init__(self, folder: Path) -> None:
-        self.database = folder / DBNAME
-        self.inode = inode_of(self.database)
-        self._disk = BytesDisk(str(folder), SETTINGS["disk_min_file_size"], SETTINGS["disk_pickle_protocol"])
-        with self.reading() as connection:
-            first_key(connection)
-
-    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection that writes nothing, not even temporary files next to the database."""
-        # immutable: SQLite creates no extra files, which a WAL database needs even for reading
-        return connected(self.database, "ro&immutable=1")
-
-    def get(self, key: str, retry: bool = False) -> tuple[bytes, bytes] | None:
-        """What BytesDisk.fetch gives, or None."""
-        with self.reading() as connection:
-            row = stored_value(connection, key)
-        if row is None:
-            return None
-        mode, filename, value = row
-        try:
-            return self._disk.fetch(mode, filename, value, False)
-        except OSError:  # damaged, or its file cannot be read
-            return None
-
-    def set(self, *arguments: Any, **more: Any) -> NoReturn:
-        """Refuses."""
-        raise sqlite3.OperationalError("attempt to write a readonly database")
-
-    delete = set
-
-    def in_place(self) -> bool:
-        """Whether the database is still the one in the folder."""
-        return self.inode is not None and inode_of(self.database) == self.inode
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def open_for_reading(folder: Path) -> ReadOnlyCache | None:
-    """The store in `folder` as it lies there; None where there is none, or it can be written to."""
-    ids = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
-    if os.access(folder, os.W_OK, **ids):
-        return None  # it is locked or full, and may change while it is read
-    try:
-        return ReadOnlyCache(folder)
-    except (sqlite3.Error, OSError):
-        return None

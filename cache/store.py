@@ -21,23 +21,13 @@ from cache.behind import Behind
 from cache.checking import IsReadable, Verified, any_blob, folder_bytes, verify_folder
 from cache.disk import HEADER_BYTES, CorruptEntry, key_digest
 from cache.diskcache_internals import DBNAME, cause, counted_bytes, stored_sizes
-from cache.opening import (
-    BrokenStore,
-    ReadOnlyCache,
-    ResultCache,
-    discard,
-    inode_of,
-    network_file_system,
-    open_cache,
-    open_for_reading,
-)
+from cache.opening import BrokenStore, ResultCache, connected, discard, inode_of, open_cache
 
 CODE = Path(__file__).resolve().parent
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
 SET_ASIDE_PAUSE_S = 60  # a disk that damages each new store at once must not fill up with broken ones
 ATTEMPTS = 3  # where a folder is deleted while it is being opened or written to
 DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
-AnyCache = ResultCache | ReadOnlyCache
 
 
 def open_store(directory: str | Path | None = None, is_readable: IsReadable = any_blob) -> "Store":
@@ -72,12 +62,11 @@ class Store:
         self._n_puts = 0
         # held to write (diskcache allows one writer) and to change the fields below
         self._lock = threading.RLock()
-        self._cache: AnyCache | None = None
+        self._cache: ResultCache | None = None
         self._memory: dict[str, bytes] = {}  # what the disk refused, oldest first
         self._reason: str | None = None  # why it did
         self._aside: Path | None = None  # where a damaged store went
         self._aside_s = float("-inf")
-        self._network: str | None = None
         self._behind = Behind(shared, self.get_here) if shared else None
         self.is_readable = is_readable
         self._current()
@@ -106,13 +95,9 @@ class Store:
 
     def _own_notice(self) -> str | None:
         if not self.on_disk:
-            is_read = self._cache is not None and not self._cache.writes
-            also = "; what lies there is read" if is_read else ""
-            return f"results are kept in memory: {self._reason} ({self._folder}){also}"
+            return f"results are kept in memory: {self._reason} ({self._folder}); HEADROOM_CACHE chooses another folder"
         if self._aside is not None:
             return f"the result store was damaged: it is now {self._aside}, and a new one was started"
-        if self._network is not None:
-            return f"{self._folder} is on a network file system ({self._network}): use it from one process at a time"
         return None
 
     @property
@@ -156,7 +141,7 @@ class Store:
         """As `put`, without a word to those who share."""
         with self._lock:
             for _ in range(ATTEMPTS):
-                if (cache := self._current()) is None or not cache.writes:
+                if (cache := self._current()) is None:
                     break
                 if self._write(cache, key, blob):
                     if cache.in_place():
@@ -188,7 +173,7 @@ class Store:
         """Bytes of each value, by key, without reading it."""
         found, cache = {key: len(blob) for key, blob in list(self._memory.items())}, self._for_reading()
         if cache is not None:
-            with self._noting(cache), cache.reading() as connection:
+            with self._noting(cache), connected(cache.database) as connection:
                 rows = stored_sizes(connection)
                 found.update({key: max(0, (n_bytes or 0) - HEADER_BYTES) for key, n_bytes in rows})
         return found
@@ -202,7 +187,7 @@ class Store:
         process they were put. Stores set aside are left out."""
         n_bytes, cache = sum(map(len, list(self._memory.values()))), self._for_reading()
         if cache is not None:
-            with self._noting(cache), cache.reading() as connection:
+            with self._noting(cache), connected(cache.database) as connection:
                 n_bytes += counted_bytes(connection)
         return n_bytes
 
@@ -243,29 +228,29 @@ class Store:
         if self._behind is not None:
             self._behind.close()
         with self._lock:
-            if self._memory and (cache := self._current()) is not None and cache.writes:
+            if self._memory and (cache := self._current()) is not None:
                 self._saved(cache)
             self._close()
 
-    def _for_reading(self) -> AnyCache | None:
+    def _for_reading(self) -> ResultCache | None:
         """The cache as it is, opened only after `close`: a disk that failed is tried again by the next put."""
         return self._current() if self._cache is None and self._reason is None else self._cache
 
-    def _read(self, cache: AnyCache, key: str) -> bytes | None:
+    def _read(self, cache: ResultCache, key: str) -> bytes | None:
         found: Any = None
         with self._noting(cache):
             found = cache.get(key, retry=False)  # what BytesDisk.fetch gives, or None
         # a digest of another key: its entry was moved here
         return found[1] if found is not None and found[0] == key_digest(key) else None
 
-    def _write(self, cache: AnyCache, key: str, blob: bytes) -> bool:
+    def _write(self, cache: ResultCache, key: str, blob: bytes) -> bool:
         with self._noting(cache):
             with suppress(CorruptEntry):  # raised after the commit, by the file of the entry that was replaced
                 cache.set(key, blob, retry=False)
             return True
         return False
 
-    def _saved(self, cache: AnyCache, *just_written: str) -> None:
+    def _saved(self, cache: ResultCache, *just_written: str) -> None:
         """The disk works: what it refused before goes there too."""
         with self._lock:
             for key in just_written:
@@ -276,17 +261,16 @@ class Store:
                 del self._memory[key]
             self._reason = None
 
-    def _current(self) -> AnyCache | None:
+    def _current(self) -> ResultCache | None:
         """The cache, opened again when its folder was deleted or replaced; None when it cannot be, see `notice`."""
         with self._lock:
-            if self._cache is not None and self._cache.writes and self._cache.in_place():
+            if self._cache is not None and self._cache.in_place():
                 return self._cache
             self._close()
             for attempt in range(ATTEMPTS):
                 seen = inode_of(self._folder / DBNAME)
                 try:
                     self._cache = open_cache(self._folder)
-                    self._network = network_file_system(self._folder)
                     break
                 except BrokenStore as error:
                     # when it is another file by now, another process has already set the broken one aside
@@ -296,25 +280,24 @@ class Store:
                     if attempt + 1 < ATTEMPTS and not self._folder.exists():
                         continue  # deleted while it was being opened
                     self._reason = _plain(error)
-                    self._cache = open_for_reading(self._folder)
                     break
             return self._cache
 
     @contextmanager
-    def _noting(self, cache: AnyCache) -> Iterator[None]:
+    def _noting(self, cache: ResultCache) -> Iterator[None]:
         """Context that an error of the disk ends, which is noted."""
         try:
             yield
         except DISK_ERRORS as error:
             self._failed(cache, error)
 
-    def _failed(self, cache: AnyCache, error: Exception) -> None:
+    def _failed(self, cache: ResultCache, error: Exception) -> None:
         """Says why the disk failed; where that is damage to the database, sets it aside and opens a new one."""
         not_damage = (sqlite3.OperationalError, sqlite3.ProgrammingError)
         with self._lock:
             if not cache.in_place():
                 return  # it was deleted, or another thread set it aside: the next use opens a new one
-            if cache.writes and isinstance(error, sqlite3.DatabaseError) and not isinstance(error, not_damage):
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, not_damage):
                 self._close()
                 if self._set_aside(error):
                     self._current()

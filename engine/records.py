@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,9 +16,6 @@ from cache.typed_json import decode_json
 
 SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
-TIMES = frozenset({"measured_at", "seconds"})  # what a receipt says of when, and for how long
-# and of where: which numbers do not depend on, or keys would name it
-PLACES = frozenset({"name", "python", "machine", "processor", "cores", "products"})
 T = TypeVar("T")
 _notes: ContextVar[dict[bytes, Any] | None] = ContextVar("notes", default=None)
 
@@ -121,35 +117,6 @@ def made_of(record: Record | None, reads: Callable[[Record], T]) -> T | None:
         return None if record is None else reads(record)
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
-
-
-def difference(a: bytes, b: bytes) -> str:
-    """What two stored blobs of one key differ in, "" where all that counts is the same: each byte of the arrays, and of
-    the receipts all but TIMES and PLACES."""
-    one, other = decode(a), decode(b)
-    if one is None or other is None:
-        return "" if a == b else "no records, and other bytes"
-    for name in sorted({*one.arrays, *other.arrays}):
-        mine, others = one.arrays.get(name), other.arrays.get(name)
-        if mine is None or others is None:
-            return f"only one has {name}"
-        if (mine.dtype.str, mine.shape) != (others.dtype.str, others.shape):
-            return f"{name} is of another type or shape"
-        if mine.tobytes() != others.tobytes():
-            return f"the numbers of {name} differ"
-    receipts = [_comparable(each.receipt) for each in (one, other)]
-    names = [name for name in sorted({*receipts[0], *receipts[1]}) if receipts[0].get(name) != receipts[1].get(name)]
-    return f"the receipts differ in {', '.join(names)}" if names else ""
-
-
-def _comparable(receipt: Mapping[str, Any]) -> dict[str, Any]:
-    """A receipt without TIMES and PLACES, the builds of libraries, and the folder of a user's own questions."""
-    task, short = receipt.get("task"), {}
-    if isinstance(versions := receipt.get("versions"), Mapping):
-        short["versions"] = {name: public(str(version)) for name, version in versions.items()}
-    if isinstance(task, Mapping) and "name" in task:
-        short["task"] = {**task, "name": Path(str(task["name"])).name}
-    return {name: value for name, value in {**receipt, **short}.items() if name not in TIMES | PLACES}
 
 
 @contextmanager

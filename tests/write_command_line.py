@@ -46,7 +46,6 @@ headroom doctor
 headroom cache size
 headroom cache push /mnt/lab/headroom
 headroom cache pull s3://lab/headroom --dry-run
-headroom cache equal /mnt/lab/headroom
 ```
 
 - **Output.** With `--json`, standard output is exactly one JSON object. Progress and messages go to standard error.

@@ -18,11 +18,11 @@ from engine.placement.placement import PLACE_HELP, asked_places
 from engine.questions.tasks import list_tasks
 from engine.records import SCHEMA
 from engine.requests.base import Request, RequestRun, Result, WithData
-from engine.requests.exchange import compare_places, exchanged
+from engine.requests.exchange import exchanged
 from engine.requests.fields import choice, flag, string
 
 OLD, UNREAD = "old results", " (of another version, never read; `headroom cache clear` deletes all results)"
-ACTIONS = ("list", "size", "verify", "clear", "push", "pull", "equal")
+ACTIONS = ("list", "size", "verify", "clear", "push", "pull")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,26 +37,20 @@ class ManageStore(Request):
         ACTIONS,
         "list: count results by kind; size: show the size on disk; verify: check every result and delete "
         "damaged ones; clear: delete all results; push, pull: copy missing results to or from a shared "
-        "store; equal: compare two stores",
+        "store",
         is_position=True,
     )
     where: str | None = string(
         None,
-        "with push, pull, verify or equal: the shared store, as a folder or a URL such as "
-        "s3://BUCKET/FOLDER (default: $HEADROOM_SHARED; with verify, the local store). equal also accepts "
-        "the folder of a local store",
+        "with push, pull or verify: the shared store, as a folder or a URL such as "
+        "s3://BUCKET/FOLDER (default: $HEADROOM_SHARED; with verify, the local store)",
         is_position=True,
-    )
-    other: str | None = string(
-        None, "with equal: the store to compare with (default: the local store)", is_position=True
     )
     dry_run: bool = flag("with push or pull: list missing results without copying them")
 
     def measure(self, run: RequestRun) -> Result:
         self._check()
         where = self.where or os.environ.get("HEADROOM_SHARED", "")
-        if self.action == "equal":
-            return compare_places(run, where, self.other)
         if self.action in ("push", "pull") or self.where:
             return exchanged(run, self.action, where, self.dry_run)
         store, folder = run.session.store, str(run.session.store.directory)
@@ -82,8 +76,6 @@ class ManageStore(Request):
         if self.where is not None and self.action in ("list", "size", "clear"):
             raise UsageError(f"cache {self.action} is of the store here and takes no folder, got {self.where!r}; "
                              "leave it out, or give another store by --cache")  # fmt: skip
-        if self.other is not None and self.action != "equal":
-            raise UsageError(f"cache {self.action} takes one place, got {self.other!r} too; equal takes two")
         if self.dry_run and self.action not in ("push", "pull"):
             raise UsageError(f"cache {self.action} takes no --dry-run; push and pull do")
 

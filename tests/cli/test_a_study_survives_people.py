@@ -25,6 +25,7 @@ from pages.ui.study_report import TIMES
 from tests.cli.test_a_study_stands_alone import but_for_times
 from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY, make_tiny_opt
 from tests.engine.fixtures import write_questions
+from tests.same_results import differences
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way"),
@@ -167,6 +168,5 @@ def test_nothing_else_tells_of_a_machine(undisturbed):
             assert word.encode() not in told, name
 
 
-def test_all_results_are_equal(undisturbed, continued, capsys):
-    assert main(["cache", "equal", str(undisturbed.store), str(continued[0].store)]) == 0
-    assert "0 differ, 0 are only in" in capsys.readouterr().out
+def test_all_results_are_equal(undisturbed, continued):
+    assert differences(undisturbed.store, continued[0].store) == {}

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import sqlite3
 import threading
@@ -82,7 +83,8 @@ def test_results_are_kept_in_memory_until_the_disk_works_again(opened, tmp_path,
     with trouble(store) as reasons:
         stored = [store.put(key, blob) for key, blob in blobs.items()]
         assert False in stored
-        assert store.notice in [f"results are kept in memory: {reason} ({tmp_path / 'results'})" for reason in reasons]
+        lines = [f"results are kept in memory: {reason} ({tmp_path / 'results'})" for reason in reasons]
+        assert (store.notice or "").startswith(tuple(lines))
         assert {key: store.get(key) for key in blobs} == blobs
         assert store.get("before") == BLOB  # what was saved can still be read
         assert set(store.keys()) == {"before", *blobs}
@@ -190,12 +192,9 @@ def test_a_read_only_folder(opened, tmp_path_factory, filled):
     try:
         with ordinary_user():
             store = opened(folder)
-            assert (store.notice or "").startswith("results are kept in memory: ")
+            assert re.fullmatch(r"results are kept in memory: .+; HEADROOM_CACHE chooses another folder", store.notice)
             assert store.put("new", BLOB) is False and store.get("new") == BLOB
-            assert store.get("k") == (BLOB if filled else None), "what lies there is read"
-            assert store.get("long") == (LONG if filled else None)
-            assert set(store.keys()) == {"new", *(("k", "long") if filled else ())}
-            assert ("what lies there is read" in (store.notice or "")) is filled
+            assert set(store.keys()) == {"new"}
             store.delete("k")
             assert store.verify().n_checked == 0
             store.close()

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from cache import open_store, opening
+from cache import opening
 from tests.conftest import HANG_S, REPOSITORY
 
 COMMON = """
@@ -126,18 +126,3 @@ def test_clearing_in_one_process_is_seen_in_another(opened, tmp_path):
     assert theirs.clear() > len(b"blob")
     assert ours.put("after", b"blob") is True
     assert ours.get("k") is None and theirs.get("after") == b"blob"
-
-
-def test_a_network_file_system_is_named(tmp_path, monkeypatch):
-    mounts = tmp_path / "mounts"
-    monkeypatch.setattr(opening, "MOUNTS", mounts)
-    for table, expected in (
-        ("/dev/sda / ext4 rw 0 0\n", None),
-        (f"server:/home / nfs4 rw 0 0\n/dev/sdb {tmp_path} ext4 rw 0 0\n", None),
-        (f"/dev/sda / ext4 rw 0 0\nhome {tmp_path} autofs rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n", "nfs4"),
-    ):
-        mounts.write_text(table)
-        store = open_store(tmp_path / "store")
-        assert (store.notice is None) == (expected is None)
-        assert expected is None or f"network file system ({expected})" in (store.notice or "")
-        store.close()
