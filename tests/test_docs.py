@@ -93,7 +93,6 @@ CHOICES = {
     ("attribute", "--kind"): "engine.heads.ablation KINDS",
     ("attribute", "--fill"): "engine.heads.ablation FILLS",
     ("export", "--form"): "engine.export.forms FORMS",
-    ("export", "--fill"): "engine.heads.ablation FILLS",
     ("correlate", "--score"): "engine.importance.importance WHAT",
     ("sweep", "--order"): "engine.importance.rankings_of OF_MANY_TASKS",
     ("compare", "--axis"): "engine.studies.compare ALONG",

@@ -92,7 +92,6 @@ def _family(config: Mapping[str, Any]) -> Family:
         is_tied=bool(full.tie_word_embeddings),
         attention_biases="",
         ffn_biases="",
-        biased_type="",
         states_head_width="head_dim" in declared,
         heads_divide_width=False,
         by_layer=lambda config: lists,

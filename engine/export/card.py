@@ -42,7 +42,6 @@ class Judged:
     title, shots: the task
     precision: of the model
     full, pruned: answers without and with the mask
-    filled: answers of the exported model if pruned components output their means
     """
 
     title: str
@@ -50,20 +49,16 @@ class Judged:
     precision: str
     full: Answers
     pruned: Answers
-    filled: Answers | None = None
 
     def fields(self) -> dict[str, Any]:
         """Returns JSON fields: accuracies with their 95% intervals, and the paired differences from the full model."""
-        found: dict[str, Any] = {"task": self.title, "shots": self.shots, "precision": self.precision,
-                                 "n": len(self.full), "full": _accuracy(accuracy(self.full))}  # fmt: skip
-        for name, answers in (("pruned", self.pruned), ("mean_filled", self.filled)):
-            if answers is not None:
-                change = paired(self.full.correct, answers.correct)
-                low, high = change.interval
-                found[name] = _accuracy(accuracy(answers)) | {
-                    "difference": (change.gained - change.lost) / change.n, "difference_ci95": [low, high],
-                    "gained": change.gained, "lost": change.lost, "p_mcnemar": change.p_mcnemar}  # fmt: skip
-        return found
+        change = paired(self.full.correct, self.pruned.correct)
+        low, high = change.interval
+        pruned = _accuracy(accuracy(self.pruned)) | {
+            "difference": (change.gained - change.lost) / change.n, "difference_ci95": [low, high],
+            "gained": change.gained, "lost": change.lost, "p_mcnemar": change.p_mcnemar}  # fmt: skip
+        return {"task": self.title, "shots": self.shots, "precision": self.precision, "n": len(self.full),
+                "full": _accuracy(accuracy(self.full)), "pruned": pruned}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class Exported:
     """An exported model: its folder, its source, and its measurements.
 
     folder: where it was written
-    form, fill: its form, and the output of pruned components
+    form: its form
     mask: the mask in text form
     command: the command that exports it again
     base: name of the base model
@@ -83,7 +78,6 @@ class Exported:
 
     folder: Path
     form: str
-    fill: str
     mask: str
     command: str
     base: str
@@ -97,7 +91,7 @@ class Exported:
         """Returns JSON fields."""
         (params_before, params), (bytes_before, n_bytes) = self.n_params, self.n_bytes
         return {
-            "out": str(self.folder), "form": self.form, "fill": self.fill, "mask": self.mask, "base": self.base,
+            "out": str(self.folder), "form": self.form, "mask": self.mask, "base": self.base,
             "licence": self.licence or None, "command": self.command, "parameters": params,
             "parameters_before": params_before, "bytes": n_bytes, "bytes_before": bytes_before,
             "largest_logit_difference": self.checked.difference, "checked": asdict(self.checked),
@@ -174,8 +168,6 @@ def card(identity: Identity, made: Exported) -> str:
         "", f"Pruned components: `{made.mask or 'none'}`", "",
         "`L3H5` is head 5 of layer 3, `F7` is the FFN of layer 7, and `B2` is all of layer 2. Layers and heads are "
         "counted from 0.", "",
-        *(["Each pruned component outputs its mean over a reference text, folded into biases, instead of 0.", ""]
-          if made.fill == "mean" else []),
         *_judged_lines(made.judged),
         "## How it was made", "", "```sh", made.command, "```", "",
         f"Headroom loaded this folder in {checked.precision} and compared its logits with those of the masked model "
@@ -223,14 +215,13 @@ def _judged_lines(judged: Judged | None) -> list[str]:
     if judged is None:
         return []
     fields, rows = judged.fields(), []
-    for name, title in (("full", "base model"), ("pruned", "pruned"), ("mean_filled", "pruned, with means")):
-        if name in fields:
-            each = fields[name]
-            low, high = (100 * value for value in each["ci95"])
-            change = "" if name == "full" else (
-                f"{100 * each['difference']:+.1f} ({100 * each['difference_ci95'][0]:+.1f} to "
-                f"{100 * each['difference_ci95'][1]:+.1f})")  # fmt: skip
-            rows.append(f"| {title} | {100 * each['acc']:.1f} ({low:.1f} to {high:.1f}) | {change} |")
+    for name, title in (("full", "base model"), ("pruned", "pruned")):
+        each = fields[name]
+        low, high = (100 * value for value in each["ci95"])
+        change = "" if name == "full" else (
+            f"{100 * each['difference']:+.1f} ({100 * each['difference_ci95'][0]:+.1f} to "
+            f"{100 * each['difference_ci95'][1]:+.1f})")  # fmt: skip
+        rows.append(f"| {title} | {100 * each['acc']:.1f} ({low:.1f} to {high:.1f}) | {change} |")
     what = f"{judged.title}, {judged.shots}-shot, {fields['n']:,} questions, measured in {judged.precision}"
     return ["## Accuracy", "", f"{what}. Parentheses show 95% intervals; differences are paired.", "",
             "| | accuracy, % | difference, points |", "|---|--:|--:|", *rows, ""]  # fmt: skip

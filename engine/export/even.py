@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 INSTEAD = "or use --form small, which takes any mask"
 
 
-def even(
-    identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False, reads: bool = True
-) -> ExportForm:
-    """Returns the plan of the form `even`. `is_filled`: the output bias of a pruned FFN is already its mean, and stays.
-    `reads` = False: no tensor is read, and only the sizes of the plan are valid. UsageError: says what is uneven, and
-    what else to prune or keep."""
+def even(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, reads: bool = True) -> ExportForm:
+    """Returns the plan of the form `even`. `reads` = False: no tensor is read, and only the sizes of the plan are
+    valid. UsageError: says what is uneven, and what else to prune or keep."""
     config, family, shape = identity.config, family_of(identity.config), identity.shape
     stays = [layer for layer in range(shape.n_layers) if any(mask.heads[layer]) or mask.ffns[layer]]
     kept = {layer: [head for head, keeps in enumerate(mask.heads[layer]) if keeps] for layer in stays}
@@ -44,7 +41,7 @@ def even(
     if family.embedding_norm:
         first = f"{family.embedding_norm}.bias"
     begins = re.compile(rf"(.*\.)?{first}")
-    added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the previous layer, -1 for none
+    added = _biases(identity, stored, stays) if reads else {}  # by the previous layer, -1 for none
     own = family.own_name("num_hidden_layers")
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
     if family.by_layer is not None and len(stays) < shape.n_layers:
@@ -119,19 +116,15 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
                              f"is uneven: keep equally many heads of each group in every layer, {INSTEAD}")  # fmt: skip
 
 
-def _biases(
-    identity: Identity, stored: Mapping[str, LazyTensor], stays: list[int], with_ffns: bool
-) -> dict[int, Tensor]:
+def _biases(identity: Identity, stored: Mapping[str, LazyTensor], stays: list[int]) -> dict[int, Tensor]:
     """Returns the biases that dropped layers still add: (d_model,) by the previous layer that stays, -1 for none.
     UsageError: there is no bias or embedding to add one to."""
     config, family = identity.config, family_of(identity.config)
     by_place = {(place.layer, place.rest): name for name in stored if (place := place_of(name)) is not None}
     found: dict[int, Tensor] = {}
-    outputs = [family.attention_out, family.ffn_write][: 1 + with_ffns]
     for layer in set(range(identity.shape.n_layers)) - set(stays):
-        names = [name for module in outputs if (name := by_place.get((layer, f"{module}.bias"))) is not None]
-        bias = sum(made(stored[name], None).float() for name in names)
-        if isinstance(bias, int) or not bias.any():
+        name = by_place.get((layer, f"{family.attention_out}.bias"))
+        if name is None or not (bias := made(stored[name], None).float()).any():
             continue
         if family.attention_norm_after:
             raise UsageError(_nowhere(layer, "it goes through the layer's norm"))

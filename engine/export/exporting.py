@@ -29,11 +29,8 @@ from engine.export.card import Checked, Exported, Judged, base_cards, copied, li
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
 from engine.export.forms import FORMS, ExportForm, masked, small, small_model
-from engine.export.means import filled
-from engine.heads.ablation import FILLS
-from engine.heads.fills import means
 from engine.models.loading import Loaded, LoadSpec, load
-from engine.models.masks import Mask, Means, pruned
+from engine.models.masks import Mask, pruned
 from engine.models.session import Session, Target
 from engine.placement.needs import memory_estimate
 from engine.progress import Progress, last_value
@@ -47,31 +44,26 @@ MOST = 0.01  # of the largest logit: an export that differs by more is discarded
 
 @dataclass(frozen=True)
 class Export:
-    """An export request. UsageError: unknown form or fill, or `out` already exists.
+    """An export request. UsageError: unknown form, or `out` already exists.
 
     mask: components to prune
     out: folder to write
     form: one of FORMS
-    fill: output of pruned components, one of FILLS
     command: the equivalent command line
     questions: on which accuracy is measured, if any
-    train: over which means are taken (None: a built-in text)
     folder: `out` as an absolute path
     """
 
     mask: Mask
     out: str
     form: str = "masked"
-    fill: str = "zero"
     command: str = ""
     questions: Questions | None = None
-    train: Questions | None = None
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        for value, known, what in ((self.form, FORMS, "form"), (self.fill, FILLS, "fill")):
-            if value not in known:
-                raise UsageError(f"{what} {value!r} is unknown; choose one of {', '.join(known)}")
+        if self.form not in FORMS:
+            raise UsageError(f"form {self.form!r} is unknown; choose one of {', '.join(FORMS)}")
         object.__setattr__(self, "folder", named_folder(self.out))
         refuse_taken(self.folder)
 
@@ -89,13 +81,9 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
         judged = yield from _judged(session, target, asked, total)
         yield Progress(0, total, message="loading the full model to compare", is_loading=True)
         loaded = reference_model(session, target)
-        found, spec = None, loaded.spec
-        if asked.fill == "mean":
-            found = yield from last_value(means(loaded, target.bos, asked.train), 0, total, 0)
-            identity, stored = filled(identity, stored, asked.mask, found)
-        plan = make(identity, stored, asked.mask, asked.fill == "mean")
-        expected = masked_logits(loaded, target.bos, asked.mask, found)
-        tokenizer = loaded.tokenizer
+        plan = make(identity, stored, asked.mask)
+        expected = masked_logits(loaded, target.bos, asked.mask)
+        spec, tokenizer = loaded.spec, loaded.tokenizer
         del loaded
         with written_aside(folder, plan.n_bytes) as aside:
             for done, name in write_weights(aside, plan.tensors):
@@ -103,10 +91,8 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
             _write_beside(identity, tokenizer, aside, plan)
             yield Progress(2 * total // 3, total, message="loading the exported model to compare", is_loading=True)
             checked = compared(expected, spec, aside, target.bos, small_model if asked.form == "small" else None)
-            if judged is not None and asked.fill == "mean":
-                judged = yield from _judged_filled(session, target, asked, judged, aside)
             before = sum(file.stat().st_size for file in weight_files(identity.folder))
-            made = Exported(folder, asked.form, asked.fill, asked.mask.text(), asked.command, identity.name,
+            made = Exported(folder, asked.form, asked.mask.text(), asked.command, identity.name,
                             licence_of(identity).get("license", ""), (identity.n_params, plan.n_params),
                             (before, folder_bytes(aside)), checked, judged)  # fmt: skip
             write_card(aside, identity, made)
@@ -189,17 +175,6 @@ def _write_tokenizer_settings(identity: Identity, tokenizer: Any, aside: Path, n
         (aside / SETTINGS).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _judged_filled(
-    session: Session, target: Target, asked: Export, judged: Judged, aside: Path
-) -> Generator[Progress[Any], None, Judged]:
-    """Adds the accuracy of the exported model to `judged`."""
-    assert asked.questions is not None
-    there = session.target(replace(target.spec, model=str(aside)), target.bos)
-    steps = evaluation(there, asked.questions, Mask.full(target.shape)).run(session)
-    answers = yield from last_value(steps, label="accuracy, means filled in")
-    return replace(judged, filled=answers)
-
-
 def reference_model(session: Session, target: Target) -> Loaded:
     """Loads the base model in fp32, or in bf16 if fp32 does not fit. The session's model is unloaded first."""
     session.models.unload()
@@ -208,9 +183,9 @@ def reference_model(session: Session, target: Target) -> Loaded:
     return session.models.checked(load(replace(target.spec, precision=precision), session.store))
 
 
-def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = None) -> np.ndarray:
+def masked_logits(loaded: Loaded, bos: bool, mask: Mask) -> np.ndarray:
     """Returns (T, V) logits under the mask on a built-in text."""
-    with pruned(loaded, mask, means):
+    with pruned(loaded, mask):
         return _logits(loaded.model, _token_ids(loaded, bos))
 
 
@@ -222,7 +197,6 @@ def compared(
     loaded = load(replace(given, model=str(folder)))
     model = loaded.model if model_of is None else model_of(folder, loaded.model.dtype)
     found = _logits(model, _token_ids(loaded, bos))
-    expected = expected[: len(found)]  # with means, a model with windows becomes one that reads no further
     difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
     if not difference <= MOST * largest:
         raise HeadroomError(f"the exported model's logits differ from the masked model's by {difference:.3g} (the "

@@ -53,9 +53,8 @@ class ExportForm:
         return sum(tensor.n_bytes for tensor in self.tensors)
 
 
-def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
-    """Returns the plan of the form `masked`: all tensors, some with zeros. `is_filled`: the output bias of a pruned FFN
-    is already its mean, and stays."""
+def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask) -> ExportForm:
+    """Returns the plan of the form `masked`: all tensors, some with zeros."""
     family, shape = family_of(identity.config), identity.shape
     planned = []
     for name, tensor in stored.items():
@@ -68,14 +67,14 @@ def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_
                 found = head_numbers(family, shape, place.rest, pruned)
                 assert found is not None
                 change = partial(_zeroed_at, found[0], found[1])
-            elif module == family.ffn_write and not mask.ffns[place.layer] and not (is_filled and kind == "bias"):
+            elif module == family.ffn_write and not mask.ffns[place.layer]:
                 change = _zeroed
         planned.append(PlannedTensor(name, tensor.shape, tensor.dtype, partial(made, tensor, change)))
     return ExportForm(identity.config, tuple(planned), is_tied(identity.config))
 
 
-def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
-    """Returns the plan of the form `small`; `is_filled` as for `masked`. UsageError: heads cannot be cut out."""
+def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask) -> ExportForm:
+    """Returns the plan of the form `small`. UsageError: heads cannot be cut out."""
     family, shape, stock = family_of(identity.config), identity.shape, identity.config
     if not family.is_verified:
         raise UsageError(f"{identity.name} is of type {family.name}, whose code --form small does not know; use --form "
@@ -110,7 +109,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
                 name = f"{place.front}{module.rpartition('.')[0]}.{CONSTANT}"
             elif gone and kind == "bias" and module == family.ffn_write:
                 name = f"{place.front}{family.ffn_out}.{CONSTANT}"
-                change = None if is_filled else _zeroed  # it adds exactly 0
+                change = _zeroed  # it adds exactly 0
             elif gone:
                 continue
             elif len(heads) < shape.n_heads and (found := head_numbers(family, shape, place.rest, heads)):

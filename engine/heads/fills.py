@@ -6,7 +6,7 @@ Departure: in means each token of the questions and their right answers counts t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import then
-from engine.demo import story
 from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
 from engine.heads.idealised import KNOCKOUT, knockout_answers
@@ -24,16 +23,14 @@ from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
-from engine.progress import Progress, last_value, may_stop
+from engine.progress import Progress, may_stop
 from engine.questions.checked_encoding import encode_chunk
-from engine.questions.encoding import read
 from engine.questions.requests import Questions
 from engine.records import canonical_key
 from engine.timing.workload import all_characters, characters
 
 FILLS = ("zero", "mean", KNOCKOUT)  # what pruned components output
 N_QUESTIONS = 64  # train questions over which means are taken
-TOKENS = 512  # of the built-in text, if no task is named
 
 
 def filled_evaluation(
@@ -79,17 +76,12 @@ def mean_fill(target: Target, train: Questions) -> Measurement[Means]:
     return single(target, piece, lambda record: Means(record.arrays["heads"], record.arrays["ffns"]))
 
 
-def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progress[Means]]:
-    """Yields Progress; the value of the last is the Means over the first N_QUESTIONS train questions with their right
-    answers, or over a built-in text."""
-    n_ctx = loaded.identity.shape.n_ctx
-    if train is None:
-        texts = [read(story(), loaded.tokenizer, bos, min(TOKENS, n_ctx) - 1).inputs.tolist()]
-    else:
-        chunk = train.order[: min(N_QUESTIONS, train.n)]
-        encoded = encode_chunk(train, chunk, loaded.tokenizer, bos, n_ctx)
-        texts = [[*choices[question.golds[0]].inputs, choices[question.golds[0]].targets[-1]][:n_ctx]
-                 for question, choices in zip(train.at(chunk), encoded, strict=True)]  # fmt: skip
+def _measured(loaded: Loaded, bos: bool, train: Questions) -> Measuring:
+    """Measures the means over the first N_QUESTIONS train questions with their right answers."""
+    n_ctx, chunk = loaded.identity.shape.n_ctx, train.order[: min(N_QUESTIONS, train.n)]
+    encoded = encode_chunk(train, chunk, loaded.tokenizer, bos, n_ctx)
+    texts = [[*choices[question.golds[0]].inputs, choices[question.golds[0]].targets[-1]][:n_ctx]
+             for question, choices in zip(train.at(chunk), encoded, strict=True)]  # fmt: skip
     heads: Any = 0.0
     ffns: Any = 0.0
     for number, ids in enumerate(texts):
@@ -98,9 +90,5 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
         heads, ffns = heads + len(ids) * found.heads, ffns + len(ids) * found.ffns
         yield Progress(number + 1, len(texts), message="means of the pruned components")
     n = sum(map(len, texts))
-    yield Progress(len(texts), len(texts), Means((heads / n).astype(np.float32), (ffns / n).astype(np.float32)))
-
-
-def _measured(loaded: Loaded, bos: bool, train: Questions) -> Measuring:
-    found = yield from last_value(means(loaded, bos, train))
-    return {"heads": found.heads, "ffns": found.ffns}, train.receipt() | {"kind": "means"}
+    means = {"heads": (heads / n).astype(np.float32), "ffns": (ffns / n).astype(np.float32)}
+    return means, train.receipt() | {"kind": "means"}

@@ -15,7 +15,6 @@ from engine.errors import HeadroomError, UsageError
 from engine.export.card import Exported
 from engine.export.folders import named_folder, refuse_taken
 from engine.export.forms import FORMS
-from engine.heads.ablation import FILLS
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
@@ -81,11 +80,6 @@ class ExportModel(PrunedModel):
         "components removed, with a modeling file; even: whole layers, or the same number of heads in "
         "every layer, removed; stock architecture",
     )
-    fill: str = choice(
-        "zero",
-        FILLS,
-        "what replaces the output of pruned components: zero (default), or its mean, folded into output biases",
-    )
     task: str | None = string(None, "task to evaluate; --prune-heads and --prune-ffns use its pruning order")
     limit: int | None = number(None, (1, MOST), "number of questions of --task to evaluate (default: all)")
     sample: str = string(
@@ -96,15 +90,12 @@ class ExportModel(PrunedModel):
         """Writes the folder of the model pruned by a mask, loads it back and compares."""
         from engine.export.exporting import Export, export
 
-        questions = train = None
+        questions = None
         target = self.target(session)
         if task := self.named(target):
             questions = selected(task, self.data_dir, session, self.limit, self.sample)
-            if self.fill == "mean":
-                train = selected(replace(task, split="train"), self.data_dir, session, None)
         command = shlex.join(["headroom", *argv(replace(self, json=False))])
-        asked = Export(mask, self.out, self.form, self.fill, command, questions, train)
-        return export(session, target, asked)
+        return export(session, target, Export(mask, self.out, self.form, command, questions))
 
     def measure(self, run: RequestRun) -> Result:
         refuse_taken(named_folder(self.out))
@@ -118,7 +109,7 @@ class ExportModel(PrunedModel):
                  f"{made.checked.n_tokens} tokens, {made.checked.precision}"]  # fmt: skip
         if made.judged is not None:
             fields = made.judged.fields()
-            each = [f"{name} {fields[name]['acc']:.4f}" for name in ("full", "pruned", "mean_filled") if name in fields]
+            each = [f"{name} {fields[name]['acc']:.4f}" for name in ("full", "pruned")]
             lines.append(f"accuracy on {fields['task']}: {', '.join(each)}, n {fields['n']}"
                          f"{describe_cut(made.judged.full)}")  # fmt: skip
         fields = made.fields() | {"heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,

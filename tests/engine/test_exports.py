@@ -9,16 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.accuracy.evaluation import evaluation
 from engine.architecture import families
-from engine.demo import story
 from engine.errors import HeadroomError, UsageError
 from engine.export import folders
 from engine.export.card import copied
 from engine.export.exporting import Export, export, sizes
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
-from engine.questions.encoding import read
 from tests.conftest import HANG_S
 from tests.engine.fixtures import (
     DISTINCT,
@@ -26,7 +23,6 @@ from tests.engine.fixtures import (
     STOCK,
     TINY,
     UNTIED,
-    caught,
     configured,
     family_folder,
     in_turns,
@@ -194,8 +190,6 @@ def test_heads_that_do_not_divide_the_width_can_stay_where_a_config_may_say_so(s
     made = exported(session, folder, tmp_path / "out", "L*H0", form="even")
     config = json.loads((made.folder / "config.json").read_text())
     assert (config["num_attention_heads"], config["head_dim"], config["hidden_size"]) == (3, 8, 32)
-    with pytest.raises(UsageError, match="multiple of its heads: it is 32, with 3 heads; use --fill zero"):
-        exported(session, made.folder, tmp_path / "filled", "L0H0", fill="mean")
 
 
 @pytest.mark.parametrize(("family", "text", "said"), [
@@ -217,85 +211,10 @@ def test_what_is_not_even_is_refused_with_what_to_do(family, text, said, session
     assert "--form" in str(refused.value) and not list(tmp_path.glob("out*"))
 
 
-def folded_by_hand(model, text):
-    """Logits of the stock model with means put in by hooks that know nothing of biases: a plain loop over layers."""
-    mask, shape = parse_mask(text, model.identity.shape), model.identity.shape
-    ids = torch.tensor([read(story(), model.tokenizer, model.identity.default_bos, 255).inputs.tolist()])
-    modules, hooks = model.family.layer_modules(model.model), []
-    outs, ffns = zip(*modules, strict=True)
-    with torch.inference_mode():
-        with caught(*outs) as z, caught(*ffns, outputs=True) as written:
-            model.model(ids)
-        means = {module: value.reshape(-1, value.shape[-1]).mean(0) for module, value in (z | written).items()}
-
-        def put(at, z):
-            z = z.clone()
-            for head, kept in enumerate(mask.heads[at]):
-                if not kept:
-                    span = slice(head * shape.d_head, (head + 1) * shape.d_head)
-                    z[..., span] = means[outs[at]][span]
-            return z
-
-        for at, (out, ffn) in enumerate(modules):
-            hooks.append(out.register_forward_pre_hook(lambda m, args, at=at: (put(at, args[0]),)))
-            if not mask.ffns[at]:
-                hooks.append(ffn.register_forward_hook(lambda m, a, given, at=at: means[ffns[at]].expand_as(given)))
-        logits = model.model(torch.tensor([IDS])).logits[0]
-        for hook in hooks:
-            hook.remove()
-    return logits
-
-
-def has_ffn_means(name):
-    family = families.FAMILIES[TINY[name]]
-    return family.has_biases or bool(family.biased_type and families.FAMILIES[family.biased_type].ffn_biases)
-
-
-def holds_means(name):
-    family = families.FAMILIES[TINY[name]]
-    return family.attention_biases is not False and (family.has_biases or bool(family.biased_type))
-
-
-def means_mask(name, form):
-    if has_ffn_means(name):
-        return small_mask(name) if form == "small" else MASK
-    return "L0H* L2H*" if form == "small" and small_mask(name) != MASK else "L0H1 L1H* L2H0-2"
-
-
-WITH_MEANS = [family for family in FAMILIES if family in (*DISTINCT, UNTIED) and holds_means(family)]
-FOLDED = [*in_turns(WITH_MEANS, ("small", "masked")), ("opt", "masked")]
-MEANS = [*((family, means_mask(family, form), form) for family, form in FOLDED), ("opt", "B1", "even")]
-
-
-@pytest.mark.thorough
-def test_means_are_folded_into_biases(session, folder_of, model_of, tmp_path, outside):
-    made = [exported(session, folder_of(family), tmp_path / str(at), text, form=form, fill="mean")
-            for at, (family, text, form) in enumerate(MEANS)]  # fmt: skip
-    found = outside([(each.folder, form) for each, (_, _, form) in zip(made, MEANS, strict=True)])
-    for (family, text, _), outcome in zip(MEANS, found, strict=True):
-        expected = folded_by_hand(model_of(family), text)
-        scale = float(expected.abs().max())
-        torch.testing.assert_close(outcome["logits"], expected, atol=2e-5 * scale, rtol=0)
-        assert (outcome["logits"] - masked_logits(model_of(family), text)).abs().max() > 1e-3 * scale
-
-
-@pytest.mark.parametrize("family", [each for each in STOCK if not has_ffn_means(each)])
-def test_means_of_ffns_without_biases_are_refused(family, session, folder_of, tmp_path):
-    refused_by(UsageError, "have no output biases for means; .*use --fill zero",
-               lambda: exported(session, folder_of(family), tmp_path / "out", fill="mean"))  # fmt: skip
-    assert not list(tmp_path.glob("out*"))
-
-
-def test_means_of_heads_without_biases_are_refused(session, folder_of, tmp_path):
-    refused_by(UsageError, "the heads of .* have no output biases for means; use --fill zero",
-               lambda: exported(session, folder_of("gptj"), tmp_path / "out", "L0H1", fill="mean"))  # fmt: skip
-    assert exported(session, folder_of("gptj"), tmp_path / "ffns", "F1", fill="mean").checked.difference == 0
-
-
-def test_a_bias_that_goes_through_the_norm_of_its_layer_cannot_move(session, folder_of, tmp_path):
-    filled = exported(session, folder_of("olmo2"), tmp_path / "filled", "L1H*", fill="mean")
+def test_a_bias_that_goes_through_the_norm_of_its_layer_cannot_move(session, tiny_opt, tmp_path):
+    folder = family_folder("olmo2", tiny_opt, tmp_path / "model", attention_bias=True)
     refused_by(UsageError, "nothing to add it to .it goes through the layer's norm",
-               lambda: exported(session, filled.folder, tmp_path / "out", "B1", form="even"))  # fmt: skip
+               lambda: exported(session, folder, tmp_path / "out", "B1", form="even"))  # fmt: skip
 
 
 def test_heads_of_longrope_models_stay_in_even_layers(session, tiny_opt, tmp_path):
@@ -323,12 +242,6 @@ def test_windows_are_those_of_the_layers_that_stay(family, form, session, tiny_o
     assert exported(session, folder, tmp_path / "out", "B0", form=form).checked.difference < 1e-4
 
 
-def test_means_turn_a_model_with_windows_into_one_that_reads_as_far(session, tiny_opt, tmp_path):
-    folder = family_folder("mistral", tiny_opt, tmp_path / "model", sliding_window=24)
-    config = json.loads((exported(session, folder, tmp_path / "out", fill="mean").folder / "config.json").read_text())
-    assert (config["model_type"], config["max_position_embeddings"]) == ("llama", 24)
-
-
 def test_a_full_layer_without_heads_still_counts_tokens(session, tiny_opt, tmp_path, outside):
     """Layers 1 and 3 see all tokens, and transformers asks layer 1 how many there are."""
     folder = family_folder("gemma3", tiny_opt, tmp_path / "model", num_hidden_layers=4)
@@ -340,23 +253,6 @@ def test_a_full_layer_without_heads_still_counts_tokens(session, tiny_opt, tmp_p
 def test_some_heads_of_a_norm_of_all_cannot_be_left_out(session, folder_of, tmp_path):
     refused_by(UsageError, "can be cut out of layer 0; prune all of its heads .L0H.., or use --form masked",
                lambda: exported(session, folder_of("olmo2"), tmp_path / "out", form="small"))  # fmt: skip
-
-
-def test_accuracy_is_told_before_and_after_means_are_filled_in(session, folder_of, tmp_path):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl"), session, limit=12)
-    train = questions_in(tmp_path / "own.jsonl", session, split="train")
-    made = exported(
-        session, folder_of("opt"), tmp_path / "out", form="small", fill="mean", questions=questions, train=train
-    )
-    told = made.fields()["accuracy"]
-    assert {"full", "pruned", "mean_filled"} <= told.keys() and told["mean_filled"]["ci95"][0] >= 0
-    again = final(
-        evaluation(
-            target_in(session, made.folder), questions, parse_mask("", target_in(session, made.folder).shape)
-        ).run(session)
-    )
-    assert made.judged.filled.correct.tolist() == again.correct.tolist()
-    assert "pruned, with means" in (made.folder / "README.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own

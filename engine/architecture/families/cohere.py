@@ -30,7 +30,6 @@ FAMILY = replace(
     | {"layer_norm_eps", "logit_scale", "use_qk_norm"},
     is_tied=True,
     ffn_biases="",
-    biased_type="cohere",
     heads_divide_width=False,
     refused={"use_qk_norm": phi.FAMILY.refused["qk_layernorm"]},
     scales=scales,

@@ -81,7 +81,6 @@ class Family:
     norm_biases: str | bool = ""
     has_unembedding_bias: bool = False
     cuts_heads: bool = True  # whether the code of an exported `small` model knows layers with some of their heads
-    biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
     refused: Mapping[str, str] = field(default_factory=dict, hash=False)  # field that must be off -> why

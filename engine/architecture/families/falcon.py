@@ -50,7 +50,6 @@ FAMILY = Family(
     attention_biases="bias",
     ffn_biases="bias",
     norm_biases=True,
-    biased_type="falcon",
     cuts_heads=False,
     variant=variant,
     is_adapted=True,

@@ -16,7 +16,6 @@ FAMILY = replace(
     refused={"use_bidirectional_attention": "so that tokens read later ones; use a model that predicts the next token"},
     is_tied=True,
     ffn_biases="",
-    biased_type="gemma",
     heads_divide_width=False,
     tiny={"gemma": {"num_key_value_heads": 1, "head_dim": 8}},
 )

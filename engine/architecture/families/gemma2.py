@@ -39,7 +39,6 @@ FAMILY = replace(
     | {"hidden_activation", "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
        "sliding_window", "layer_types"},
     defaults={"head_dim": 256, "num_key_value_heads": 4},
-    biased_type="gemma2",
     heads_divide_width=True,
     by_layer=by_layer,
     windows=windows_by_type(by_layer, window, is_needed=True),

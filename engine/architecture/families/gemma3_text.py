@@ -25,7 +25,6 @@ FAMILY = replace(
     name="Gemma 3",
     qk_norms=("q_norm", "k_norm"),
     fields=gemma2.FAMILY.fields | {"sliding_window_pattern", "rope_local_base_freq"},
-    biased_type="gemma3_text",
     by_layer=by_layer,
     windows=windows_by_type(by_layer, gemma2.window, is_needed=True),
     attends_by="sdpa",

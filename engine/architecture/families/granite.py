@@ -21,7 +21,6 @@ FAMILY = replace(
     name="Granite",
     fields=llama.FAMILY.fields - {"pretraining_tp"}
     | {"residual_multiplier", "embedding_multiplier", "logits_scaling", "attention_multiplier"},
-    biased_type="granite",
     heads_divide_width=False,
     scales=scales,
     tiny={"granite": {"num_key_value_heads": 2, "residual_multiplier": 0.5, "embedding_multiplier": 3.0,

@@ -9,6 +9,5 @@ FAMILY = replace(
     name="Headroom small",
     fields=llama.FAMILY.fields | {"smeared", "positions"},
     is_stock=False,
-    biased_type="",
     tiny={"small": {"smeared": True, "attention_bias": True}},
 )

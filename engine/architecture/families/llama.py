@@ -18,7 +18,6 @@ FAMILY = Family(
     has_biases=False,
     attention_biases="attention_bias",
     ffn_biases="mlp_bias",
-    biased_type="llama",
     states_head_width=True,
     heads_divide_width=True,
     tiny={"llama": {"num_key_value_heads": 2}},

@@ -22,7 +22,6 @@ FAMILY = replace(
     norms_all_heads=True,
     fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp"},
     ffn_biases="",
-    biased_type="olmo2",
     heads_divide_width=False,
     tiny={"olmo2": {"num_key_value_heads": 2}},
 )

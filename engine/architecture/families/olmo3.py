@@ -19,7 +19,6 @@ FAMILY = replace(
     olmo2.FAMILY,
     name="OLMo 3",
     fields=olmo2.FAMILY.fields | {"sliding_window", "layer_types"},
-    biased_type="olmo3",
     by_layer=by_layer,
     windows=windows_by_type(by_layer, gemma2.window, is_needed=True),
     tiny={"olmo3": {"num_key_value_heads": 2, "sliding_window": 24,

@@ -21,7 +21,6 @@ FAMILY = replace(
     attention_biases="",
     ffn_biases="",
     has_unembedding_bias=True,
-    biased_type="",
     heads_divide_width=False,
     refused={"qk_layernorm": "and Headroom reads no norms of this type; use a model without it"},
     tiny={"phi": {"num_key_value_heads": 2}},

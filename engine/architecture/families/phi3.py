@@ -21,7 +21,6 @@ FAMILY = replace(
     | {"sliding_window", "resid_pdrop", "embd_pdrop"},
     attention_biases="",
     ffn_biases="",
-    biased_type="",
     heads_divide_width=False,
     windows=window_everywhere(),
     long_ropes=("longrope", "su", "yarn"),

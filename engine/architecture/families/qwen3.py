@@ -15,6 +15,5 @@ FAMILY = replace(
     defaults={"head_dim": 128, "num_key_value_heads": 32},
     attention_biases="attention_bias",
     qkv_biases="",
-    biased_type="qwen3",
     tiny={"qwen3": {"hidden_size": 48, "head_dim": 8, "num_key_value_heads": 2, "initializer_range": 0.25}},
 )

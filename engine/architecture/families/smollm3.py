@@ -27,7 +27,6 @@ FAMILY = replace(
     fields=llama.FAMILY.fields
     | {"no_rope_layers", "no_rope_layer_interval", "use_sliding_window", "sliding_window", "layer_types"},
     defaults={"num_key_value_heads": 4},
-    biased_type="smollm3",
     is_tied=True,
     heads_divide_width=False,
     by_layer=by_layer,

@@ -23,7 +23,6 @@ FAMILY = replace(
     qkv_biases="use_qkv_bias",
     ffn_biases=False,
     norm_biases=True,
-    biased_type="",
     states_head_width=False,
     refused=phi.FAMILY.refused,
     variant=variant,

@@ -18,7 +18,6 @@ FAMILY = replace(
     has_biases=True,
     attention_biases="use_bias",
     ffn_biases="use_bias",
-    biased_type="starcoder2",
     heads_divide_width=False,
     defaults={"num_key_value_heads": 2},
     windows=window_everywhere(),

@@ -18,39 +18,36 @@ from pages.ui.downloads.footer import draw_command
 from pages.ui.downloads.origin import command_line, of_model, of_task
 from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.runtime import session
-from pages.ui.page.tables import mask_in_words, percent, plain, whole_percent
+from pages.ui.page.tables import mask_in_words, plain, whole_percent
 from pages.ui.page.work import Action, Work
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.screen import PruneResult
 
 SLOT = "export"
 NAMES = {"masked": "Masked", "small": "Small", "even": "Even"}
-FILL_NAMES = {"zero": "Zero", "mean": "Its mean"}
 FORM_HELP = (
     "Masked: the stock architecture, in which pruned components write nothing; as large as before, loads everywhere. "
     "Small: pruned components are neither stored nor computed; comes with a modeling file, loaded with "
     "trust_remote_code. Even: smaller and stock, where whole layers go, or every layer of a model of Llama's shape "
     "keeps equally many heads."
 )
-FILL_HELP = "What a pruned part gives: 0, or its mean over the task's train questions, folded into output biases."
 FOLDER_HELP = "A new folder on the computer that runs this app. One that is there is never written to."
 
 
 def draw_export(shown: PruneResult) -> None:
-    """Draws the panel: form, fill, folder, their sizes, the job, and how its result is loaded."""
+    """Draws the panel: form, folder, their sizes, the job, and how its result is loaded."""
     x, mask = shown.x, shown.mask
     if mask is None:
         st.caption("Which heads and FFNs go is not known before importance is measured.")
         return
-    form_at, fill_at, folder_at = st.columns([3, 2, 5], gap="medium", vertical_alignment="bottom")
+    form_at, folder_at = st.columns(2, gap="medium", vertical_alignment="bottom")
     form = one_of(form_at, "Form", NAMES, "prune_export_form", FORM_HELP)
-    fill = one_of(fill_at, "A pruned part gives", FILL_NAMES, "prune_export_fill", FILL_HELP)
     usual = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
     # once a session, which then exports there
     default = str(st.session_state.setdefault(f"{usual}, free", free_name(usual)))
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
-    request = _request(x, mask, form, fill, folder)
+    request = _request(x, mask, form, folder)
     work, command = export_work(x, mask, request), command_line(request)
     job = work.now()
     if work.line():
@@ -79,9 +76,9 @@ def export_work(x: Experiment, mask: Mask, request: ExportModel) -> Work[Exporte
     return Work(SLOT, "Export", Action(f"{x.base_key} {request}", partial(request.steps, session(), mask)), 1)
 
 
-def _request(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> ExportModel:
+def _request(x: Experiment, mask: Mask, form: str, folder: str) -> ExportModel:
     return ExportModel(
-        **of_model(x.target), **of_task(x.task), task_data=x.data_dir, mask=mask.text(), form=form, fill=fill,
+        **of_model(x.target), **of_task(x.task), task_data=x.data_dir, mask=mask.text(), form=form,
         out=folder, limit=x.limit, sample=SAMPLE,
     )  # fmt: skip
 
@@ -105,9 +102,5 @@ def _draw_exported(made: Exported, command: str) -> None:
                 f"{made.n_bytes[1] / 1e6:,.1f} of {made.n_bytes[0] / 1e6:,.1f} MB. Loaded back in {checked.precision}, "
                 f"its logits differ from the masked model's by at most {checked.difference:.2g} on {checked.n_tokens} "
                 f"tokens (the largest is {checked.largest:.3g}).")  # fmt: skip
-    if made.judged is not None and made.judged.filled is not None:
-        judged = made.judged.fields()
-        full, zeros, means = (percent(judged[side]["acc"]) for side in ("full", "pruned", "mean_filled"))
-        st.markdown(f"Accuracy: full {full}, zeros {zeros}, means {means} (n {judged['n']}).")
     st.code(made.to_load, language="python")
     draw_command(command)
