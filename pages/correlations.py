@@ -105,7 +105,7 @@ of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions 
 origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of)
 if not found.scores or len(found.scores) < 2 and measured.n_known < len(tasks):
     show_failed(found.failed)
-    sections.choose_method(menu, menu, what != "ffns", label_visibility="visible")  # so that an address keeps it
+    sections.choose_method(menu, what != "ffns", label_visibility="visible")  # so that an address keeps it
     demo = demo_view("correlations", setup, N_COMPARED)
     width: Any = "stretch" if any(each.under_way for each in works) else "content"
     with empty_state("matrix", SHOWS, True, demo), st.container(width=width):
@@ -124,14 +124,11 @@ if names and works[-1].under_way:  # the matrix has its size from the start
     names = [*dict.fromkeys([*names, *task_names])]
 here = [task for task in tasks if task.shots == shown and task in found.scores]
 of_all = transfer(sections.COSTS, setup, target, here, what) if names and what in (EVEN, PAPERS) else None
-warning_at = st.container()
 tasks_at, pair_at, shared_at, head_at = sections.places(4, 0 < len(names) <= HALF)
 title_at, costs = tasks_at.container(), None if of_all is None or measured.begun else of_all.rows
 method = "srcc"
 if names or not of_counts.empty:
-    method = sections.choose_method(tasks_at, menu, what != "ffns", costs is not None)
-if method == "as_published":
-    warning_at.warning(tables.PUBLISHED, icon=":material/history_edu:")
+    method = sections.choose_method(tasks_at, what != "ffns", costs is not None)
 agrees = ONE_TASK.format(shots_in_words(shown))
 if names:
     agrees = tables.tasks_in_words(agreement, noun) if method in ("cost", "within", "srcc") else ""

@@ -135,16 +135,6 @@ def agreement_within_layers(scores: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.divide(np.nansum(stacked, 0), known, out=np.full(known.shape, np.nan), where=known > 0)
 
 
-def as_published(scores: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns (k, k): the values that llm-interpret's script prints as SRCC, only for comparison.
-
-    It correlates head numbers in order of score instead of scores: relabelling the heads changes it, and it is about 0
-    for two tasks that rank 4608 heads almost equally (rho 0.95).
-    """
-    numbers = np.argsort(_rows(scores), axis=1, kind="stable")
-    return _correlations(_centred(numbers.astype(float)))
-
-
 def n_top(n: int, share: float = TOP_SHARE) -> int:
     """Returns how many of n components are in the top `share`; at least one."""
     return max(1, math.floor(share * n))

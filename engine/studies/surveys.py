@@ -16,7 +16,7 @@ from cache import Store
 from cache.typed_json import Positive
 from engine.composed import Gathered, every
 from engine.importance.importance import GRADIENTS, Scores, importance
-from engine.importance.rankings import aggregate, agreement, as_published, passes, random_order
+from engine.importance.rankings import aggregate, agreement, passes, random_order
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
 from engine.models.session import Session, Target
@@ -158,11 +158,10 @@ def agreement_rows(
         if len(scores) < 2:
             return
         named = {str(number): each for number, each in enumerate(scores.values())}
-        pairs, published, of = agreement(named), as_published(named), list(scores)
+        pairs, of = agreement(named), list(scores)
         for i, j in zip(*np.triu_indices(len(scores), 1), strict=True):
-            row = {"kind": kind, "a": of[i], "b": of[j]}
-            row |= {name: float(getattr(pairs, name)[i, j]) for name in ("srcc", "low", "high", "p", "overlap")}
-            rows.append(row | {"as_published": float(published[i, j])})
+            values = {name: float(getattr(pairs, name)[i, j]) for name in ("srcc", "low", "high", "p", "overlap")}
+            rows.append({"kind": kind, "a": of[i], "b": of[j], **values})
 
     for shots in sorted({task.shots for task in found.scores}):
         scores = found.at(shots)

@@ -1,14 +1,10 @@
-"""How much rankings agree: Spearman's rho against scipy, its p and interval against their promises, and what it is not.
-
-Spearman's rho of the scores does not care how heads are numbered; what llm-interpret's script prints does.
-"""
+"""How much rankings agree: Spearman's rho against scipy, its p and interval against their promises."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,14 +12,7 @@ from scipy import stats
 
 from engine.errors import UsageError
 from engine.importance.importance import Scores
-from engine.importance.rankings import (
-    PERMUTATIONS,
-    aggregate,
-    agreement,
-    agreement_within_layers,
-    as_published,
-    top_overlap,
-)
+from engine.importance.rankings import PERMUTATIONS, aggregate, agreement, agreement_within_layers, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, written_row
 from tests.engine.fixtures import refused_by
@@ -73,7 +62,7 @@ def test_any_number_of_tasks_gives_a_matrix(k):
     scores = {name: row.reshape(4, 6) for name, row in named(correlated(24, k)).items()}
     found = agreement(scores, permutations=19)
     assert found.labels == tuple(NAMES[:k])
-    for matrix in (found.srcc, found.low, found.high, found.p, found.overlap, as_published(scores)):
+    for matrix in (found.srcc, found.low, found.high, found.p, found.overlap):
         assert matrix.shape == (k, k)
     if k == 2:
         assert found.srcc[0, 1] == pytest.approx(stats.spearmanr(*correlated(24, k)).statistic, abs=1e-12)
@@ -87,7 +76,6 @@ def test_a_constant_row_is_undefined_everywhere_without_a_warning(value):
     for matrix in (found.srcc, found.low, found.high, found.p):
         assert np.isnan(matrix[0]).all() and np.isnan(matrix[:, 0]).all() and np.isfinite(matrix[1, 1])
     assert math.isnan(found.mean)
-    assert np.isnan(as_published({"even": np.full(3, value), "own": np.arange(3.0)})).sum() == 0, "it cannot see it"
 
 
 def test_scores_that_differ_by_little_are_not_constant():
@@ -120,42 +108,16 @@ def test_srcc_does_not_change_under_any_rising_transformation(rows, data):
     np.testing.assert_allclose(rho(named(np.exp(rows))), rho(named(rows)), atol=1e-12)
 
 
-def literal(scores):
-    """llm-interpret's way, transcribed: the index vectors of torch.sort go into spearmanr."""
-    numbers = [torch.sort(torch.tensor(array).flatten())[1].numpy() for array in scores.values()]
-    return np.array([[stats.spearmanr(a, b).statistic for b in numbers] for a in numbers])
-
-
-@quick
-@given(st.integers(3, 30).flatmap(lambda n: st.lists(distinct(n), min_size=1, max_size=4)))
-def test_as_published_is_llm_interprets_script(rows):
-    np.testing.assert_allclose(as_published(named(rows)), literal(named(rows)), atol=1e-12)
-
-
-def test_as_published_measures_head_numbers_and_not_agreement():
-    """Two tasks that rank 4608 heads (96 a layer, 48 layers) nearly alike."""
-    rows = correlated(4608, r=0.96)
-    scores = {name: row.reshape(48, 96) for name, row in named(rows).items()}
-    truth, published = rho(scores)[0, 1], as_published(scores)[0, 1]
-    assert truth > 0.9 and abs(published) < 0.1
-    assert published == pytest.approx(literal(scores)[0, 1], abs=1e-12)
-    # it changes with the heads' numbers: numbered by task a's order, the same scores agree more by far
-    sorted_by_a = named(rows[:, np.argsort(rows[0])])
-    assert rho(sorted_by_a)[0, 1] == pytest.approx(truth, abs=1e-12)
-    assert as_published(sorted_by_a)[0, 1] > published + 0.5
-
-
 def test_srcc_has_the_same_bits_in_whatever_order_a_library_adds_up():
     """A figure must not tell which processor put the report together."""
     generator = np.random.default_rng(0)
     rows = generator.random((7, 333)).round(2)  # some of them equal
     named = {str(number): row for number, row in enumerate(rows)}
-    whole, published = agreement(named, 0).srcc, as_published(named)
+    whole = agreement(named, 0).srcc
     assert (np.diagonal(whole) == 1).all() and (whole == whole.T).all()
     for _ in range(20):
         order = generator.permutation(333)
         np.testing.assert_array_equal(agreement({name: row[order] for name, row in named.items()}, 0).srcc, whole)
-    assert (published == published.T).all() and (np.diagonal(published) == 1).all()
 
 
 def test_p_of_independent_scores_is_uniform():
@@ -268,7 +230,7 @@ def test_aggregates_are_plain_means_of_scores_of_shares_or_of_ranks(rows):
     np.testing.assert_allclose(aggregate(scores, "shares")[0], np.mean(shares, axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("function", [agreement, agreement_within_layers, as_published, aggregate])
+@pytest.mark.parametrize("function", [agreement, agreement_within_layers, aggregate])
 @pytest.mark.parametrize("scores, words", [
     ({}, "no scores"),
     ({"a": np.zeros((2, 4)), "b": np.zeros((4, 2))}, r"\(2, 4\).*\(4, 2\)"),
@@ -314,7 +276,5 @@ def test_rows_compare_every_two_tasks_the_aggregate_and_chance_and_every_two_sho
     assert pairs["tasks", "5", "y", "aggregate"]["srcc"] == pytest.approx(stats.spearmanr(y, x + y + z).statistic)
     assert pairs["shots", "x", "0 shots", "5 shots"]["srcc"] == pytest.approx(
         stats.spearmanr(flat[TaskSpec("x", 0)], x).statistic)  # fmt: skip
-    assert pairs["tasks", "5", "x", "z"]["as_published"] == pytest.approx(
-        stats.spearmanr(np.argsort(x), np.argsort(z)).statistic)  # fmt: skip
     assert all(row["low"] <= row["srcc"] <= row["high"] and 0 < row["p"] <= 1 for row in table)
     assert agreement_rows(Survey(), "scores") == []

@@ -199,15 +199,8 @@ def test_one_task_alone_says_what_is_compared(measured):
     assert not frames_of(at) and not at.exception
 
 
-def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, stored_scores):
+def test_other_scores_can_be_chosen(measured):
     at = measured()
-    assert "as_published" not in at.segmented_control(key="correlations_method").options
-    press(at, "Show the coefficient of llm-interpret")
-    assert [warning.value for warning in at.warning] == [tables.PUBLISHED]
-    scores = [array.ravel() for array in stored_scores().values()]
-    published = spearmanr(*(np.argsort(one, kind="stable") for one in scores)).statistic
-    assert matrix_of(at)["demo_copy", "demo_lookup"]["value"] == pytest.approx(published)
-    at.segmented_control(key="correlations_method").set_value("srcc")
     at.segmented_control(key="correlations_what").set_value("ffns")
     settled(at)
     assert "Not measured yet" in said(at)
@@ -364,8 +357,8 @@ def test_scales_do_not_move_with_the_data():
     strong = survey({task: each.scores**9 for task, each in strong.scores.items()})
     for one, other in zip(all_charts(weak), all_charts(strong), strict=True):
         assert scales(one) == scales(other) and scales(one)
-    domains = [next(json.loads(scale)["domain"] for scale in scales(chart)) for chart in all_charts(weak)[:4]]
-    assert domains == [[-1, 1], [-1, 1], [-1, 1], [0, 1]]
+    domains = [next(json.loads(scale)["domain"] for scale in scales(chart)) for chart in all_charts(weak)[:3]]
+    assert domains == [[-1, 1], [-1, 1], [0, 1]]
 
 
 def test_colours_start_at_zero_unless_two_tasks_disagree():
@@ -491,7 +484,7 @@ def test_the_download_holds_every_pair():
     from pages.ui.page.tables import to_csv
 
     table = pd.read_csv(io.BytesIO(to_csv(tables.csv_rows(tables.pair_rows(many(2), "scores")))))
-    assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap", "as_published"} == set(table)
+    assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap"} == set(table)
 
 
 def test_colours_are_full_and_legends_say_the_layers():

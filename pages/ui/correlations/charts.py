@@ -49,7 +49,6 @@ class Measure:
 MEASURES = {
     "srcc": Measure("srcc", "Rank correlation"),
     "within": Measure("within", "Rank correlation within a layer"),
-    "as_published": Measure("as_published", "Coefficient of llm-interpret"),
     "overlap": Measure("overlap", "Share of the top 30% in both", signed=False),
 }
 
@@ -243,5 +242,5 @@ def _ringed(cells: pd.DataFrame, selected: Collection[str]) -> pd.DataFrame:
 
 
 def _tooltip(measure: Measure) -> list[alt.Tooltip]:
-    own = [f"number:N|{measure.title}"] if measure.column in ("within", "as_published") else []
+    own = [f"number:N|{measure.title}"] if measure.column == "within" else []
     return charts.tips("pair:N|Rankings", *own, TOOLTIP)

@@ -18,7 +18,7 @@ from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.transfer import transfer_in_words, transfer_map
-from pages.ui.page.address import current_value, one_among, put_right
+from pages.ui.page.address import one_among, put_right
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.widget_writes import follow_default
@@ -26,14 +26,7 @@ from pages.ui.page.work import live
 
 SHOWN_HELP = "Examples in the prompt of each question (shots), in the matrices of tasks."
 TASKS_HELP = "Every two tasks. Hover for the 95% interval; click a cell to see both rankings."
-METHODS = {
-    "cost": "Points lost",
-    "within": "Within a layer",
-    "srcc": "All layers",
-    "overlap": "Top 30%",
-    "as_published": "llm-interpret",
-}
-PUBLISHED_HELP = "What the paper's code prints, instead of the rank correlation; for comparison only."
+METHODS = {"cost": "Points lost", "within": "Within a layer", "srcc": "All layers", "overlap": "Top 30%"}
 METHOD_HELP = (
     "Points lost: what pruning a task by the ranking of another costs, once it is measured. Within a layer: Spearman's "
     "rank correlation of one layer's heads, its mean over layers. All layers: that of all scores, which depth alone "
@@ -85,19 +78,12 @@ def places(n: int, is_half: bool) -> list[DeltaGenerator]:
         return [at for _ in range(0, n, 2) for at in st.columns(2, gap="large")]
 
 
-def choose_method(
-    where: DeltaGenerator, menu: DeltaGenerator, has_layers: bool, has_costs: bool = False, **look: Any
-) -> str:
+def choose_method(where: DeltaGenerator, has_layers: bool, has_costs: bool = False, **look: Any) -> str:
     """Draws the choice of what the matrix shows: costs, if they are known, or a coefficient; without that within a
-    layer, unless a layer has several components. That of llm-interpret is chosen in the menu, and an option only while
-    it is."""
-    is_published = current_value(METHOD) in ("as_published", METHODS["as_published"])
-    is_there = {"cost": has_costs, "within": has_layers, "as_published": is_published}
+    layer, unless a layer has several components."""
+    is_there = {"cost": has_costs, "within": has_layers}
     options = [name for name in METHODS if is_there.get(name, True)]
     follow_default(METHOD, options[0])
-    if not is_published:
-        publish = partial(st.session_state.__setitem__, METHOD, "as_published")
-        menu.button("Show the coefficient of llm-interpret", help=PUBLISHED_HELP, on_click=publish)
     look = {"default": options[0], "format_func": METHODS.__getitem__, "label_visibility": "collapsed"} | look
     draw = partial(where.segmented_control, "Coefficient", required=True, help=METHOD_HELP, **look)
     return choice(METHOD, options, draw)

@@ -17,17 +17,8 @@ from engine.studies.surveys import AGGREGATE, RANDOM, Survey, agreement_rows, in
 from pages.ui.page.tables import number, p_in_words
 
 CONTROLS = (AGGREGATE, RANDOM)
-PUBLISHED = (
-    "For comparison only: llm-interpret correlates the heads' numbers in order of score, not their scores. That is not "
-    "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
-)
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
-NAMES = {
-    "srcc": "rank correlation",
-    "within": "rank correlation within a layer",
-    "as_published": "coefficient",
-    "overlap": "top-30% overlap",
-}
+NAMES = {"srcc": "rank correlation", "within": "rank correlation within a layer", "overlap": "top-30% overlap"}
 APART = 0.25  # between mean SRCC of all heads and within layers, from which tasks agree on layers more than on heads
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
 NOUNS = {"Head": "head", "FFN": "FFN"}
