@@ -18,10 +18,10 @@ from pages.ui.page.work import live
 from pages.ui.prune import dragging, head_map, parts, second_model
 from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
+from pages.ui.prune.orders import set_opening_order
 from pages.ui.prune.origin import figure_in_words, origin
 from pages.ui.prune.panels import costs, criteria, exports, perplexity, vector
 from pages.ui.prune.panels.questions import draw_questions
-from pages.ui.prune.provisional import draw_order_in_use
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import close_when_left, set_controls
 from pages.ui.prune.story import finding
@@ -29,6 +29,7 @@ from pages.ui.prune.tables import answers_csv
 
 require_frame("pages/prune.py")
 setup = chosen()
+set_opening_order()
 set_controls(setup)
 head_map.apply_edits()
 close_when_left(setup)
@@ -41,8 +42,6 @@ shown = screen.shown
 assert shown is not None
 if (says := finding(shown, setup)) and not presenting():
     draw_headline("prune", says)
-if shown.provisional is not None:
-    draw_order_in_use(controls.order_at, shown.provisional)
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 second = None
 if shown.compared is not None:
@@ -69,8 +68,8 @@ sheet.tables["Questions and choices"] = partial(answers_csv, shown.stored, secon
 if saves and (saved := costs.stored_speed(shown)) is not None:
     sheet.tables["What pruning saves"] = saved.frame()
 found = shown.measured
-shows = origin(shown.x, found, shown.known, controls.axis, shown.order_words)
-sheet.says = figure_in_words(shown.x, found, shown.known, shown.order_words)
+shows = origin(shown.x, found, shown.known, controls.axis)
+sheet.says = figure_in_words(shown.x, found, shown.known)
 if shown.compared is not None:
     answers = shown.compared.answers(shown.x.n_taken(found))
     shows = second_model.with_second_model(shows, shown.x, shown.compared, found)

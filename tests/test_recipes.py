@@ -23,7 +23,7 @@ from engine.cli.options import request_of
 from engine.importance import rankings_of
 from engine.importance.importance import WHAT
 from engine.importance.rankings import CRITERIA
-from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS
+from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS, QUICK
 from engine.models.masks import Edits, Mask
 from engine.plans.planning import SEEDED
 from engine.questions.requests import TaskSpec
@@ -239,7 +239,8 @@ CRITERION = [
 RANKING = [
     Place("engine.importance.rankings_of.NEEDS", lambda name: name in NEEDS),
     Place("engine.importance.rankings_of.orders_from",
-          lambda name: f'"{name}"' in inspect.getsource(rankings_of.orders_from), is_of_one_task),
+          lambda name: f'"{name}"' in inspect.getsource(rankings_of.orders_from),
+          lambda name: is_of_one_task(name) and name != QUICK),  # a criterion from fewer questions
     Place("engine.importance.rankings_of.OF_OTHERS",
           lambda name: name in OF_OTHERS or name == "rescored", is_of_others),
     Place("engine.plans.planning.SEEDED", lambda name: name in SEEDED,
@@ -251,7 +252,7 @@ RANKING = [
     Place("tests.write_command_line", is_choice),
     Place("tests.engine.studies.conftest.ByHand",
           lambda name: name in constant("tests/engine/studies/conftest.py", "ByHand"),
-          lambda name: name not in ("rescored", "induction-protected")),
+          lambda name: name not in ("rescored", "induction-protected", QUICK)),
 ]  # fmt: skip
 
 

@@ -23,9 +23,11 @@ from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
 Axis = Literal["heads", "ffns", "layers"]
+QUICK, QUICK_QUESTIONS = "quick-gradient", 8  # without 20% of its heads SmolLM2-135M answers as much as by 64
 # all rankings, and the evidence that each needs for heads and FFNs
 NEEDS = {
     **dict.fromkeys(("importance", "own", *CRITERIA), ("heads", "ffns")),
+    QUICK: ("heads", "ffns"),
     "reversed": ("heads", "ffns"),
     "random": (),
     "within-layers": ("heads", "ffns"),
@@ -38,7 +40,8 @@ NEEDS = {
 }
 OF_OTHERS = ("task", "aggregate", "others")  # scores of tasks other than the pruned one
 OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
-OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", as opposed to other tasks'
+# importance is "own" there, as opposed to other tasks'; all scores are from equally many questions
+OF_MANY_TASKS = tuple(name for name in NEEDS if name not in ("importance", QUICK))
 PARTS: tuple[Part, ...] = ("heads", "ffns")
 # component names by evidence
 RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}
@@ -49,12 +52,13 @@ class Ranking:
     """How components are ordered.
 
     name: a criterion (engine.importance.rankings.CRITERIA), lowest score first, such as `importance` (in studies `own`)
-        = this task's scores; `reversed` = the most important first; `random`; `within-layers` = each layer loses the
-        same number of heads as by importance, chosen at random; `induction-first` = highest prefix matching (Olsson)
-        first; `induction-protected` = importance, but heads that match prefixes last. FFNs go by importance in the last
-        three. engine.studies.sweeps describes the rankings of studies.
+        = this task's scores; `quick-gradient` = gradient from 8 questions; `reversed` = the most important first;
+        `random`; `within-layers` = each layer loses the same number of heads as by importance, chosen at random;
+        `induction-first` = highest prefix matching (Olsson) first; `induction-protected` = importance, but heads that
+        match prefixes last. FFNs go by importance in the last three. engine.studies.sweeps describes the rankings of
+        studies.
     seed: of random orders
-    n_questions: how many questions the scores come from (None = all)
+    n_questions: how many questions the scores come from (None = all); `quick-gradient` takes 8 at most
     split: of the questions; train, so that a ranking is never judged on the questions that made it
     heads_by, ffns_by: the score used as importance (engine.importance.importance.WHAT)
     layers_by: how whole layers are ordered, for every name (engine.importance.layers.LAYERS_BY)
@@ -74,10 +78,21 @@ class Ranking:
         if self.layers_by not in LAYERS_BY:
             raise UsageError(f"order of layers {self.layers_by!r} is unknown; choose one of {', '.join(LAYERS_BY)}")
 
+    @property
+    def criterion(self) -> str:
+        """The criterion that scores components (engine.importance.rankings.CRITERIA); importance if the order needs
+        none."""
+        return "gradient" if self.name == QUICK else self.name if self.name in CRITERIA else "importance"
+
+    @property
+    def n_scored(self) -> int | None:
+        """How many questions the scores come from (None = all)."""
+        return min(QUICK_QUESTIONS, self.n_questions or QUICK_QUESTIONS) if self.name == QUICK else self.n_questions
+
     def what(self, part: Part) -> str:
         """Returns the score that heads or FFNs are ordered by (engine.importance.importance.WHAT)."""
-        if self.name in CRITERIA and self.name != "importance":
-            return CRITERIA[self.name].of(part)
+        if self.criterion != "importance":
+            return CRITERIA[self.criterion].of(part)
         return self.heads_by if part == "heads" else self.ffns_by
 
 
@@ -231,7 +246,7 @@ def evidence(
         known, questions = Evidence(), None
         if measured & {*needed}:
             asked = requests or get_requests(replace(task, split=ranking.split), data_dir, run.session.store)
-            questions = select(asked, ranking.n_questions, "stratified")
+            questions = select(asked, ranking.n_scored, "stratified")
         n = questions.n if questions else 1
         sizes = {name: n * passes(ranking.what(name), shape) for name in PARTS} | {"prefix_matching": 1}
         sizes["layers"] = n * n_passes(shape, ranking.layers_by, n_layers)

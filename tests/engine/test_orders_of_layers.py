@@ -1,6 +1,8 @@
 """Whole layers go in the order that a plain loop finds: by block influence, the oracle, the greedy search; what is
 stored is not measured again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ import torch
 from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY, block_influence, greedy, layer_order, n_passes
-from engine.importance.rankings_of import Evidence, Pruning, Ranking, evidence, orders_of
+from engine.importance.rankings_of import QUICK, Evidence, Pruning, Ranking, evidence, orders_of
 from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
@@ -139,6 +141,16 @@ def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, 
     parts = [step.part for step in steps]
     assert parts == sorted(parts) and parts[0] == 0.0 and parts[-1] == 1.0
     assert any(step.message == "ranking FFNs" and not step.done for step in steps), "named before its first answers"
+
+
+@pytest.mark.parametrize("n_questions, n", [(None, 8), (6, 6)])
+def test_quick_gradient_is_gradient_from_eight_questions(folder_of, file, session, n_questions, n):
+    _, target, _ = asked(session, folder_of("opt"), file)
+    task, nothing = questions_in(file, session).task, parse_edits("", target.shape)
+    pruning = Pruning(task, Ranking(QUICK, n_questions=n_questions), 500, 500, nothing)
+    found = final(orders_of(target, pruning).run(session))
+    expected = orders_of(target, replace(pruning, ranking=Ranking("gradient", n_questions=n))).stored(session)
+    assert found.heads.tolist() == expected.heads.tolist() and found.ffns.tolist() == expected.ffns.tolist()
 
 
 def test_an_unknown_order_of_layers_is_named():

@@ -1,27 +1,32 @@
-"""Long work asks on Prune: a drag never starts an order whose forecast is above the budget, but shows another one."""
+"""Long work asks on Prune: it opens with an order within the budget, and a button measures one above it."""
 
 import pytest
 
+from engine.importance.rankings_of import QUICK
+from engine.measurement import Workload
 from pages.ui.page import runtime as frame
-from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS
-from pages.ui.prune import dragging, provisional
+from pages.ui.page.defaults import ORDER
+from pages.ui.prune import dragging, orders
 from pages.ui.prune import jobs as prune_jobs
+from pages.ui.prune.jobs import ORDERS, SLOW_ORDER
 from tests.pages.conftest import button, figure, same_on_the_command_line, settled, slide, under_figure
 
 LONG_S = 2760.0
 
 
+def take_long(monkeypatch, *names):
+    """Has these orders take 46 minutes, unless they are stored."""
+    real = orders.order_seconds
+    monkeypatch.setattr(
+        orders, "order_seconds", lambda x: real(x) and (LONG_S if x.pruning.ranking.name in names else 5.0)
+    )
+
+
 @pytest.fixture
 def started(open_app, monkeypatch):
-    """An app whose order of choice is forecast to take 46 minutes, and the slots of all work that it starts."""
+    """An app in which the gradient order is forecast to take 46 minutes, and the slots of all work that it starts."""
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    real = provisional.order_seconds
-    by_order = {(ORDER, RANKING_QUESTIONS): LONG_S}
-
-    def seconds(x):
-        return by_order.get((x.pruning.ranking.name, x.pruning.ranking.n_questions), 0.0) or min(real(x), 5.0)
-
-    monkeypatch.setattr(provisional, "order_seconds", seconds)
+    take_long(monkeypatch, ORDER)
     at, slots = open_app(), []
     put = frame.jobs().put
 
@@ -46,74 +51,81 @@ def test_the_order_of_the_first_drag_is_measured_by_itself_if_that_takes_a_minut
     assert under_figure(at).startswith("**") and "0 of 8 heads" in under_figure(at)
 
 
-def test_an_order_that_another_one_replaces_is_abandoned(started, monkeypatch):
-    at, _ = started
-    dropped, drop = [], frame.jobs().drop
-    monkeypatch.setattr(frame.jobs(), "drop", lambda slot: (dropped.append(slot), drop(slot)))
-    settled(slide(at, "prune_heads", 50))
-    assert {*prune_jobs.ORDERS.values()} <= {*dropped}
+def box(at):
+    return at.selectbox(key="prune_order").value
+
+
+def choose(at, name):
+    at.selectbox(key="prune_order").set_value(name)
+    return settled(at)
 
 
 def labels(at):
     return [each.label for each in at.button]
 
 
-def test_a_drag_measures_under_a_provisional_order_until_the_order_of_choice_is_asked_for(started, capsys):
+def test_it_opens_with_a_quick_order_until_another_one_is_asked_for(started, capsys):
     at, slots = started
+    assert box(at) == QUICK and at.query_params["prune_order"] == QUICK
     settled(slide(at, "prune_heads", 50))
-    assert "4 of 8 heads, 0 of 2 FFNs pruned, provisional order" in under_figure(at)
-    [in_use] = [box for box in at.selectbox if box.label == "Provisional order"]
-    assert in_use.value == "gradient on 8 rows"
-    assert provisional.CHOICE not in slots and "accuracy" in slots
-    provisional_figure, result = figure(at), same_on_the_command_line(at, capsys)
-    assert result["cached"] and f"--order {ORDER} --order-questions 8" in at.code[0].value
-    assert provisional_figure[0] == f"{100 * result['acc']:.1f}%"
-    assert "provisional order" in under_figure(at)
+    assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
+    assert SLOW_ORDER not in slots and "accuracy" in slots
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and f"--order {QUICK}" in at.code[0].value
+    assert figure(at)[0] == f"{100 * result['acc']:.1f}%"
 
     button(at, f"Measure {ORDER} order, about 46 min here").click()
     settled(at)
-    assert slots.count(provisional.CHOICE) == 1 and frame.jobs().snapshot(provisional.CHOICE).state == "done"
-    assert "provisional" not in under_figure(at) and "--order-questions 64" in at.code[0].value
-    assert not [label for label in labels(at) if f"{ORDER} order" in label]
+    assert slots.count(SLOW_ORDER) == 1 and frame.jobs().snapshot(SLOW_ORDER).state == "done"
+    assert box(at) == ORDER
+    assert figure(at)[0] == f"{100 * same_on_the_command_line(at, capsys)['acc']:.1f}%"
+    assert not [label for label in labels(at) if "order" in label]
 
 
-def test_an_order_that_was_measured_elsewhere_waits_for_a_click(started, monkeypatch):
-    at, _ = started
-    monkeypatch.setattr(provisional, "_measure", lambda of: provisional.order_work(of.wanted).restart())
+def test_a_quick_order_is_not_asked_for_if_it_takes_no_longer_than_the_answers(open_app, monkeypatch, nothing_ahead):
+    take_long(monkeypatch, ORDER, QUICK)
+    at = open_app(prune_heads="50")
+    assert (box(at), figure(at)[0]) == (QUICK, "…") and f"Measure {QUICK} order, about 46 min here" in labels(at)
+    monkeypatch.setattr(Workload, "seconds_by_size", lambda *of: 2 * LONG_S)
+    assert figure(settled(at))[0] != "…" and f"Measure {ORDER} order, about 46 min here" in labels(at)
+
+
+def test_an_order_that_is_chosen_is_measured_at_a_click_alone(started):
+    at, slots = started
     settled(slide(at, "prune_heads", 50))
-    before = figure(at)
+    del slots[:]
+    choose(at, ORDER)
+    assert figure(at)[0] == "…" and box(at) == ORDER and not {"accuracy", SLOW_ORDER, *ORDERS.values()} & {*slots}
     button(at, f"Measure {ORDER} order, about 46 min here").click()
     settled(at)
-    assert "provisional" in under_figure(at) and figure(at) == before
-    button(at, f"Use {ORDER} order").click()
-    settled(at)
-    assert "provisional" not in under_figure(at)
+    assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and figure(at)[0] != "…"
 
 
-def test_weights_order_where_all_else_takes_long_and_what_is_faster_is_offered(started, monkeypatch):
+def test_an_order_of_layers_that_takes_long_is_measured_at_a_click(started, monkeypatch):
     at, slots = started
-    monkeypatch.setattr(provisional, "order_seconds", lambda x: LONG_S * (x.pruning.ranking.name == ORDER))
-    settled(slide(at, "prune_heads", 50))
-    assert any(box.value == "weight magnitude" for box in at.selectbox)
-    button(at, "Order by gradient on 8 rows, about 46 min here").click()
-    settled(at)
-    assert any(box.value == "gradient on 8 rows" for box in at.selectbox) and provisional.CHOICE not in slots
-    assert "Order by weight magnitude, at once" in labels(at), "and back"
-
-
-def test_layers_go_by_depth_for_the_time_being(started, monkeypatch):
-    at, slots = started
-    monkeypatch.setattr(provisional, "order_seconds", lambda x: LONG_S if x.pruning.ranking.name == "random" else 0.0)
+    take_long(monkeypatch, "random")
     at.selectbox(key="prune_order").set_value("random")
     at.segmented_control(key="prune_axis").set_value("layers")
     settled(at)
     settled(slide(at, "prune_layers", 50))
-    assert "(1 layer dropped), provisional order" in under_figure(at)
-    assert provisional.CHOICE not in slots and "--layer-order last-first" in at.code[0].value
+    assert figure(at)[0] == "…" and SLOW_ORDER not in slots
+    button(at, "Measure influence order, about 46 min here").click()
+    settled(at)
+    assert "(1 layer dropped)" in under_figure(at) and "--layer-order" not in at.code[0].value
 
 
-def test_an_order_that_is_stored_is_used_at_once(open_app, monkeypatch):
-    settled(slide(open_app(), "prune_heads", 50))  # measured, as it is short
-    monkeypatch.setattr(provisional, "order_seconds", lambda x: LONG_S)
-    at = open_app(prune_heads="50")
-    assert "provisional" not in under_figure(at) and "4 of 8 heads" in under_figure(at)
+def test_an_order_that_a_link_names_stays(open_app, monkeypatch, nothing_ahead):
+    take_long(monkeypatch, ORDER)
+    at = open_app(prune_order=ORDER, prune_heads="50")
+    assert box(at) == ORDER and figure(at)[0] == "…" and f"Measure {ORDER} order, about 46 min here" in labels(at)
+
+
+def test_another_task_opens_with_an_order_of_its_own(open_app, monkeypatch, nothing_ahead):
+    at = open_app(prune_order=ORDER, prune_heads="50")
+    take_long(monkeypatch, ORDER)
+    at.segmented_control(key="prune_shots").set_value(1)
+    settled(at)
+    assert box(at) == QUICK
+    at.segmented_control(key="prune_shots").set_value(0)
+    settled(at)
+    assert box(at) == ORDER, "stored"

@@ -48,7 +48,7 @@ def heading(at):
 
 def test_a_curve_is_of_the_setting_before_unless_only_its_own_level_changes(monkeypatch):
     monkeypatch.setattr(dragging.st, "session_state", {})
-    of = PruneControls(TaskSpec("piqa", 0), 100, 0, "heads", "random", "influence", "", True, False, None)
+    of = PruneControls(TaskSpec("piqa", 0), 100, 0, "heads", "random", "influence", "", True, False)
     setup: Any = SimpleNamespace(spec="demo")
     levels: dict[Axis, int] = {"heads": 10, "ffns": 0, "layers": 0}
     keeps = partial(dragging.keeps_curve, setup)

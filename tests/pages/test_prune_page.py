@@ -21,7 +21,6 @@ from engine.progress import Progress, in_time
 from engine.questions.requests import Question, get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.page import runtime as frame
-from pages.ui.page.defaults import ORDER
 from pages.ui.prune import experiment
 from pages.ui.prune.experiment import AnswersSoFar
 from pages.ui.prune.figure import full_in_a_sentence, in_a_sentence
@@ -559,7 +558,7 @@ def test_nonsense_in_the_address_is_put_right(nothing_ahead, open_app):
     nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_order": "best"}
     at = open_app(**nonsense, prune_layers="50", prune_layers_by="magic")
     assert level(at, "prune_heads") == 100, "the nearest that is allowed"
-    assert at.selectbox(key="prune_order").value == ORDER
+    assert at.selectbox(key="prune_order").value == rankings_of.QUICK, "as without an order in the address"
     assert at.selectbox(key="prune_layers_by").value == "influence" and "magic" in at.warning[0].value
     assert "--shots 5" in at.code[0].value
 

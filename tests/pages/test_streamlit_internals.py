@@ -101,6 +101,7 @@ def test_no_run_is_no_session_no_page_and_an_address_without_values():
     assert get_script_run_ctx() is None
     assert internals.session_id() is None and internals.page_hash() is None
     assert internals.rewrite_param("a", lambda values: "b") == []
+    internals.write_param("a", "b")
     internals.forget_previous_fragments()
 
 

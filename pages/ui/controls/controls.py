@@ -26,7 +26,7 @@ EXAMPLE = "example of a mask"  # set by the sidebar, which knows the model
 RANKING_HELP = (
     "Least first, from this task's train split: "
     + " ".join(f"`{name}`: {criterion.help}." for name, criterion in CRITERIA.items())
-    + " `reversed`: the most important first. "
+    + " `quick-gradient`: gradient from 8 questions. `reversed`: the most important first. "
     "`random`: a seeded random order, the baseline. `within-layers`: each layer loses the same number of "
     "heads as by importance, at random. `induction-first`: the heads that match prefixes best. `induction-protected`: "
     "by importance, but heads that match prefixes go last."
@@ -72,8 +72,10 @@ def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, 
 
 
 def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key: str, **more: Any) -> str:
-    """Draws a list to choose one of the options from, bound to the address; the first is the default, or `index`."""
-    follow_default(key, list(options)[more.get("index", 0)])
+    """Draws a list to choose one of the options from, bound to the address; the first is the default, or `index`
+    (None: nothing, which gives None)."""
+    index = more.get("index", 0)
+    follow_default(key, None if index is None else list(options)[index])
     put_right(key, label, one_among(options))
     return where.selectbox(label, options, key=key, bind="query-params", filter_mode="contains", **more)
 
@@ -139,9 +141,9 @@ def with_own(options: Sequence[str], key: str) -> list[str]:
 
 
 def choose_ranking(prefix: str, where: DeltaGenerator, first: str = ORDER) -> str:
-    """Draws the choice of a pruning order, `first` by default."""
-    look: dict[str, Any] = {"index": OF_ONE_TASK.index(first), "help": RANKING_HELP}
-    return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_order", **look)
+    """Draws the choice of a pruning order, `first` by default; with "" nothing, which gives ""."""
+    look: dict[str, Any] = {"index": OF_ONE_TASK.index(first) if first else None, "help": RANKING_HELP}
+    return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_order", placeholder="…", **look) or ""
 
 
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:

@@ -174,6 +174,15 @@ def rewrite_param(key: str, rewrite: Callable[[list[str]], Values | None]) -> li
     return values
 
 
+def write_param(key: str, value: str) -> None:
+    """Writes a value of `key` into the address: Streamlit does not for a widget that is set before the browser has
+    drawn it once."""
+    run = get_script_run_ctx()
+    if run is not None:
+        with run.session_state.query_params() as params:
+            _set_param(params, key, value)
+
+
 def _set_param(params: QueryParams, key: str, values: Values | None) -> None:
     if values is None:
         params.remove_param(key)

@@ -2,7 +2,7 @@
 
 `controls`: the row of controls above the slider
 `experiment`: the settings and their measurements
-`provisional`: the order used while the one of choice is missing and takes long
+`orders`: the pruning order that the screen opens with, and the button that measures one that takes long
 `jobs`: the screen's work for the worker
 `example`: one of the questions, the line that decides it, and where a head looks
 `found`: the stored results of an experiment

@@ -31,7 +31,7 @@ from pages.ui.controls.first_views import suited
 from pages.ui.controls.own_questions import draw_own_questions, take_fewer_examples
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right
-from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVELS
+from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVELS, ORDER
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -82,12 +82,11 @@ class PruneControls:
     limit: int  # the most questions asked
     width: int  # where measuring stops early, in points (0: never)
     axis: Axis  # whose slider is drawn, and whose levels run along the curve
-    ranking: str  # the pruning order of heads and FFNs
+    ranking: str  # the pruning order of heads and FFNs; "" until the screen has set it
     layers_by: str  # the pruning order of layers
     typed: str  # the text of a mask, pruned as well
     precomputes: bool  # nearby levels are measured while idle
     is_chat: bool  # prompts are chats
-    order_at: DeltaGenerator  # in place of the order's field, if another one is in use
 
 
 def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
@@ -99,8 +98,7 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     take_fewer_examples("prune")
     shots = choose_shots(row, "prune_shots", None, width="content")
     axis = choose_axis(row)
-    ranking = choose_ranking("prune", row.container(key="prune_order_chosen"))
-    order_at = row.container(key="prune_order_in_use")
+    ranking = choose_ranking("prune", row, ORDER if is_demo else "")
     settings = settings_menu(row, "prune")
     draw_own_questions("prune", settings, "prune_task", _close_settings)  # first, as the list of tasks leads to them
     limit_at, stop_at = settings.columns(2)
@@ -115,7 +113,7 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     help = IDLE_HELP.format(budget=in_time(budget_s()))
     precomputes = _switch(settings.toggle, "Precompute nearby levels when idle", "prune_idle", help, True)
     task = TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
-    of = axis, ranking, layers_by, typed, precomputes, is_chat, order_at
+    of = axis, ranking, layers_by, typed, precomputes, is_chat
     return PruneControls(task, int(limit), STOPS[stop], *of)
 
 

@@ -57,12 +57,6 @@ def let_go_of(x: Experiment) -> None:
         jobs().drop("accuracy")
 
 
-def let_go_of_orders() -> None:
-    """Abandons the orders that are measured ahead. What is measured of them is kept."""
-    for slot in ORDERS.values():
-        jobs().drop(slot)
-
-
 def nothing_drawn_yet() -> bool:
     """Returns whether this is a tab's first page on a server that has measured nothing: the imports for it would keep
     the page from being drawn."""
@@ -73,8 +67,9 @@ def measure(x: Experiment, mask: Mask | None) -> None:
     """Starts the experiment's measurement, and waits a moment for the first answers of the pruned model: charts would
     keep worker and browser from them."""
     neighbours.stop()
-    if mask is None:
-        let_go_of_orders()  # the accuracy measures the order that it needs
+    if mask is None:  # the accuracy measures the order that it needs
+        for slot in ORDERS.values():
+            jobs().drop(slot)
     accuracy_work(x, mask).start()
     patience_s = FIRST_S if mask is None or redrawn_every_s(x, mask) == FIGURE_S else PATIENT_S
     jobs().join("accuracy", patience_s, lambda job: job.value is not None and job.value.pruned is not None)

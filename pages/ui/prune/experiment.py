@@ -13,7 +13,6 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import ComposedRun, composed
 from engine.importance.layers import n_passes
-from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import (
     NEEDS,
     PARTS,
@@ -78,9 +77,8 @@ class Experiment:
 
     @property
     def criterion(self) -> str:
-        """Returns the criterion that scores heads and FFNs (engine.importance.rankings.CRITERIA): that of the order, or
-        importance if the order needs none."""
-        return self.pruning.ranking.name if self.pruning.ranking.name in CRITERIA else "importance"
+        """Returns the criterion that scores heads and FFNs (engine.importance.rankings.CRITERIA)."""
+        return self.pruning.ranking.criterion
 
     @property
     def base_key(self) -> str:
@@ -172,7 +170,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
     n, full, at = x.questions.n, Mask.full(x.shape), x.pruning
     gone = n_passes(x.shape, at.ranking.layers_by, at.n_layers_dropped) / 2
     passes = 2 * (at.heads_permille > 0) + x.shape.n_layers / 2 * (at.ffns_permille > 0) + gone  # of a question, about
-    n_ranked = 1 if at.ranking.name == "weight" else at.ranking.n_questions or RANKING_QUESTIONS
+    n_ranked = 1 if at.ranking.name == "weight" else at.ranking.n_scored or RANKING_QUESTIONS
     ranking, of = 0 if mask is not None else round(n_ranked * passes), f"{second}, " if second else ""
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, AnswersSoFar]:

@@ -1,6 +1,6 @@
 """An accuracy as one large figure with everything needed to judge it, and components as tables.
 
-The number is grey while it is an estimate, under a provisional order, or from fewer than MIN_QUESTIONS answers.
+The number is grey while it is an estimate, or from fewer than MIN_QUESTIONS answers.
 """
 
 import math
@@ -31,11 +31,10 @@ ESTIMATE_HELP = (
 
 
 def accuracy_figure(
-    title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool, published: str = "",
-    is_provisional: bool = False,
-) -> None:  # fmt: skip
+    title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool, published: str = ""
+) -> None:
     """Draws the accuracy so far, its change against the full model, how certain both are (`is_full`: no pruning), and
-    what was `published` of the full model, as text. `is_provisional`: its order is not that of choice."""
+    what was `published` of the full model, as text."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
     value, delta, share, clear, few = "…", "not measured yet", 0.0, False, True
@@ -62,7 +61,7 @@ def accuracy_figure(
     elif full is not None and len(full):
         some = f" of the first {len(full):,}, {total:,} in all" if len(full) < total else ""
         lines.append(f"The full model: {percent(accuracy(full).acc)}{some}")
-    _draw_number(title, value, delta, few or is_provisional, **change_look(share, clear and not is_provisional))
+    _draw_number(title, value, delta, few, **change_look(share, clear))
     help = "  \n".join([*details, "", HELP] if details else [HELP])
     st.markdown("  \n".join(line if few else f":small[{line}]" for line in lines), help=help)  # the first is long
 

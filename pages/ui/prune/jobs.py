@@ -20,8 +20,15 @@ from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
 
 ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
-CHOICE = "order of choice"  # the slot of an order that is measured at a click
-MEASURING = ("accuracy", "gradients", "curve", "importance", CHOICE, *ORDERS.values())  # slots before all that is idle
+SLOW_ORDER = "slow order"  # the slot of an order that is measured at a click
+MEASURING = (
+    "accuracy",
+    "gradients",
+    "curve",
+    "importance",
+    SLOW_ORDER,
+    *ORDERS.values(),
+)  # slots before all that is idle
 
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:

@@ -16,22 +16,22 @@ from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, curve, request
 
 
-def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis, order: str = "") -> Origin:
-    """Returns the origin of an experiment's figures and of its curve over `axis`; `order` names a provisional one."""
+def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> Origin:
+    """Returns the origin of an experiment's figures and of its curve over `axis`."""
     mask, measurements = x.mask(known), dict[str, Measurement[Any]]({"Full model": x.answers(Mask.full(x.shape))})
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
     if not x.judged.greedy:
         measurements["Estimates"] = gradients(x.target, x.questions)
-    of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", _describe_pruned(x, known, order))
+    of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned_in_words(x, known, mask))
     pruned = "" if mask is None else f"{mask_counts(x.shape, mask) or 'full model'}, "
     return Origin("Prune", [request(x, found)], measurements, of, pruned + x.task.title)
 
 
-def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence, order: str) -> list[str]:
+def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence) -> list[str]:
     """Returns the large figure and the text under it."""
-    pruned = _describe_pruned(x, known, order)
+    pruned = pruned_in_words(x, known, x.mask(known))
     if not found.pruned:
         return [pruned]
     says = [f"**{percent(accuracy(found.pruned).acc)}** of the questions answered right", pruned]
@@ -43,7 +43,3 @@ def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence, order: 
     if of_paper := published.in_words(x.target, x.task):
         says.append(of_paper)
     return says
-
-
-def _describe_pruned(x: Experiment, known: Evidence, order: str) -> str:
-    return pruned_in_words(x, known, x.mask(known)) + (f" · {order}" if order else "")

@@ -29,14 +29,22 @@ from pages.ui.page.reads import stored_once
 from pages.ui.page.streamlit_internals import RunEnded
 from pages.ui.page.tables import for_file, whole_percent
 from pages.ui.page.work import live, under_way
-from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, provisional, second_model, tables
+from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, second_model, tables
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure, full_in_a_sentence, in_a_sentence
-from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
+from pages.ui.prune.jobs import (
+    ORDERS,
+    SLOW_ORDER,
+    accuracy_work,
+    curve_work,
+    gradients_work,
+    importance_work,
+    ranking_work,
+)
+from pages.ui.prune.orders import draw_long_order
 from pages.ui.prune.panels import perplexity
-from pages.ui.prune.provisional import draw_provisional
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work, waits_for
 from pages.ui.prune.second_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.stories import choose_story
@@ -88,10 +96,10 @@ def draw_levels(screen: PruneScreen) -> None:
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: otherwise the figure would be queued after other drawings
-            slots = ["accuracy", "train questions", provisional.CHOICE]
+            slots = ["accuracy", "train questions", SLOW_ORDER]
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
-                live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
+                live(slots, partial(draw_result, shown, axis), screen.since_s, every_s, always=shown.postponed)
             second_at, compared_at = st.container(key="prune_perplexity_line"), st.container()
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
@@ -152,8 +160,8 @@ def draw_example_question(screen: PruneScreen, shown: PruneResult) -> None:
     live([example.SLOT], draw, screen.since_s)
 
 
-def draw_result(shown: PruneResult) -> None:
-    """Draws the figure, again while it is measured, or the preview at the slider's position."""
+def draw_result(shown: PruneResult, axis: Axis) -> None:
+    """Draws the figure, again while it is measured, or the preview at the position of the `axis`'s slider."""
     if axes := dragging.moving():
         x = shown.at_hand()
         line = shown.estimates.line(x, axes[0])
@@ -175,12 +183,7 @@ def draw_result(shown: PruneResult) -> None:
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
-    title = shown.title
-    if shown.order_words:
-        title += f", {shown.order_words.lower()}"
-        first, *rest = pruned.split("  \n")
-        pruned = "  \n".join([f"{first}, provisional order", *rest])
-    accuracy_figure(title, measured, x.questions.n, pruned, is_full, known, bool(shown.order_words))
+    accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
     if x.task.name.endswith(OWN_SUFFIXES) and x.train is not None:
@@ -200,8 +203,7 @@ def draw_result(shown: PruneResult) -> None:
         st.caption("Preparing the train questions …")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
         draw_stopped(x, measured)
-    if shown.provisional is not None:
-        draw_provisional(shown.provisional, mask)
+    draw_long_order(x, shown.known, axis)
 
 
 def is_first_draw_since_ranked(key: str) -> bool:
@@ -327,8 +329,8 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
 
 
 def draw_importance(shown: PruneResult) -> None:
-    """Draws the job that scores unscored components; under a provisional order, the figure offers that."""
+    """Draws the job that scores unscored components."""
     work, known = importance_work(shown.x), shown.known
-    if not work.line() and shown.provisional is None and (known.heads is None or known.ffns is None):
+    if not work.line() and (known.heads is None or known.ffns is None):
         criterion = CRITERIA[shown.x.criterion]
         work.offer("Measure head and FFN scores", "insights", f"{criterion.label}: {criterion.cost}.")

@@ -15,16 +15,15 @@ from pages.ui.controls.controls import Levels, asked_as, hand_level
 from pages.ui.controls.own_questions import draw_fault
 from pages.ui.controls.sidebar import Setup, identity_of, wait_for_model
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.defaults import LEVELS
+from pages.ui.page.defaults import LEVELS, ORDER
 from pages.ui.page.runtime import end_run, errors_shown, jobs
-from pages.ui.prune import dragging, estimates, neighbours, provisional
+from pages.ui.prune import dragging, estimates, neighbours, orders
 from pages.ui.prune.controls import PruneControls
 from pages.ui.prune.example import Look
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.found import Found
 from pages.ui.prune.jobs import accuracy_work, questions_work
 from pages.ui.prune.neighbours import Idle
-from pages.ui.prune.provisional import Provisional
 from pages.ui.prune.second_model import SecondModel
 
 
@@ -33,15 +32,13 @@ class PruneResult(Found):
 
     `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `has_full`: the curve
     was drawn with the full model's line. `waits`: the slots whose end brings other estimates. `second`: the perplexity
-    of a text. `compared`: the second model. `provisional`: what is shown is under an order that stands in for the
-    chosen one. `look`: where a head looks in the example.
+    of a text. `compared`: the second model. `look`: where a head looks in the example.
     """
 
     drawn = has_full = False
     idle: Idle | None = None
     second = Both()
     compared: SecondModel | None = None
-    provisional: Provisional | None = None
     look: Look | None = None
 
     def __init__(self, x: Experiment, title: str, postponed: bool) -> None:
@@ -50,14 +47,9 @@ class PruneResult(Found):
         self.estimates, self.waits = dragging.latest_estimates()
 
     @property
-    def order_words(self) -> str:
-        """Returns text that names a provisional order, or ""."""
-        return "" if self.provisional is None else self.provisional.words
-
-    @property
     def awaits_rows(self) -> bool:
         """Returns whether nothing is measured before the train questions are rendered."""
-        return provisional.awaits_rows(self.x, self.known)
+        return orders.awaits_rows(self.x, self.known)
 
     @property
     def can_estimate(self) -> bool:
@@ -102,30 +94,28 @@ class PruneScreen:
             heads, ffns, layers = (10 * percent[axis] for axis in LEVELS)
             layers_by = of.layers_by if layers else "influence"
             task = asked_as(of.task, target, of.is_chat)
-            pruning = Levels(task, of.ranking, heads, ffns, of.typed, layers, layers_by).pruning(target.shape)
+            order = of.ranking or ORDER
+            pruning = Levels(task, order, heads, ffns, of.typed, layers, layers_by).pruning(target.shape)
             info = task_info(of.task.name)
         asked = questions_work("questions", task, data_dir, 0)
         if (judged := asked.awaited()) is None:
             job = asked.now()
             draw_fault("prune", None if job is None else job.details)
             end_run()
-        is_urgent = bool(heads or ffns or layers) and not target.spec.is_demo  # the cost of its order depends on it
+        # the cost of an order depends on it
+        is_urgent = bool(heads or ffns or layers or not of.ranking) and not target.spec.is_demo
         rows = replace(task, split="train")
         train = questions_work("train questions", rows, data_dir, -1 if is_urgent else 1).value()
         x = Experiment(target, data_dir, judged, train, of.limit, pruning, of.width)
-        instead = provisional.held_back(x)
-        if instead is not None:
-            x = instead.shown
-            if instead.order:
-                dragging.let_go_of_orders()
+        if not dragging.moving():
+            orders.open_with_an_order(x, of.axis, of.ranking)
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
         title = task.title if task.name.endswith(OWN_SUFFIXES) else f"{task.name} ({info.title})"
         shown = PruneResult(x, title + task.manner, self.postponed)
-        shown.provisional = instead
         if x.settled(shown.stored):
             jobs().drop("accuracy")
-        elif not dragging.moving() and not self.postponed and not shown.awaits_rows:
+        elif not dragging.moving() and not self.postponed and not shown.awaits_rows and not orders.asks(x, shown.known):
             dragging.measure(x, shown.mask)
         return shown
 

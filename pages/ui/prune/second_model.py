@@ -16,7 +16,7 @@ from pages.ui.prune import dragging
 from pages.ui.prune.charts import SECOND
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, request
 from pages.ui.prune.found import Found
-from pages.ui.prune.provisional import takes_long
+from pages.ui.prune.orders import takes_long
 from pages.ui.prune.tables import now_point
 
 SLOT, CURVE = "second model", "curve of the second model"

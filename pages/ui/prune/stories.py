@@ -27,7 +27,7 @@ from pages.ui.page.runtime import session, store
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Work
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, curve
-from pages.ui.prune.provisional import order_seconds
+from pages.ui.prune.orders import order_seconds
 
 STORIES = {
     "heads": "Remove induction heads",

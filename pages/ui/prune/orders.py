@@ -1,0 +1,135 @@
+"""The pruning order of the Prune screen: which one it opens with, and the button that measures one that takes long."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from engine.importance.rankings_of import QUICK, RANKED, Axis, Evidence, orders_of
+from engine.progress import in_time
+from pages.ui.page.defaults import ORDER
+from pages.ui.page.runtime import budget_s, session, store
+from pages.ui.page.streamlit_internals import write_param
+from pages.ui.page.tables import plain
+from pages.ui.page.widget_writes import write
+from pages.ui.page.work import ASKED, Work
+from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.jobs import SLOW_ORDER, forecast, forecast_seconds, is_short
+
+KEY, TO_SET = "prune_order", "prune order to set"
+OPENED = "prune opened with"  # in the session: model and task of the last run, and the order that the screen set last
+MEASURE_HELP = "Chooses this order, and measures it in the background. The order used until now stays in the list."
+
+
+def set_opening_order() -> None:
+    """Sets the order that the screen has decided to open with, before its field is drawn."""
+    if (name := st.session_state.pop(TO_SET, None)) is not None:
+        write(KEY, name)
+        write_param(KEY, name)
+
+
+def open_with_an_order(x: Experiment, axis: Axis, chosen: str) -> None:
+    """Sets the order that a model and task open with, and runs the page again if it is not the `chosen` one. A link's
+    order stays as it is."""
+    state = st.session_state
+    opened, was_set = state.get(OPENED, (None, ""))
+    if chosen and opened in (None, x.base_key):
+        state[OPENED] = x.base_key, was_set
+        return
+    if x.train is None:  # the cost of an order depends on its questions
+        return
+    found = _first_order(with_drawn(x, axis), "" if chosen == was_set else chosen)
+    state[OPENED] = x.base_key, found
+    if found != chosen:
+        state[TO_SET] = found
+        st.rerun()
+
+
+def _first_order(x: Experiment, chosen: str) -> str:
+    """Returns the order to open with: the user's if it is stored or short, else ORDER if it is stored or within the
+    budget of background work, else QUICK."""
+    if chosen and not takes_long(under(x, chosen)):
+        return chosen
+    if x.target.spec.is_demo or order_seconds(under(x, ORDER)) <= budget_s():
+        return ORDER
+    return QUICK
+
+
+def under(x: Experiment, name: str) -> Experiment:
+    """Returns the same experiment under another order."""
+    return replace(x, pruning=replace(x.pruning, ranking=replace(x.pruning.ranking, name=name)))
+
+
+def with_drawn(x: Experiment, axis: Axis) -> Experiment:
+    """Returns the experiment with all heads or FFNs pruned, if that is what the drawn slider prunes and it is at 0: the
+    order is needed once it moves."""
+    return x if axis == "layers" or x.pruning.level(axis) else x.at(axis, 1000)
+
+
+def awaits_rows(x: Experiment, known: Evidence) -> bool:
+    """Returns whether the order of `x` is missing, and its cost is unknown before the train questions are rendered."""
+    return x.train is None and not x.target.spec.is_demo and bool(x.pruning.missing(known))
+
+
+def order_seconds(x: Experiment) -> float:
+    """Returns the forecast seconds of what the levels of `x` need of its order; 0 if that is stored."""
+    return forecast_seconds(orders_of(x.target, x.pruning, x.data_dir, x.train))
+
+
+def takes_long(x: Experiment) -> bool:
+    """Returns whether the order of `x` is measured only at a click. QUICK is not if it takes no longer than the
+    answers."""
+    orders = orders_of(x.target, x.pruning, x.data_dir, x.train)
+    takes_s = orders.seconds(session()) if x.target.spec.is_demo else order_seconds(x)
+    if is_short(x.target, takes_s):
+        return False
+    is_quick = x.pruning.ranking.name == QUICK
+    return not (is_quick and order_seconds(x) <= x.workload(None).seconds_by_size(store(), x.target))
+
+
+def asks(x: Experiment, known: Evidence) -> bool:
+    """Returns whether the order of `x` is missing and waits for a click, or was started by one."""
+    if not x.pruning.missing(known) or x.train is None:
+        return False
+    return order_work(x).now() is not None or takes_long(x)
+
+
+def order_work(x: Experiment) -> Work[Evidence]:
+    """Returns the work that measures what the levels of `x` need of its order."""
+    missing = x.pruning.missing(Evidence())
+    title = f"Ranking {' and '.join(dict.fromkeys(RANKED[name] for name in missing))}"
+    return Work(SLOW_ORDER, title, x.evidence(missing, x.pruning.n_layers_dropped), ASKED, takes=forecast(x))
+
+
+def draw_long_order(x: Experiment, known: Evidence, axis: Axis) -> None:
+    """Draws the button that measures the order of `x` if it takes long, or ORDER in place of QUICK; or its
+    progress. `known`: the stored scores of `x`."""
+    if x.train is None:
+        return
+    own = with_drawn(x, axis)
+    missing = own.pruning.missing(known)
+    if missing and order_work(own).line():
+        return
+    if missing and takes_long(own):
+        _draw_button(own, missing)
+    elif own.pruning.ranking.name == QUICK:
+        full = under(own, ORDER)
+        missing = full.pruning.missing(full.known(session()))
+        if missing and not order_work(full).line():
+            _draw_button(full, missing)
+
+
+def _draw_button(of: Experiment, missing: Sequence[str]) -> None:
+    ranking = of.pruning.ranking
+    name = ranking.layers_by if missing == ["layers"] else ranking.name
+    look: dict[str, Any] = {"type": "primary", "icon": ":material/timer:", "help": MEASURE_HELP}
+    label = f"Measure {plain(name)} order, about {in_time(order_seconds(of))} here"
+    if st.button(label, key=f"offer {SLOW_ORDER}", on_click=partial(_measure, of), **look):
+        st.rerun()  # it sets a control of the page, which this part does not run
+
+
+def _measure(of: Experiment) -> None:
+    write(KEY, of.pruning.ranking.name)
+    order_work(of).restart()
