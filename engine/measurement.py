@@ -131,22 +131,6 @@ class Measurement(Generic[T]):
         """About how long the missing records take here; None if no pass of this model was timed yet."""
         return self.left(session).seconds(session.store, self.target)
 
-    def until(self, is_enough: Callable[[T], bool], *about: object) -> Measurement[T]:
-        """The same, complete as soon as its value so far `is_enough`; `about` tells it apart from others."""
-
-        def steps(session: Session, measures: bool) -> Steps[T]:
-            own = self.steps(session, measures)
-            while True:
-                try:
-                    step = next(own)
-                except StopIteration as ended:
-                    return ended.value
-                yield step
-                if step.value is not None and is_enough(step.value):
-                    return {}
-
-        return Measurement(self.target, (*self.about, "until", *about), steps)
-
     def map(self, change: Callable[[T], U | None]) -> Measurement[U]:
         """The same with `change` applied to its value."""
 

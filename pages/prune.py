@@ -45,7 +45,7 @@ if (says := finding(shown, setup)) and not presenting():
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 second = None
 if shown.compared is not None:
-    second = shown.compared.names[1], shown.compared.answers(shown.x.n_taken(shown.measured)).pruned
+    second = shown.compared.names[1], shown.compared.answers.pruned
 listed = partial(draw_questions, shown.x, shown.measured, second)
 folded("The questions", "prune_questions", listed, in_address=True)
 savings = partial(costs.draw_savings, shown, screen.since_s)
@@ -68,11 +68,11 @@ sheet.tables["Questions and choices"] = partial(answers_csv, shown.stored, secon
 if saves and (saved := costs.stored_speed(shown)) is not None:
     sheet.tables["What pruning saves"] = saved.frame()
 found = shown.measured
-shows = origin(shown.x, found, shown.known, controls.axis)
+shows = origin(shown.x, shown.known, controls.axis)
 sheet.says = figure_in_words(shown.x, found, shown.known)
 if shown.compared is not None:
-    answers = shown.compared.answers(shown.x.n_taken(found))
-    shows = second_model.with_second_model(shows, shown.x, shown.compared, found)
+    answers = shown.compared.answers
+    shows = second_model.with_second_model(shows, shown.x, shown.compared)
     sheet.tables["Two models"] = second_model.rows(found, answers, shown.compared.names)
     value, lines = second_model.figure(found, answers, shown.compared.names)
     sheet.says += [f"{shown.compared.names[1]}: {value}", *lines] if value else []

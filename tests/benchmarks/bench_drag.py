@@ -20,7 +20,7 @@ from tests.benchmarks.browser import served, tab
 from tests.benchmarks.measure import REPOSITORY, Comparison
 
 TASK, SHOTS, N_QUESTIONS = "demo_outfit", 5, 200
-LEVELS = (65, 35, 85, 25, 45, 55, 15, 75)  # none of the tenths that are measured ahead while nothing else is
+LEVELS = (65, 35, 85, 25, 45, 55, 15, 75)
 FAMILY = "A slider let go against a plain Streamlit app"
 PLAIN = """
 import json

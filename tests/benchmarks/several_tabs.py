@@ -26,7 +26,7 @@ from tests.browser.test_drag import grab
 from tests.browser.weighed import Server
 from tests.conftest import make_tiny_opt
 
-LEVELS = (65, 35, 85, 25, 45, 55, 15, 75, 5, 95)  # none of the tenths that are measured ahead
+LEVELS = (65, 35, 85, 25, 45, 55, 15, 75, 5, 95)
 # The time since the page was opened at which the figure first had an interval.
 FIRST = """() => {
   window.first = null

@@ -150,9 +150,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     commands of their own above it."""
     controls, shots = seen["controls"], seen["controls"]["Examples in the prompt"]
     command = shlex.split(next(line for line in seen["commands"] if line.split()[1:2] == ["evaluate"]))
-    stopped = re.search(r"Stopped after ([\d,]+) of", seen["text"])  # at the width that was chosen
-    limit = stopped[1].replace(",", "") if stopped else controls["Questions"]
-    words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", limit]
+    words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", controls["Questions"]]
     words += ["--sample", "stratified"] + (
         ["--same-examples"] if controls["Same examples for every question"] and shots != "0" else []
     )
@@ -198,7 +196,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
         found.same("gained, lost, p", said.groups(), (str(gained), str(lost), p_words))
     if "Too few questions" not in text:
         found.same("change in words", "Within noise" in text, p >= 0.05)
-    if not controls["Prune these as well"] and controls["Stop early at ±"] == "off":
+    if not controls["Prune these as well"]:
         curve(seen, full, oracle, store, found)
 
 

@@ -17,7 +17,7 @@ from tests.embedded import heads_at, n_at
 
 HEADS = "Attention heads pruned"
 LIMIT = 200 if IS_THOROUGH else 64  # questions
-ALONE = "?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false"
+ALONE = "?precision=fp32&prune_limit=32&prune_order=random"
 
 WATCH = """input => {
   const output = input.parentElement.querySelector("output")
@@ -101,7 +101,7 @@ def let_go_at(page, percent):
 @pytest.mark.thorough
 @pytest.mark.slow("measures a curve and levels on many questions")
 def test_what_follows_the_hand_and_how_fast(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit={LIMIT}&prune_order=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit={LIMIT}&prune_order=random")
     settled_figure(page, questions=LIMIT, heads=0)
     marked(page, "curve", "estimated").and_(page.locator(':not([data-dashed="0"])')).wait_for(state="attached")
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()

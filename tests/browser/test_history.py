@@ -37,7 +37,7 @@ def follow(page, expected):
 @pytest.mark.thorough
 @pytest.mark.slow("seven views, there and back")
 def test_as_many_presses_of_back_return_through_the_views(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random")
     settled_figure(page)
     views = [view_of(page)]
 

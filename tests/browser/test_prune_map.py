@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import settled_figure
 from tests.embedded import SHAPE, ffns, heads, n_at
 
-START = "precision=fp32&prune_limit=16&prune_shots=1&prune_order=random&prune_idle=false"
+START = "precision=fp32&prune_limit=16&prune_shots=1&prune_order=random"
 
 
 def field(page):
@@ -64,7 +64,7 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
 
 
 def test_the_number_of_an_ffn_stands_beside_its_bar(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_shots=1&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_shots=1")
     numbers = page.locator(".bars span", has_text=" %")
     expect(numbers).to_have_count(SHAPE.n_layers)
     drawn = page.locator(".bars button").evaluate_all(

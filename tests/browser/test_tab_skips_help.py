@@ -13,7 +13,7 @@ MOST = 60  # Tab stops; there are about 30 before the first slider
 
 
 def open_prune(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_idle=false")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
     await_mark(page, "figure", "measured", questions=32)
     at_rest(page)
     keyed(page, "prune_heads drag").get_by_role("slider").wait_for()

@@ -249,3 +249,20 @@ def test_close_stops_everything_and_takes_no_more():
     assert jobs.snapshot("a").state == jobs.snapshot("b").state == "cancelled"
     with pytest.raises(HeadroomError):
         jobs.put("a", Job("c", Work(1)))
+
+
+def test_a_join_may_end_before_the_job():
+    jobs, go_on = Jobs(), threading.Event()
+
+    def work():
+        yield Progress(1, 2, "half")
+        assert go_on.wait(WAIT_S)
+        yield Progress(2, 2, "all")
+
+    jobs.put("slot", Job("key", work))
+    half = jobs.join("slot", WAIT_S, lambda job: job.value is not None)
+    assert half is not None and half.value == "half" and not half.finished
+    assert not jobs.join("slot", 0.01, lambda job: job.value == "all").finished
+    go_on.set()
+    assert jobs.join("slot", WAIT_S, lambda job: False).value == "all"
+    jobs.close(WAIT_S)

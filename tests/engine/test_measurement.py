@@ -47,15 +47,6 @@ def test_a_mapped_measurement_has_the_same_records(session, target):
     assert mapped.stored(session) == final(mapped.run(session)) == (1, target.shape.n_heads)
 
 
-def test_a_measurement_until_its_value_is_enough_is_complete_then(session, target):
-    wanted = head_in_texts(target, TEXTS, HEAD)
-    one, three = (wanted.until(lambda found, n=n: len(found) >= n, n) for n in (1, 3))
-    assert one.left(session) == wanted.left(session) and one.key != three.key != wanted.key
-    assert set(final(one.run(session))) == set(one.stored(session)) == {"short"} and not one.left(session).characters
-    assert three.stored(session) is None and three.left(session) == Workload({"patterns": len(TEXTS["long"])})
-    assert set(final(three.run(session))) == set(three.stored(session)) == {*TEXTS}, "all there are"
-
-
 def test_without_records_there_is_nothing_to_measure(session, target):
     wanted = feeding(target, (0, 0))
     assert wanted.look(session).is_complete

@@ -27,14 +27,7 @@ GARBAGE = [
     IMAGE,
 ]
 ONE_EACH = {
-    "prune": {
-        "prune_limit": "1e400",
-        "prune_shots": "",
-        "prune_idle": IMAGE,
-        "prune_stop": "a\0b",
-        "prune_axis": "",
-        "bos": "n" * 300,
-    },
+    "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_axis": "", "bos": "n" * 300},
     "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_variant": "", "induction_seed": "inf", "induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},

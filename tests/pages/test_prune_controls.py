@@ -20,7 +20,7 @@ def drawn_sliders(at):
 
 
 def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
-    at = open_app(prune_order="random", prune_heads="50", prune_ffns="50", prune_idle="false")
+    at = open_app(prune_order="random", prune_heads="50", prune_ffns="50")
     assert drawn_sliders(at) == ["Attention heads pruned"]
     assert [each.label for each in at.button if (each.key or "").startswith("prune chip")] == ["FFNs 50%"]
     button(at, "FFNs 50%").click()
@@ -32,7 +32,7 @@ def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
 
 
 def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_one_click(open_app):
-    at = open_app(prune_order="random", prune_mask="L0H1-2", prune_heads="25", prune_idle="false")
+    at = open_app(prune_order="random", prune_mask="L0H1-2", prune_heads="25")
     assert button(at, "Also 2 heads: L0H1-2").key == "prune chip mask"
     assert "click a crossed head" in heading(at) and "drag" not in heading(at)
     button(at, "Restore").click()
@@ -48,7 +48,7 @@ def heading(at):
 
 def test_a_curve_is_of_the_setting_before_unless_only_its_own_level_changes(monkeypatch):
     monkeypatch.setattr(dragging.st, "session_state", {})
-    of = PruneControls(TaskSpec("piqa", 0), 100, 0, "heads", "random", "influence", "", True, False)
+    of = PruneControls(TaskSpec("piqa", 0), 100, "heads", "random", "influence", "", False)
     setup: Any = SimpleNamespace(spec="demo")
     levels: dict[Axis, int] = {"heads": 10, "ffns": 0, "layers": 0}
     keeps = partial(dragging.keeps_curve, setup)
@@ -65,7 +65,7 @@ def test_the_page_is_drawn_again_once_when_the_job_has_ranked(monkeypatch):
 
 def test_labels_of_examples_are_those_of_the_command(open_app, capsys):
     asked = {"prune_task": "demo_guest", "prune_shots": "5", "prune_labels": "Shuffled", "prune_limit": "16"}
-    at = open_app(**asked, prune_order="random", prune_idle="false")
+    at = open_app(**asked, prune_order="random")
     result = same_on_the_command_line(at, capsys)
     assert result["labels"] == "shuffled" and result["cached"] and result["labels_kept"] > 0
     assert figure(at)[0] == f"{100 * result['acc']:.1f}%" and ", shuffled labels:" in at.metric[0].label

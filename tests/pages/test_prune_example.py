@@ -54,7 +54,7 @@ def test_the_question_begins_after_the_examples_or_at_a_word():
 @pytest.mark.slow("measures the induction scores of the embedded model")
 def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = open_app(**embedded, prune_limit="16", prune_idle="false")
+    at = open_app(**embedded, prune_limit="16")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
     assert re.search(r"Decided by:\*\* “.*:violet-background\[\w+\]”", said)
     [link] = [each for each in at.button if each.key == "example look"]
@@ -71,6 +71,6 @@ def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_
 
 
 def test_a_task_that_copies_nothing_shows_its_question_alone(open_app):
-    at = open_app(prune_order="random", prune_idle="false")
+    at = open_app(prune_order="random")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
     assert "Decided by" not in said and not [each for each in at.button if each.key == "example look"]

@@ -27,7 +27,6 @@ from pages.ui.prune.figure import full_in_a_sentence, in_a_sentence
 from tests.pages.conftest import (
     WAIT_S,
     N,
-    boats,
     button,
     charts_of,
     components,
@@ -201,7 +200,7 @@ def test_a_repeated_question_needs_no_job_and_no_model(open_app):
 
 
 def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(open_app):
-    at = open_app(prune_order="random", prune_idle="false")
+    at = open_app(prune_order="random")
     for heads, ffns, mask, starts in (
         (50, 0, "", ""),
         (50, 50, "L0H1", "in addition to “L0H1”, 50% of FFNs"),
@@ -228,7 +227,7 @@ def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
 
 
 def test_a_cancelled_run_waits_for_the_user(open_app, gate):
-    at = open_app(prune_order="random", prune_idle="false")
+    at = open_app(prune_order="random")
     gate.occupy()
     slide(at, "prune_heads", 50).run()
     assert "waiting" in at.progress[0].text
@@ -281,7 +280,7 @@ def test_once_the_ranking_is_measured_the_figure_says_what_is_pruned(open_app, g
 
 
 def test_a_moved_slider_and_a_moving_hand_abandon_what_is_being_measured(open_app, gate):
-    at, keys = open_app(prune_order="random", prune_idle="false"), []
+    at, keys = open_app(prune_order="random"), []
     gate.occupy()
     for percent in (20, 30, 50):
         slide(at, "prune_heads", percent).run()
@@ -440,47 +439,6 @@ def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
     assert ["give seconds" in error.value for error in at.error] == [True]
 
 
-def test_measuring_stops_at_the_chosen_width_and_can_go_on(nothing_ahead, open_app, tmp_path, capsys):
-    at = open_app(prune_order="random", prune_heads="50", prune_task=str(boats(tmp_path / "many.jsonl", 256)),
-                  prune_limit="256", prune_stop="10 points")  # fmt: skip
-    measured = frame.jobs().snapshot("accuracy")
-    measured = measured.value if measured is not None else recalled(at)
-    n = len(measured.pruned)
-    assert 32 <= n < 256 and n % 16 == 0 and len(measured.full) >= n
-    halves = {k: np.diff(wilson(int(measured.pruned.correct[:k].sum()), k))[0] / 2 for k in range(32, n + 1, 16)}
-    assert [k for k, half in halves.items() if half <= 0.10] == [n], "at the first chunk that is enough"
-    assert f"Stopped after {n} of 256 questions: the interval is within ± 10 points" in said(at)
-    assert f"of the first {n}** right, 256 in all" in under_figure(at) and f"--limit {n} " in at.code[0].value
-    before = figure(at)
-    result = same_on_the_command_line(at, capsys)
-    assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f}%"
-    press(at, "Measure all 256")
-    assert "of 256** right" in under_figure(at) and "--limit 256 " in at.code[0].value
-    assert "Measure all 256" not in labels(at)
-    settled(slide(at, "prune_heads", 75))
-    assert "Stopped after" in said(at), "the next level stops again"
-    at.selectbox(key="prune_stop").set_value("off")
-    assert "of 256** right" in under_figure(settled(at)), "without a width everything is measured"
-    assert not any(label.startswith("Measure all") for label in labels(at))
-
-
-def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app, tmp_path):
-    many = str(boats(tmp_path / "many.jsonl", 96))
-    at = open_app(prune_order="random", prune_heads="50", prune_task=many, prune_limit="16")
-
-    class Eager(experiment.Experiment):
-        takes_of = [32, 48]  # of the full model, then of the pruned one
-
-        def enough(self, answers):
-            return len(answers or ()) >= self.takes_of[0] and bool(self.takes_of.pop(0))
-
-    x = Eager(**vars(experiment_of(at)))
-    values = [step.value for step in experiment.accuracies(x, None).run(frame.session()) if step.value]
-    assert max(len(value.full or ()) for value in values if value.pruned is None) == 32
-    full, pruned = values[-1].full, values[-1].pruned
-    assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
-
-
 def test_the_panel_of_what_pruning_saves(nothing_ahead, open_app):
     at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
@@ -506,7 +464,7 @@ def test_the_panel_of_what_pruning_saves(nothing_ahead, open_app):
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
     monkeypatch.setattr(measurement, "seconds_for", lambda store, target, kind, characters: characters / 1000)
-    at = open_app(prune_order="random", prune_heads="50", prune_cost="true", prune_idle="false")
+    at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
     [label] = [label for label in labels(at) if label.startswith("Measure tokens a second")]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")

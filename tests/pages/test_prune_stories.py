@@ -40,7 +40,7 @@ def choose(at, name):
 def test_stories_set_the_controls_and_tell_what_came_out(with_shipped, open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
     embedded |= {"prune_labels": "Shuffled", "prune_heads": "20"}
-    at = open_app(**embedded, prune_limit="48", prune_order="random", prune_idle="false")
+    at = open_app(**embedded, prune_limit="48", prune_order="random")
     choose(at, "heads")
     assert at.segmented_control(key="prune_labels").value == "true"
     found = induction_heads()
@@ -62,7 +62,7 @@ def test_stories_set_the_controls_and_tell_what_came_out(with_shipped, open_app)
 
 
 def test_a_link_to_a_story_alone_sets_the_controls_too(with_shipped, open_app):
-    link = {"model": "demo", "precision": "int8", "prune_story": NAME, "prune_limit": "16", "prune_idle": "false"}
+    link = {"model": "demo", "precision": "int8", "prune_story": NAME, "prune_limit": "16"}
     at = open_app(run=False, **link)
     del at.query_params["prune_task"], at.query_params["prune_shots"]
     settled(at)
@@ -176,7 +176,7 @@ def test_how_far_names_the_first_detectable_loss_and_the_cliff():
 def test_prune_and_sweeps_give_one_answer(open_app):
     """The same task, shots and number of questions: what the story marks stands in the table of Sweeps."""
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_copy", "prune_shots": "0"}
-    at = open_app(**embedded, prune_limit="48", prune_story="How far?", prune_idle="false")
+    at = open_app(**embedded, prune_limit="48", prune_story="How far?")
     [mark] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
     assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')}%" in said(at)
     sweeps = {"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "48"}
@@ -203,7 +203,7 @@ def rows_of(at):
 
 def test_a_story_closes_when_its_heads_or_its_task_are_left(with_shipped, open_app, nothing_ahead):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = choose(open_app(**embedded, prune_limit="16", prune_idle="false"), "heads")
+    at = choose(open_app(**embedded, prune_limit="16"), "heads")
     assert "Expect:" in said(settled(at)), "it stays while nothing is changed"
     settled(at.text_input(key="prune_mask").set_value("L0H0").run())
     assert "Expect:" not in said(at) and at.session_state["prune_story"] is None

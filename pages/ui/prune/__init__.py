@@ -9,7 +9,6 @@
 `screen`: the state of one run of the page
 `dragging`: behavior while a slider moves
 `estimates`: estimates at the neighboring levels, also as text
-`neighbours`: the neighboring levels, measured while nothing else is under way
 `second_model`: the second model at the same levels, on the same questions
 `second_figure`: the second model next to the first one's figure, and under its curve
 `parts`: figure, curve, map and bars, and the measurements still missing

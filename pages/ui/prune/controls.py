@@ -3,7 +3,7 @@
 The sliders are drawn by `parts`, as they alone run while one of them moves.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,10 +12,8 @@ import streamlit as st
 
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings_of import Axis
-from engine.progress import in_time
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
-from engine.statistics import MIN_QUESTIONS
 from pages.ui.controls.controls import (
     CHAT_HELP,
     MANY,
@@ -33,14 +31,12 @@ from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVELS, ORDER
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, plain
 from pages.ui.page.widget_writes import write
 
 AXIS_KEY, SETTINGS = "prune_axis", "prune_settings"
 AXIS_NAMES: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs", "layers": "Layers"}
-STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
 TASK_HELP = (
     "A task of EleutherAI's lm-evaluation-harness, or your own questions. Type part of a name to filter. The examples "
     "stand in the prompt of each question (shots): 0-shot, 1-shot, 5-shot."
@@ -53,21 +49,11 @@ LIMIT_HELP = (
     "Of the validation split, a stratified sample: right answers in the proportions of the whole, so that the first "
     "few are a fair preview. More questions, narrower interval."
 )
-STOP_HELP = (
-    "Measuring stops once the accuracy's 95% interval is within this many points either way, after at least "
-    f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so far, so "
-    "the interval is a little too narrow."
-)
 LAYERS_HELP = (
     "Which layers go first, on this task's train questions. `influence`: those that turn the residual stream least, 1 "
     "- cosine of what enters and leaves (one pass). `oracle`: without which least accuracy is lost (a pass a layer). "
     "`greedy`: the same measured again on the remaining layers each time (a pass for each of them). "
     "`last-first`: the deepest. `random`: seeded, the baseline of every other."
-)
-IDLE_HELP = (
-    "Every tenth of the level that was moved last, the nearest first, while this page is open and nothing else is "
-    "being measured, up to a forecast of {budget} here. Whatever you start comes first. The same holds "
-    "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
 )
 MASK_CHIP_HELP = "Clicked, typed, or pruned on another screen, whatever the slider says. Opens Settings."
 RESTORE_HELP = "Restores these; the slider's level stays."
@@ -80,12 +66,10 @@ class PruneControls:
 
     task: TaskSpec  # the chosen task
     limit: int  # the most questions asked
-    width: int  # where measuring stops early, in points (0: never)
     axis: Axis  # whose slider is drawn, and whose levels run along the curve
     ranking: str  # the pruning order of heads and FFNs; "" until the screen has set it
     layers_by: str  # the pruning order of layers
     typed: str  # the text of a mask, pruned as well
-    precomputes: bool  # nearby levels are measured while idle
     is_chat: bool  # prompts are chats
 
 
@@ -101,20 +85,15 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     ranking = choose_ranking("prune", row, ORDER if is_demo else "")
     settings = settings_menu(row, "prune")
     draw_own_questions("prune", settings, "prune_task", _close_settings)  # first, as the list of tasks leads to them
-    limit_at, stop_at = settings.columns(2)
     about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
-    limit = number_field(limit_at, "Questions", (1, MOST), "prune_limit", **about)
-    stop = one_listed(stop_at, "Stop early at ±", STOPS, "prune_stop", help=STOP_HELP)
-    same = _switch(settings.checkbox, "Same examples for every question", "prune_same", SAME_HELP)
+    limit = number_field(settings, "Questions", (1, MOST), "prune_limit", **about)
+    same = _switch(settings, "Same examples for every question", "prune_same", SAME_HELP)
     labels = one_of(settings, "Labels of the examples", LABELS, "prune_labels", LABELS_HELP)
-    is_chat = not is_demo and _switch(settings.checkbox, "Prompts as chats", "prune_chat", CHAT_HELP)
+    is_chat = not is_demo and _switch(settings, "Prompts as chats", "prune_chat", CHAT_HELP)
     typed = type_mask("prune", settings)
     layers_by = one_listed(settings, "Layers by", LAYERS_BY, "prune_layers_by", help=LAYERS_HELP)
-    help = IDLE_HELP.format(budget=in_time(budget_s()))
-    precomputes = _switch(settings.toggle, "Precompute nearby levels when idle", "prune_idle", help, True)
     task = TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
-    of = axis, ranking, layers_by, typed, precomputes, is_chat
-    return PruneControls(task, int(limit), STOPS[stop], *of)
+    return PruneControls(task, int(limit), axis, ranking, layers_by, typed, is_chat)
 
 
 def choose_axis(where: DeltaGenerator) -> Axis:
@@ -147,9 +126,9 @@ def draw_chips(where: DeltaGenerator, percent: Mapping[Axis, int], axis: Axis, t
             where.button(label, on_click=partial(write, AXIS_KEY, other), **about)
 
 
-def _switch(draw: Callable[..., bool], label: str, key: str, help: str, default: bool = False) -> bool:
+def _switch(where: DeltaGenerator, label: str, key: str, help: str) -> bool:
     put_right(key, label, flag)
-    return draw(label, default, key=key, bind="query-params", help=help)
+    return where.checkbox(label, key=key, bind="query-params", help=help)
 
 
 def _open_settings() -> None:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
 
 import streamlit as st
 
@@ -13,7 +12,6 @@ from pages.ui.controls.sidebar import Setup
 from pages.ui.page.defaults import AXES
 from pages.ui.page.runtime import first_figure_s, jobs, store
 from pages.ui.page.work import POLL_S, Work, under_way
-from pages.ui.prune import neighbours
 from pages.ui.prune.controls import PruneControls, drawn_axis
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
@@ -28,7 +26,6 @@ from pages.ui.prune.jobs import (
     ranking_work,
 )
 
-NOT_OF_CURVE = ("order_at", "precomputes")  # controls that do not change it
 CURVE_OF = "prune curve of"  # in the session: the controls of the last run of the page, but for the axis's own level
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
 FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
@@ -44,15 +41,13 @@ def moving() -> list[Axis]:
 def keeps_curve(setup: Setup, controls: PruneControls, percent: Mapping[Axis, int]) -> bool:
     """Returns whether this run's curve is that of the run before, as far as the controls tell."""
     others = {axis: level for axis, level in percent.items() if axis != controls.axis}
-    chosen = {each.name: getattr(controls, each.name) for each in fields(controls) if each.name not in NOT_OF_CURVE}
-    now, state = (setup.spec, chosen, others), st.session_state
+    now, state = (setup.spec, controls, others), st.session_state
     before, state[CURVE_OF] = state.get(CURVE_OF), now
     return before in (None, now)
 
 
 def let_go_of(x: Experiment) -> None:
     """Abandons the measurement of this experiment and of the second model: the slider has moved on."""
-    neighbours.stop()
     if accuracy_work(x, None).under_way:
         jobs().drop("accuracy")
 
@@ -66,7 +61,6 @@ def nothing_drawn_yet() -> bool:
 def measure(x: Experiment, mask: Mask | None) -> None:
     """Starts the experiment's measurement, and waits a moment for the first answers of the pruned model: charts would
     keep worker and browser from them."""
-    neighbours.stop()
     if mask is None:  # the accuracy measures the order that it needs
         for slot in ORDERS.values():
             jobs().drop(slot)
@@ -88,12 +82,6 @@ def await_last_answers(x: Experiment) -> None:
         return
     if job.seconds * (job.total - job.done) / job.done < FIGURE_S:
         jobs().join("accuracy", FIGURE_S)
-
-
-def gradients_given_up(x: Experiment) -> bool:
-    """Returns whether the estimates' gradients were stopped, failed or were never begun."""
-    job = gradients_work(x).now()
-    return job is None or job.state in ("cancelled", "failed")
 
 
 def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:

@@ -122,7 +122,7 @@ def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
     wanted = look(x.target, shown.prompt, at)
     found = wanted.stored(session())
     is_idle = not dragging.moving() and not under_way([*MEASURING, "estimates", "perplexity"])
-    if found is None and is_idle and x.settled(measured) and in_memory(x.target.spec):
+    if found is None and is_idle and x.is_complete(measured) and in_memory(x.target.spec):
         Work(SLOT, "Example question", wanted, PRIORITY, while_seen=True).start_ahead()
     return found if found is not None and found.share >= LEAST_LOOK else None
 

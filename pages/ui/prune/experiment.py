@@ -31,7 +31,6 @@ from engine.progress import Progress
 from engine.questions.requests import Questions, Requests, TaskSpec, select
 from engine.requests import Evaluate
 from engine.shapes import ModelShape
-from engine.statistics import MIN_QUESTIONS, wilson
 from engine.timing.workload import all_characters, kept_share
 from pages.ui.downloads.origin import of_model, of_pruning, of_task
 from pages.ui.page.defaults import RANKING_QUESTIONS, SAMPLE
@@ -61,7 +60,6 @@ class Experiment:
     train: Requests | None  # questions that importance is measured on; None until they are rendered
     limit: int  # the most questions asked
     pruning: Pruning  # levels, order and mask
-    width: int = 0  # stop once the accuracy's 95% interval is within this many points either way (0: never)
 
     @property
     def shape(self) -> ModelShape:
@@ -88,34 +86,23 @@ class Experiment:
     @property
     def key(self) -> str:
         """Returns a key that changes with anything that changes the measurement."""
-        return f"{self.base_key} {self.limit} {self.pruning} {self.width}"
+        return f"{self.base_key} {self.limit} {self.pruning}"
 
     def curve_key(self, axis: Axis) -> str:
         """Returns a key that changes with anything that changes the curve over one axis, so not with its own level."""
         return f"{axis} {self.at(axis, 0).key}"
 
-    def enough(self, answers: Answers) -> bool:
-        """Returns whether these answers are enough: to all questions, or to the number that the chosen width takes."""
-        if len(answers) >= self.questions.n:
-            return True
-        if not self.width or len(answers) < MIN_QUESTIONS:
-            return False
-        low, high = wilson(int(answers.correct.sum()), len(answers))
-        return 50 * (high - low) <= self.width
+    def has_all(self, answers: Answers | None) -> bool:
+        """Returns whether these are the answers to all questions."""
+        return answers is not None and len(answers) >= self.questions.n
 
-    def settled(self, found: AnswersSoFar) -> bool:
-        """Returns whether the pruned model has enough answers, and the full model has answered the same questions."""
-        full, pruned = found.full, found.pruned
-        return full is not None and pruned is not None and self.enough(pruned) and len(full) >= len(pruned)
+    def is_complete(self, found: AnswersSoFar) -> bool:
+        """Returns whether the full and the pruned model have answered all questions."""
+        return self.has_all(found.full) and self.has_all(found.pruned)
 
-    def n_taken(self, found: AnswersSoFar) -> int:
-        """Returns how many questions the accuracy is over, or will be."""
-        return len(found.pruned) if found.pruned is not None and self.settled(found) else self.questions.n
-
-    def answers(self, mask: Mask, least: int = 0) -> Measurement[Answers]:
-        """Returns the measurement of the answers under a mask, complete when enough, with at least `least`."""
-        every = evaluation(self.target, self.questions, mask)
-        return every.until(lambda found: len(found) >= least if least else self.enough(found), self.width, least)
+    def answers(self, mask: Mask) -> Measurement[Answers]:
+        """Returns the measurement of the answers under a mask."""
+        return evaluation(self.target, self.questions, mask)
 
     def workload(self, mask: Mask | None) -> Workload:
         """Returns the workload of all answers under a mask; of the full model if it is not known."""
@@ -165,8 +152,7 @@ class Experiment:
 
 def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measurement[AnswersSoFar]:
     """Returns the AnswersSoFar: the full model's, then the order if the `mask` is not known without it, then the pruned
-    model's. With a width both stop early, and the full model answers at least the questions of the pruned one. Of a
-    `second` model, which this names, the full model's come last."""
+    model's. Of a `second` model, which this names, the full model's come last."""
     n, full, at = x.questions.n, Mask.full(x.shape), x.pruning
     gone = n_passes(x.shape, at.ranking.layers_by, at.n_layers_dropped) / 2
     passes = 2 * (at.heads_permille > 0) + x.shape.n_layers / 2 * (at.ffns_permille > 0) + gone  # of a question, about
@@ -176,12 +162,12 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
     def body(run: ComposedRun) -> Generator[Progress[Any], None, AnswersSoFar]:
         found = AnswersSoFar(mask=mask)
 
-        def answered(side: str, mask: Mask, least: int = 0) -> Iterator[Progress[Any]]:
+        def answered(side: str, mask: Mask) -> Iterator[Progress[Any]]:
             nonlocal found
             title = f"{of}{'full' if mask == full else side} model"
             # the first answers may take long
             yield Progress(0, n, found, title, run.cached, share=run.done / run.total)
-            for step in run.steps(x.answers(mask, least), n, title, counts=False):
+            for step in run.steps(x.answers(mask), n, title, counts=False):
                 found = found if step.value is None else replace(found, **{side: step.value})
                 yield replace(step, value=found)
 
@@ -198,8 +184,8 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
         if found.mask.is_full and found.full is not None:
             return replace(found, pruned=found.full)
         yield from answered("pruned", found.mask)
-        if (n_pruned := len(found.pruned or ())) > len(found.full or ()):
-            yield from answered("full", full, n_pruned)
+        if second:
+            yield from answered("full", full)
         return found
 
     return composed(x.target, ("accuracy", x.key), body)
@@ -232,10 +218,7 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
     return composed(x.target, ("curve", x.curve_key(axis)), body)
 
 
-def request(x: Experiment, found: AnswersSoFar) -> Evaluate:
+def request(x: Experiment) -> Evaluate:
     """Returns the equivalent request, which finds the same stored results."""
-    n = x.n_taken(found)
-    return Evaluate(
-        **of_model(x.target), **of_task(x.task), **of_pruning(x.pruning), task_data=x.data_dir,
-        limit=n if n < x.questions.n else x.limit, sample=SAMPLE,
-    )  # fmt: skip
+    of = {**of_model(x.target), **of_task(x.task), **of_pruning(x.pruning)}
+    return Evaluate(**of, task_data=x.data_dir, limit=x.limit, sample=SAMPLE)

@@ -16,7 +16,7 @@ from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, curve, request
 
 
-def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> Origin:
+def origin(x: Experiment, known: Evidence, axis: Axis) -> Origin:
     """Returns the origin of an experiment's figures and of its curve over `axis`."""
     mask, measurements = x.mask(known), dict[str, Measurement[Any]]({"Full model": x.answers(Mask.full(x.shape))})
     if mask is not None and not mask.is_full:
@@ -24,9 +24,9 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> O
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
     if not x.judged.greedy:
         measurements["Estimates"] = gradients(x.target, x.questions)
-    of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned_in_words(x, known, mask))
+    of = about(x.target, tasks_in_words([x.task]), f"{x.questions.n:,} questions", pruned_in_words(x, known, mask))
     pruned = "" if mask is None else f"{mask_counts(x.shape, mask) or 'full model'}, "
-    return Origin("Prune", [request(x, found)], measurements, of, pruned + x.task.title)
+    return Origin("Prune", [request(x)], measurements, of, pruned + x.task.title)
 
 
 def figure_in_words(x: Experiment, found: AnswersSoFar, known: Evidence) -> list[str]:

@@ -1,7 +1,6 @@
 """The parts of the Prune screen that follow its sliders: figure, curve, map and bars, and the measurements still
 missing."""
 
-from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -22,17 +21,15 @@ from pages.ui.figures import published
 from pages.ui.figures.empty import draw_sketch
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import AXES, LEVEL_HELP, LEVELS, NOUNS, ORDER
-from pages.ui.page.job_words import cost_in_words
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.reads import stored_once
 from pages.ui.page.streamlit_internals import RunEnded
 from pages.ui.page.tables import for_file, whole_percent
 from pages.ui.page.work import live, under_way
-from pages.ui.prune import charts, dragging, estimates, example, head_map, neighbours, second_model, tables
+from pages.ui.prune import charts, dragging, estimates, example, head_map, second_model, tables
 from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
-from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure, full_in_a_sentence, in_a_sentence
 from pages.ui.prune.jobs import (
     ORDERS,
@@ -45,7 +42,7 @@ from pages.ui.prune.jobs import (
 )
 from pages.ui.prune.orders import draw_long_order
 from pages.ui.prune.panels import perplexity
-from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work, waits_for
+from pages.ui.prune.screen import PruneResult, PruneScreen, waits_for
 from pages.ui.prune.second_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
@@ -127,13 +124,10 @@ def draw_levels(screen: PruneScreen) -> None:
         if presenting() and story is None:
             live(["accuracy"], partial(draw_sentence, shown), screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
-        if screen.whole:
-            shown.idle = idle_work(shown, screen.since_s) if screen.controls.precomputes else neighbours.stop()
-        goes_on = shown.idle is not None and shown.idle.wanted
-        slots = ["curve", second_model.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
+        slots = ["curve", second_model.CURVE, "gradients", *ORDERS.values(), *shown.waits]
         with st.container(key="follows_hand_curve"):
             draw = partial(draw_curve, shown, axis, screen.sheet)
-            live([*slots, *shown.waits], draw, screen.since_s, always=goes_on)
+            live(slots, draw, screen.since_s)
     with map_at:
         draw_components(shown, screen.sheet)
 
@@ -184,14 +178,20 @@ def draw_result(shown: PruneResult, axis: Axis) -> None:
     is_full = mask is not None and mask.is_full
     pruned, known = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, known)
-    answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
-    mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
+    answers = measured.full if is_full else measured.pruned
+    mark(
+        "figure",
+        "measured" if x.is_complete(measured) else "measuring",
+        questions=len(answers or ()),
+        of=x.questions.n,
+        **counts(mask),
+    )
     if x.task.name.endswith(OWN_SUFFIXES) and x.train is not None:
         n_rows = len(x.train.questions)
         st.caption(
             f"{len(x.judged.questions):,} of your rows are asked, {n_rows:,} others are for examples and the order."
         )
-        if x.settled(measured) and measured.full and not measured.full.correct.any():
+        if x.is_complete(measured) and measured.full and not measured.full.correct.any():
             st.markdown(NONE_WRITTEN if x.judged.greedy else NONE_RIGHT)
     draw_remarks(x.judged)
     if x.judged.kept:
@@ -201,8 +201,6 @@ def draw_result(shown: PruneResult, axis: Axis) -> None:
         draw_fault("prune", job.details)
     elif shown.awaits_rows:
         st.caption("Preparing the train questions …")
-    if x.settled(measured) and x.n_taken(measured) < x.questions.n:
-        draw_stopped(x, measured)
     draw_long_order(x, shown.known, axis)
 
 
@@ -223,25 +221,9 @@ def draw_sentence(shown: PruneResult) -> None:
         st.markdown(in_a_sentence(shown.x.task.title, shown.measured, pruned))
 
 
-def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
-    """Reports that the chosen width is reached, and offers to continue."""
-    taken = f"Stopped after {x.n_taken(measured):,} of {x.questions.n:,} questions"
-    st.caption(f"{taken}: the interval is within ± {x.width} points.")
-    all_of_it = replace(x, width=0)
-    label = f"Measure all {x.questions.n:,}{cost_in_words(accuracy_work(all_of_it, measured.mask).takes_s())}"
-
-    def start() -> None:
-        st.session_state["prune all of"] = all_of_it.key
-
-    if st.button(label, icon=":material/play_arrow:", help="At this level alone.", key="measure all", on_click=start):
-        st.rerun()
-
-
 def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     """Draws accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     measured, x, moving = shown.measured, shown.at_hand(), dragging.moving()
-    if shown.idle is not None and not moving:
-        shown.idle.look_in()
     points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE
     now = tables.now_point(x, axis, measured, shown.mask)
     if moving:
@@ -255,8 +237,7 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     words += f" The curve is{starting_from}." if starting_from else ""
     guessed = tables.guesses_in_words(shown.x, axis, points)
     if shown.compared is not None:
-        n = shown.x.n_taken(measured)
-        points, now = second_model.with_points_of_second(points, now, shown.compared, axis, n)
+        points, now = second_model.with_points_of_second(points, now, shown.compared, axis)
         words += f" {shown.compared.names[1]}: {tables.points_in_words(shown.compared.curve(axis), LEVELS[axis])}"
     full, dashed = tables.full_accuracy(x, measured), (estimates.line_frame(line), hand)
     title = LEVELS[axis] + starting_from
@@ -272,15 +253,11 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     estimating = gradients_work(shown.x)
     if any(ranking_work(shown.x, each).line() for each in AXES) or estimating.line():
         return
-    if shown.idle is not None and (words := shown.idle.in_words()):
-        st.caption(words)
-        mark("neighbours", "running")
     if shown.can_estimate and estimating.now() is None and not moving:
         about = "A backward pass for each choice: then the figure follows while a slider moves, as an estimate."
         estimating.offer("Measure estimates", "show_chart", about)
     work = curve_work(shown.x, axis, shown.known)
-    is_coming = shown.idle is not None and shown.idle.completes(axis, shown.curve(axis)["level"])
-    if not work.line() and neighbours.missing(shown.curve(axis)["level"]) and not is_coming:
+    if not work.line() and tables.lacks_levels(shown.curve(axis)):
         work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
     draw_curve_of_second(shown, axis)
 

@@ -4,9 +4,6 @@ results."""
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
-
-import streamlit as st
 
 from engine.importance.rankings_of import Axis
 from engine.questions.tasks import OWN_SUFFIXES, task_info
@@ -17,13 +14,12 @@ from pages.ui.controls.sidebar import Setup, identity_of, wait_for_model
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.defaults import LEVELS, ORDER
 from pages.ui.page.runtime import end_run, errors_shown, jobs
-from pages.ui.prune import dragging, estimates, neighbours, orders
+from pages.ui.prune import dragging, estimates, orders
 from pages.ui.prune.controls import PruneControls
 from pages.ui.prune.example import Look
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.found import Found
 from pages.ui.prune.jobs import accuracy_work, questions_work
-from pages.ui.prune.neighbours import Idle
 from pages.ui.prune.second_model import SecondModel
 
 
@@ -36,7 +32,6 @@ class PruneResult(Found):
     """
 
     drawn = has_full = False
-    idle: Idle | None = None
     second = Both()
     compared: SecondModel | None = None
     look: Look | None = None
@@ -54,8 +49,8 @@ class PruneResult(Found):
     @property
     def can_estimate(self) -> bool:
         """Returns whether the estimates' gradients are missing and can be measured: not for a task that is decoded."""
-        x = self.x
-        return not self.waits and not self.estimates.has_gradients and not x.judged.greedy and x.settled(self.stored)
+        x, is_missing = self.x, not self.waits and not self.estimates.has_gradients
+        return is_missing and not x.judged.greedy and x.is_complete(self.stored)
 
     def at_hand(self) -> Experiment:
         """Returns the experiment at the sliders' present positions."""
@@ -106,14 +101,12 @@ class PruneScreen:
         is_urgent = bool(heads or ffns or layers or not of.ranking) and not target.spec.is_demo
         rows = replace(task, split="train")
         train = questions_work("train questions", rows, data_dir, -1 if is_urgent else 1).value()
-        x = Experiment(target, data_dir, judged, train, of.limit, pruning, of.width)
+        x = Experiment(target, data_dir, judged, train, of.limit, pruning)
         if not dragging.moving():
             orders.open_with_an_order(x, of.axis, of.ranking)
-        if st.session_state.get("prune all of") == replace(x, width=0).key:
-            x = replace(x, width=0)
         title = task.title if task.name.endswith(OWN_SUFFIXES) else f"{task.name} ({info.title})"
         shown = PruneResult(x, title + task.manner, self.postponed)
-        if x.settled(shown.stored):
+        if x.is_complete(shown.stored):
             jobs().drop("accuracy")
         elif not dragging.moving() and not self.postponed and not shown.awaits_rows and not orders.asks(x, shown.known):
             dragging.measure(x, shown.mask)
@@ -123,18 +116,3 @@ class PruneScreen:
 def waits_for(setup: Setup) -> list[str]:
     """Returns the slots of what the page waits for before it draws a figure."""
     return [identity_of(setup.spec).slot, f"ways of {setup.spec.precision}", "questions"]
-
-
-def idle_work(shown: PruneResult, since_s: float) -> Idle:
-    """Returns the levels of the last moved axis that are still to be measured once nothing else is."""
-    x = shown.x
-    levels: dict[Axis, int] = {axis: x.pruning.level(axis) for axis in LEVELS}
-    before, last = st.session_state.get("prune moved") or (levels, "heads")
-    moved: list[Axis] = [axis for axis in LEVELS if levels[axis] != before[axis]]
-    axis = moved[0] if moved else cast(Axis, last)
-    st.session_state["prune moved"] = levels, axis
-    missing = ()
-    estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)
-    if x.settled(shown.stored) and estimated:  # estimates come first
-        missing = neighbours.levels_to_measure(x, axis, shown.known, shown.curve(axis)["level"])
-    return Idle(x, axis, shown.known, missing, since_s)

@@ -15,8 +15,8 @@ from pages.ui.prune import dragging
 from pages.ui.prune import second_model as seconds
 from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.jobs import curve_work
-from pages.ui.prune.neighbours import missing
 from pages.ui.prune.screen import PruneResult, PruneScreen
+from pages.ui.prune.tables import lacks_levels
 
 HELP = (
     "The same questions, each model pruned at the levels above in its own order: of layers, too, each drops the same "
@@ -35,11 +35,11 @@ def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
         shown.compared = None if target is None else seconds.SecondModel(shown.x, target)
     if shown.compared is None:
         return
-    found, n = shown.measured, shown.x.n_taken(shown.measured)
+    compared = shown.compared
     if dragging.moving():
         jobs().drop(seconds.SLOT)
-    elif shown.x.settled(found) and not seconds.is_complete(shown.compared.answers(n), n) and not shown.compared.asks:
-        shown.compared.work(n).start()
+    elif shown.x.is_complete(shown.measured) and not compared.x.is_complete(compared.answers) and not compared.asks:
+        compared.work.start()
     live([seconds.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
 
 
@@ -47,24 +47,24 @@ def _draw(shown: PruneResult) -> None:
     of, found = shown.compared, shown.measured
     if of is None:
         return
-    n, name = shown.x.n_taken(found), plain(of.names[1])
+    name = plain(of.names[1])
     if dragging.moving():
         st.markdown(f":small[{name}: follows when you release the slider]")
         return
-    second = of.answers(n)
+    second = of.answers
     value, lines = seconds.figure(found, second, of.names)
     if value:
         st.metric(f"{name}: questions right", value)
         lines.append(pruned_in_words(of.x, of.known, second.mask))
         st.markdown("  \n".join(f":small[{line}]" for line in lines), help=HELP)
-        state = "measured" if seconds.is_complete(second, n) else "measuring"
-        mark("second figure", state, model=of.names[1], questions=len(second.pruned or ()), of=n)
+        state = "measured" if of.x.is_complete(second) else "measuring"
+        mark("second figure", state, model=of.names[1], questions=len(second.pruned or ()), of=of.x.questions.n)
     if of.note:
         st.caption(plain(of.note))
-    if not shown.x.settled(found):
+    if not shown.x.is_complete(found):
         st.caption(f"{name} follows once {plain(of.names[0])} is measured.")
-    elif not seconds.is_complete(second, n):
-        work = of.work(n)
+    elif not of.x.is_complete(second):
+        work = of.work
         if not work.line() and of.asks:
             work.offer(f"Measure {name}", "compare_arrows", "Its own order first, then its answers.")
 
@@ -75,5 +75,5 @@ def draw_curve_of_second(shown: PruneResult, axis: Axis) -> None:
     if of is None or dragging.moving():
         return
     work = curve_work(of.x, axis, of.known, seconds.CURVE, f"Curve of {of.names[1]}")
-    if not work.line() and missing(of.curve(axis)["level"]):
+    if not work.line() and lacks_levels(of.curve(axis)):
         work.offer(f"Measure the curve of {plain(of.names[1])}", "timeline", CURVE_HELP)

@@ -30,7 +30,7 @@ class SecondModel(Found):
     def __init__(self, first: Experiment, second: Target) -> None:
         self.names = first.target.spec.in_words, second.spec.in_words
         pruning, self.note = pruning_of_second(first.pruning, first.shape, second.shape), ""
-        super().__init__(replace(first, target=second, pruning=pruning, width=0), self.names[1])
+        super().__init__(replace(first, target=second, pruning=pruning), self.names[1])
         if first.pruning.typed.text() and not same_parts(first.shape, second.shape):
             self.note = f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in "
             self.note += f"{self.names[1]}, whose parts are others."
@@ -40,21 +40,16 @@ class SecondModel(Found):
         """Returns whether its own order is missing and takes long, so that it is measured at a click."""
         return self.mask is None and takes_long(self.x)
 
-    def work(self, n: int) -> Work[AnswersSoFar]:
-        """Returns the work that measures it on the first n questions."""
-        answers = accuracies(replace(self.x, limit=n), self.mask, self.names[1])
+    @property
+    def work(self) -> Work[AnswersSoFar]:
+        """Returns the work that measures it."""
+        answers = accuracies(self.x, self.mask, self.names[1])
         return Work(SLOT, f"Accuracy of {self.names[1]}", answers, PRIORITY, while_seen=True)
 
-    def answers(self, n: int) -> AnswersSoFar:
-        """Returns the answers to the first n questions so far: the pruned model's, then the full one's."""
-        found = self.work(n).found or self.stored
-        full, pruned = (None if each is None else each.first(n) for each in (found.full, found.pruned))
-        return AnswersSoFar(full, pruned, found.mask)
-
-
-def is_complete(found: AnswersSoFar, n: int) -> bool:
-    """Returns whether both the pruned and the full model have answered n questions."""
-    return all(answers is not None and len(answers) >= n for answers in (found.full, found.pruned))
+    @property
+    def answers(self) -> AnswersSoFar:
+        """Returns the answers so far: the pruned model's, then the full one's."""
+        return self.work.found or self.stored
 
 
 def pair(first: AnswersSoFar, second: AnswersSoFar) -> ModelComparison | None:
@@ -115,10 +110,10 @@ def figure(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> t
 
 
 def with_points_of_second(
-    points: pd.DataFrame, now: pd.DataFrame, compared: SecondModel, axis: Axis, n: int
+    points: pd.DataFrame, now: pd.DataFrame, compared: SecondModel, axis: Axis
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the first model's points of the curve and its position, and the second's after them, named."""
-    moving, second = dragging.moving(), compared.answers(n)
+    moving, second = dragging.moving(), compared.answers
     more = compared.curve(axis) if moving in ([], [axis]) else points[:0]
     here = now[:0] if moving else now_point(compared.x, axis, second, second.mask)
 
@@ -129,10 +124,10 @@ def with_points_of_second(
     return joined(points, more, "measured"), joined(now, here, "now")
 
 
-def with_second_model(of: Origin, x: Experiment, compared: SecondModel, found: AnswersSoFar) -> Origin:
+def with_second_model(of: Origin, x: Experiment, compared: SecondModel) -> Origin:
     """Returns the screen's origin with the second model added to its request and measurements."""
     second, (_, name) = compared.x, compared.names
-    against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
+    against = replace(request(x), against=second.target.spec.typed_beside(x.target.spec))
     measurements = {**of.measurements, "Second model": accuracies(second, compared.mask, name)}
     about = f"{of.about} · compared with {second.target.spec.in_words}"
     return replace(of, requests=[against], measurements=measurements, about=about)

@@ -185,7 +185,7 @@ def far_work(x: Experiment) -> Work[Far]:
     """Returns the work that measures how far heads can be pruned."""
     nothing = parse_edits("", x.shape)
     ranking = Ranking(ORDER, n_questions=RANKING_QUESTIONS)
-    of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), width=0, limit=min(x.limit, N_ASKED))
+    of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), limit=min(x.limit, N_ASKED))
     return Work(
         "story", "How far", how_far(of), 1, True, partial(_story_seconds, of.at("heads", 1000), len(LEVELS_PERMILLE))
     )

@@ -13,7 +13,7 @@ from engine.models.masks import Mask
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.page.tables import level_percent, percent, pruned_counts, to_csv, whole_percent
 from pages.ui.prune.charts import ACCURACY_LOST
-from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment
+from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Curve, Experiment
 
 NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
 LAYER_GONE = "layer dropped"  # a state, next to pruned and kept
@@ -25,6 +25,11 @@ def curve_points(found: Curve) -> pd.DataFrame:
     """Returns one row for each level of a curve."""
     rows = [_point(answers, permille, mask) for permille, (mask, answers) in found.items()]
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
+
+
+def lacks_levels(points: pd.DataFrame) -> bool:
+    """Returns whether a curve lacks some of the levels of every 10%."""
+    return bool({*LEVELS_PERMILLE} - {round(1000 * level) for level in points["level"]})
 
 
 def starting_from(x: Experiment, axis: Axis) -> str:
@@ -62,7 +67,7 @@ def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | No
 def full_accuracy(x: Experiment, measured: AnswersSoFar) -> float | None:
     """Returns the accuracy of the full model, 0-1; None before it has enough answers: a line through the first few
     would stand while the figure moves on."""
-    return accuracy(measured.full).acc if measured.full is not None and x.enough(measured.full) else None
+    return accuracy(measured.full).acc if measured.full is not None and x.has_all(measured.full) else None
 
 
 def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from pages.ui.prune.jobs import MEASURING
 from pages.ui.prune.screen import PruneResult
 
 SLOT = "perplexity"
-PRIORITY = 4  # after the estimates' work, before the neighboring levels
+PRIORITY = 4  # after the estimates' work
 SOON_S = 2.0  # what takes no longer shows no progress: a bar that comes and goes would move what stands below
 TEXT = "The ferry"  # the text at first: written for this app, so that older models were not trained on it
 HELP = (
@@ -42,7 +42,7 @@ def look_ahead(shown: PruneResult, text: Chosen) -> Both:
     forecast fits the budget of background work."""
     x, found = shown.x, perplexities(shown, text).so_far(session()) or Both()
     is_idle = not dragging.moving() and not under_way([*MEASURING, "estimates"])
-    is_due = not found.complete and shown.mask is not None and x.settled(shown.stored)
+    is_due = not found.complete and shown.mask is not None and x.is_complete(shown.stored)
     if is_due and is_idle and in_memory(x.target.spec):
         perplexity_work(shown, text).start_ahead()
     return found
@@ -63,7 +63,8 @@ def draw_line(shown: PruneResult, text: Chosen) -> None:
         mark("perplexity", "measured")
         return
     work = perplexity_work(shown, text)
-    if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _is_soon_measured(shown, work):
+    is_early = dragging.moving() or shown.mask is None or not shown.x.is_complete(shown.stored)
+    if is_early or _is_soon_measured(shown, work):
         st.markdown(f":small[{name}: …]", help=HELP)
     elif not work.line():
         work.offer("Measure perplexity", "text_fields", "Of the full and of the pruned model, in the background.")

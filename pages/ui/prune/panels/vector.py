@@ -24,7 +24,7 @@ from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.runtime import errors_shown, session
 from pages.ui.page.tables import percent
 from pages.ui.page.work import Work, live
-from pages.ui.prune.experiment import AnswersSoFar, Experiment, request
+from pages.ui.prune.experiment import Experiment, request
 from pages.ui.prune.figure import change_in_words
 from pages.ui.prune.jobs import questions_work
 from pages.ui.prune.screen import PruneScreen
@@ -116,7 +116,7 @@ def draw_vector(screen: PruneScreen) -> dict[str, Measurement[Any]]:
             draw_table(rows, TITLES, words[0], formats={each: percent for each in ("acc", "low", "high")})
             screen.sheet.says += words
         vector_text = name if at is None else f"{name}@{layer}"
-        asked = replace(request(x, AnswersSoFar()), shots=0, labels="true", add_vector=vector_text)
+        asked = replace(request(x), shots=0, labels="true", add_vector=vector_text)
         st.code(command_line(asked), language="shell", wrap_lines=True)
         return {NAME: run.answers}
     return {}
