@@ -39,7 +39,6 @@ FLOORS = [
     "pages.ui.page",
     "pages.ui.controls pages.ui.figures",
     "pages.ui.downloads",
-    "pages.ui.comparison",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "
     "pages.ui.in_context pages.ui.mechanisms pages.ui.correlations pages.ui.sweeps pages.ui.head pages.ui.training",
     "pages.ui.study_report",

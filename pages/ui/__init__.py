@@ -4,7 +4,6 @@
 `figures`: charts, texts and pictures
 `controls`: controls that several screens have
 `downloads`: the footer of every screen
-`comparison`: criteria compared
 `prune`: parts of the Prune screen
 `importance`: parts of the Importance screen
 `induction`: parts of the Induction screen

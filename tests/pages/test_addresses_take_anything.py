@@ -150,5 +150,5 @@ def test_an_address_says_several_tasks(said, open_app):
 
 def test_what_a_control_shows_and_an_options_own_name_are_both_understood(open_app):
     for written in (["Importance as published", "Wanda"], "importance,wanda"):
-        at = open_app(prune_compare="true", prune_criteria=written, prune_order="random")
-        assert at.multiselect(key="prune_criteria").value == ["importance", "wanda"]
+        at = open_app("sweeps", sweeps_what="Compare criteria", sweeps_criteria=written)
+        assert at.multiselect(key="sweeps_criteria").value == ["importance", "wanda"]

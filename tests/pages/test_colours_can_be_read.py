@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pages.ui.comparison import criteria_charts
 from pages.ui.continuation import charts as continuation
 from pages.ui.figures import charts, colours, head_sets
 from pages.ui.figures.colours import PLACES, palette
@@ -17,6 +16,7 @@ from pages.ui.in_context import charts as in_context
 from pages.ui.induction import charts as induction
 from pages.ui.prune import charts as prune
 from pages.ui.sweeps import charts as sweeps
+from pages.ui.sweeps import criteria_charts
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT, MARKS = 4.5, 3.0

@@ -1,15 +1,15 @@
-"""Criteria on the Prune screen: every one ranks, and what is compared is asked for, measured and exported."""
+"""Criteria on screen: charts and tables of those compared on Sweeps; on Prune each of them ranks."""
 
 import numpy as np
 import pytest
 
 from engine.importance.rankings import CRITERIA
 from engine.studies.compare import RANDOM, ComparedCriteria, Comparing, Curve, areas
-from pages.ui.comparison import criteria_charts, criteria_tables
 from pages.ui.figures.colours import PLACES
 from pages.ui.page import runtime
+from pages.ui.sweeps import criteria_charts, criteria_tables
 from tests.conftest import some_of
-from tests.pages.conftest import components, experiment_of, press
+from tests.pages.conftest import components, experiment_of
 
 LEVELS = (0, 500, 1000)
 
@@ -80,19 +80,3 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     gone = np.argsort(scores, kind="stable")[:3]
     assert [at for at, pruned in enumerate(shown["pruned"]) if pruned] == sorted(gone.tolist())
     assert any(f"--order {name}" in code.value for code in at.code)
-
-
-def test_comparing_on_prune_is_measured_when_it_is_asked_for_and_goes_into_the_files(open_app, monkeypatch):
-    from pages.ui.downloads import footer as closing
-
-    handed = []
-    monkeypatch.setattr(closing, "_draw_files", handed.append)
-    parameters = {"prune_compare": "true", "prune_criteria": "weight,first-token", "prune_step": "every 25%"}
-    at = open_app(**parameters, prune_orders="2")
-    assert "Criteria compared" not in handed[-1].sheet.pictures
-    press(at, "Measure 4 curves")
-    assert {"Criteria compared", "Agreement of criteria, heads"} <= {*handed[-1].sheet.pictures}
-    assert {"Criteria, areas", "Criteria, accuracies", "Criteria, scores"} <= {*handed[-1].sheet.tables}
-    assert any("compare --model" in code.value and "--criteria weight,first-token" in code.value for code in at.code)
-    assert "Compare criteria" in handed[-1].origin.measurements
-    assert not [box for box in open_app().multiselect if box.key == "prune_criteria"], "folded, it draws nothing"

@@ -14,7 +14,7 @@
 `parts`: figure, curve, map and bars, and the measurements still missing
 `stories`: stories that set the controls, and their measurements
 `story`: a story on screen: a sentence, a small table, a verdict
-`panels`: the questions, savings of a mask, perplexity, criteria, the export
+`panels`: the questions, savings of a mask, perplexity, the export
 `origin`: the source of its numbers
 `figure`: an accuracy as one large figure
 `charts`: accuracy over levels, the map of heads, the bars of FFNs

@@ -3,7 +3,6 @@
 `questions`: the questions themselves, with both models' answers
 `costs`: savings of a mask, and tokens a second, as a panel
 `perplexity`: the second figure: perplexity of a text under the same mask
-`criteria`: criteria compared on the same task, as a panel
 `vector`: accuracy without examples, with a function vector added
 `exports`: the pruned model as a folder
 """

@@ -1,4 +1,4 @@
-"""Charts of criteria compared: DataFrames of `pages.ui.comparison.criteria_tables` in, returns pictures."""
+"""Charts of criteria compared: DataFrames of `pages.ui.sweeps.criteria_tables` in, returns pictures."""
 
 from functools import partial
 
@@ -8,9 +8,9 @@ import pandas as pd
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.studies.compare import RANDOM
-from pages.ui.comparison.criteria_tables import CHANCE, label
 from pages.ui.figures import charts
 from pages.ui.figures.colours import PLACES, UNDEFINED, palette
+from pages.ui.sweeps.criteria_tables import CHANCE, label
 
 TITLES = {
     "heads": "Attention heads pruned", "ffns": "FFNs pruned", "both": "Heads and FFNs pruned, the same share of each"
