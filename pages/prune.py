@@ -21,7 +21,7 @@ from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.orders import set_opening_order
 from pages.ui.prune.origin import figure_in_words, origin
-from pages.ui.prune.panels import costs, exports, perplexity, vector
+from pages.ui.prune.panels import costs, exports, perplexity
 from pages.ui.prune.panels.questions import draw_questions
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import close_when_left, set_controls
@@ -53,8 +53,6 @@ savings = partial(costs.draw_savings, shown, screen.since_s)
 saves = folded("What pruning saves", "prune_cost", savings, in_address=True)
 compare: dict[str, Any] = {"sweeps_what": "Compare criteria", "sweeps_tasks": [shown.x.task.name]}
 st.page_link("pages/sweeps.py", label="Compare criteria on Sweeps", icon=":material/timeline:", query_params=compare)
-adding = partial(vector.draw_vector, screen)
-vectors = folded(vector.TITLE, "prune_vector", adding, in_address=True, holds=[vector.TASK, vector.LAYER])
 export = partial(live, [exports.SLOT], partial(exports.draw_export, shown), screen.since_s)
 folded("Export this model", "prune_export", export, in_address=True)
 put_right("prune_perplexity", "Perplexity of a text", flag)
@@ -83,5 +81,5 @@ if shown.second.full is not None:
     measurements["Perplexity"] = perplexity.perplexities(shown, text)
 if shown.second.complete:
     sheet.says += perplexity.in_words(shown.second, f"Perplexity of {plain(text.name)}")
-closing(replace(shows, measurements=measurements | (vectors or {})), sheet)
+closing(replace(shows, measurements=measurements), sheet)
 st.session_state["prune drawn"] = True

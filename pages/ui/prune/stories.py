@@ -34,7 +34,6 @@ STORIES = {
     "others": "Remove random heads",
     "control": "No examples",
     "far": "How far?",
-    "vector": "Add a vector",
 }
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
 OPENED = "prune story opened"  # what the open story is about
@@ -100,7 +99,7 @@ def set_controls(setup: Setup) -> None:
     if not state.get(TO_SET) or story is None:
         return
     target, cast, heads = wait_for_model(setup), cast_of(setup), ()
-    if story not in ("far", "vector"):
+    if story != "far":
         found = found_heads(target).stored(session()) or heads_work(target).value()
         if found is None:
             return  # they are being measured; the page runs again afterwards

@@ -17,9 +17,8 @@ from pages.ui.page.marks import mark
 from pages.ui.page.reads import stored_once
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import level_percent, number, percents, whole_percent
-from pages.ui.page.work import Work, live
+from pages.ui.page.work import live
 from pages.ui.prune.jobs import is_short
-from pages.ui.prune.panels import vector
 from pages.ui.prune.screen import PruneResult
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work, removed
 
@@ -29,7 +28,6 @@ EXPECT = {
     "others": "little is lost. The figure shows the first of the draws.",
     "control": "nothing is lost, as no answer depends on the examples.",
     "far": "many heads can go, the least important first, before a loss is detectable.",
-    "vector": "without examples, more answers are right with what a few heads write after examples.",
 }
 # for the task that the figure shows, by its use of the context, if known (TaskInfo.needs)
 WITHOUT_THE_HEADS = {
@@ -157,9 +155,6 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
             st.markdown(f":small[{UNASKED}]")
             _draw_link(link_at, shown.mask)
             return
-        if story == "vector":
-            _draw_vector(shown)
-            return
         work = far_work(shown.x) if story == "far" else removal_work(shown.x, cast)
         if work.now() is None and is_short(shown.x.target, work.takes_s()):
             work.start()
@@ -177,26 +172,6 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
             st.markdown(f":small[{NONE}]")
         if not work.line() and work.now() is None:
             work.offer("Measure this", "science", "In the background. Finished work is stored.")
-
-
-def _draw_vector(shown: PruneResult) -> None:
-    """Draws what the vector of the task's word pairs does without examples, as the panel below does."""
-    name = vector.pairs_of(shown.x)
-    if name is None or shown.mask is None:
-        st.markdown(f":small[{UNASKED}]")
-        return
-    run = vector.vector_run(shown.x, shown.mask, name)
-    if run is None:
-        return
-    work = Work("story", "With the vector", run.answers, 1, True)
-    if found := run.found():
-        st.markdown(f":small[{' '.join(vector.in_words(name, *found))}]")
-        mark("vector", "measured", layer=found[2])
-        return
-    if work.now() is None and is_short(shown.x.target, work.takes_s()):
-        work.start()
-    if not work.line() and work.now() is None:
-        work.offer("Measure this", "science", "In the background. Finished work is stored.")
 
 
 def _draw_cells(each: list[str], words: str) -> None:

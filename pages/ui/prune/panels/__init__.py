@@ -3,6 +3,5 @@
 `questions`: the questions themselves, with both models' answers
 `costs`: savings of a mask, and tokens a second, as a panel
 `perplexity`: the second figure: perplexity of a text under the same mask
-`vector`: accuracy without examples, with a function vector added
 `exports`: the pruned model as a folder
 """
