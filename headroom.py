@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REQUESTS = (
     "Evaluate", "ScoreImportance", "ScoreInduction", "ScoreLayers", "CheckPublished", "MeasureLosses", "AttributeHeads",
     "ContinuePrompt", "MeasureAttention", "MeasureLens", "IdealizeHeads", "MeasurePerplexity", "ReportHead",
-    "Correlate", "Sweep", "WorkOnPlan", "ExportModel", "MeasureSpeed", "CompareCriteria",
+    "Correlate", "Sweep", "ExportModel", "MeasureSpeed", "CompareCriteria",
     "CompareMechanisms", "SwitchTaskOn", "PatchPrompts", "ReadCorpus", "TrainModel", "MeasureTrajectory",
     "ManageStore", "ListTasks", "ListModels", "Diagnose", "ShowFindings", "Result",
 )  # fmt: skip

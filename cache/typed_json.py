@@ -19,8 +19,6 @@ MAX_INT = 2**63 - 1
 BOM = b"\xef\xbb\xbf"
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT)]
-Permille = Annotated[int, msgspec.Meta(ge=0, le=1000)]
-HexId = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 Threads = Annotated[int, msgspec.Meta(ge=1, le=1024)]
 Plain = str | int | float | bool | None | list[str | int | float | bool | None]
 T = TypeVar("T")

@@ -16,7 +16,7 @@
 `timing`: throughput on this machine
 `questions`: tasks, and their questions as text and tokens
 `studies`: measurements over tasks, levels and orders
-`plans`: studies split into cells
+`distributed`: measurements whose parts the workers of Ray measure
 `training`: training of small models, and measurements along a run
 `texts`: losses token by token, and in-context learning
 

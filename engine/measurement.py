@@ -8,11 +8,12 @@ three: one that measures, one that reads and one that forecasts. Those here are 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from itertools import accumulate
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from cache import Store
 from engine.models.session import Session, Target
@@ -24,6 +25,7 @@ from engine.timing.workload import CHARACTERS_A_TOKEN
 
 T = TypeVar("T")
 U = TypeVar("U")
+P = ParamSpec("P")
 OPERATIONS_A_SECOND = 2e11  # of a processor whose pace is not known yet
 
 
@@ -138,6 +140,47 @@ class Measurement(Generic[T]):
             return (yield from driven(self.steps(session, measures), lambda step: step.map(change)))
 
         return Measurement(self.target, (*self.about, "mapped"), steps)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of the engine and its arguments, plain values all: another process makes the same measurement of it.
+
+    `function`: what returns the measurement
+    `arguments`, `named`: what it is called with
+    """
+
+    function: Callable[..., Measurement[Any]]
+    arguments: tuple[Any, ...]
+    named: Mapping[str, Any] = field(default_factory=dict)
+
+    def measurement(self) -> Measurement[Any]:
+        """The measurement."""
+        return self.function(*self.arguments, **self.named)
+
+
+# takes each call whose measurement was read and found incomplete, with what is missing
+note_incomplete: ContextVar[Callable[[Call, Missing], None]] = ContextVar(
+    "note_incomplete", default=lambda call, missing: None
+)
+
+
+def measured_apart(function: Callable[P, Measurement[T]]) -> Callable[P, Measurement[T]]:
+    """Decorates a function of plain values whose measurement depends on no other: other processes can measure it."""
+
+    @wraps(function)
+    def made(*arguments: P.args, **named: P.kwargs) -> Measurement[T]:
+        own = function(*arguments, **named)
+
+        def steps(session: Session, measures: bool) -> Steps[T]:
+            missing = yield from own.steps(session, measures)
+            if missing:
+                note_incomplete.get()(Call(made, arguments, named), missing)
+            return missing
+
+        return replace(own, steps=steps)
+
+    return made
 
 
 # a session whose result store holds nothing

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.errors import HeadroomError
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.progress import Progress, may_stop, piece_done
@@ -51,7 +52,10 @@ def found(session: Session, piece: Piece) -> Record | None:
 def measured(
     session: Session, target: Target, piece: Piece, done: int = 0, total: int = 1
 ) -> Generator[Progress[Any], None, Record]:
-    """Gives the record of a piece, measured now and stored. The `share` of its steps is of the piece alone."""
+    """Gives the record of a piece, measured now and stored. The `share` of its steps is of the piece alone.
+    HeadroomError: it has failed in another process."""
+    if (reason := session.failures.get(piece.key)) is not None:
+        raise HeadroomError(reason)
     is_new = not session.models.holds(target.spec)
     loaded = yield from session.loaded(target, done, total)
     characters = piece.characters() if piece.characters is not None else 0.0

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ from cache.typed_json import decode_json
 
 SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
+# Results under keys that say all that changes them: not views and texts under a name, nor what holds on one machine
+TRAVELS = re.compile(r"\d+/(?!(?:rates|cost|speed|tuning)/)[^/]+/[0-9a-f]{40}")
 T = TypeVar("T")
 _notes: ContextVar[dict[bytes, Any] | None] = ContextVar("notes", default=None)
 
@@ -60,6 +63,11 @@ def canonical_key(kind: str, fields: Mapping[str, Any]) -> Key:
     key = Key(f"{SCHEMA}/{kind}/{hashlib.blake2b(text.encode(), digest_size=20).hexdigest()}")
     key.kind, key.fields = kind, fields
     return key
+
+
+def travels(key: str) -> bool:
+    """Whether what lies under this key holds on any machine, and forever."""
+    return TRAVELS.fullmatch(key) is not None
 
 
 def encode(record: Record) -> bytes:

@@ -140,6 +140,6 @@ published = of_tasks(target, tasks)
 sheet = Sheet(says=[said])
 live([*work.watched(), *([] if setup.spec.is_demo else look.slots())], draw, since_s)
 if not any(len(each.rows) == len(points) for each in stored):
-    work.follow(others)  # other processes may measure the rest: `headroom work`
+    work.follow(others)  # another process may measure the rest, such as `headroom sweep`
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
 closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), sheet)

@@ -33,7 +33,7 @@ FLOORS = [
     "engine.corpus engine.heads",
     "engine.importance",
     "engine.export engine.studies engine.training",
-    "engine.plans",
+    "engine.distributed",
     "engine.requests",
     "engine.cli",
     "pages.ui.page",

@@ -25,7 +25,6 @@ from engine.importance.importance import WHAT
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS, QUICK
 from engine.models.masks import Edits, Mask
-from engine.plans.planning import SEEDED
 from engine.questions.requests import TaskSpec
 from engine.questions.rows import read as read_rows
 from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
@@ -243,8 +242,6 @@ RANKING = [
           lambda name: is_of_one_task(name) and name != QUICK),  # a criterion from fewer questions
     Place("engine.importance.rankings_of.OF_OTHERS",
           lambda name: name in OF_OTHERS or name == "rescored", is_of_others),
-    Place("engine.plans.planning.SEEDED", lambda name: name in SEEDED,
-          lambda name: name == NEW or "ranking.seed" in branch_of(name)),
     Place("engine.importance.rankings_of.Ranking",
           lambda name: f"`{name}`" in (rankings_of.Ranking.__doc__ or ""), is_of_one_task),
     Place("pages.ui.controls.controls.RANKING_HELP", lambda name: f"`{name}`" in RANKING_HELP, is_of_one_task),

@@ -28,10 +28,7 @@ headroom attention --passage "Privet Drive, twice" --heads L1H2,L1H3 --out atten
 headroom head L1H2 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --out sweep.csv
-headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --plan plan.json
-headroom work plan.json
-headroom work plan.json --status
-headroom work plan.json --executor ray
+headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --out curves.csv --ray --workers 2
 headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
 headroom export --mask "L0H1 L2H* F1" --form small --task demo_copy --out pruned
@@ -52,7 +49,7 @@ headroom cache pull s3://lab/headroom --dry-run
 - **Exit codes.** 0: success; 1: failure, with a one-line error; 2: invalid usage; 130: canceled. Finished work is
   saved: run the same command again to resume.
 - **The paper's study.** `sweep --preset paper` writes a folder with tables, figures, and one HTML report, which says
-  which of the paper's claims hold. To split it between workers, use `--plan` and `work` ([many workers](workers.md)).
+  which of the paper's claims hold. To measure it on several GPUs or machines, add `--ray` ([many workers](workers.md)).
 - **Shared results.** `cache push` copies missing results to a folder or URL that other machines can access, and
   `cache pull` copies them back. Each result is verified. An interrupted copy resumes with the same command. URLs are
   opened with fsspec: `s3://` needs `pip install s3fs`, and `ssh://` needs `pip install paramiko`. If `HEADROOM_SHARED`

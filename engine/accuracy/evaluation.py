@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.accuracy.scoring import Scored, score_under
 from engine.errors import HeadroomError
-from engine.measurement import Measurement, Workload, of_records
+from engine.measurement import Measurement, Workload, measured_apart, of_records
 from engine.models.added_vector import AddedVector, vector_field
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means, pruned
@@ -142,6 +142,7 @@ def compared(first: Answers, second: Answers) -> ModelComparison:
     return ModelComparison(accuracy(first), accuracy(second), paired(first.correct, second.correct))
 
 
+@measured_apart
 def evaluation(
     target: Target,
     questions: Questions,

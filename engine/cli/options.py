@@ -14,12 +14,11 @@ from engine.requests.base import Request
 from engine.requests.fields import Option, option_name, options
 
 METAVARS = {  # of a field, or of all fields of a kind; other texts have their field's name
-    "number": "N", "path": "FILE", "cache": "DIR", "task_data": "DIR", "claims": "DIR", "shots": "COUNTS",
+    "number": "N", "path": "FILE", "cache": "DIR", "task_data": "DIR", "shots": "COUNTS",
     "mask": "COMPONENTS", "base_mask": "COMPONENTS", "second_mask": "COMPONENTS", "prune_heads": "PERCENT",
     "prune_ffns": "PERCENT", "prune_layers": "PERCENT", "head_levels": "LEVELS", "ffn_levels": "LEVELS",
     "from_task": "TASK", "source_task": "TASK", "aggregate_tasks": "TASKS", "against": "MODEL", "other_model": "MODEL",
-    "hub_id": "ID", "quantities": "NAMES", "where": "STORE", "other": "OTHER_STORE", "place": "PLACES", "period": "A-B",
-    "executor": "ray[:ADDRESS]",
+    "hub_id": "ID", "quantities": "NAMES", "where": "STORE", "place": "PLACES", "period": "A-B",
 }  # fmt: skip
 
 
@@ -60,41 +59,38 @@ class Parser(argparse.ArgumentParser):
 
     def add_request(self, request: type[Request]) -> None:
         """Adds the options and positional arguments of a request, and its class to the parsed result."""
-        alternatives = None
         for name, (field, option) in options(request).items():
-            if option.is_alternative and alternatives is None:
-                alternatives = self.add_mutually_exclusive_group(required=True)
-            where = alternatives if option.is_alternative and alternatives is not None else self
-            _add(self, where, name, option, field.default)
+            _add(self, name, option, field.default)
         self.set_defaults(request=request)
 
 
-def _add(parser: Parser, where: Any, name: str, option: Option, default: Any) -> None:
-    """Adds a field to a parser, `where` in it."""
+def _add(parser: Parser, name: str, option: Option, default: Any) -> None:
+    """Adds a field to a parser."""
     is_required = option.is_required or default is MISSING
     more: dict[str, Any] = {"help": option.help} | ({} if default is MISSING else {"default": default})
     by_name = METAVARS.get(name) if option.kind in ("text", "path") else None
     if metavar := option.metavar or by_name or METAVARS.get(option.kind):
         more["metavar"] = metavar
     if option.is_position:
-        _add_as(parser, where, name, option, more | ({} if is_required else {"nargs": "?"}))
+        _add_as(parser, name, option, more | ({} if is_required else {"nargs": "?"}))
         return
-    more |= {"dest": name} | ({"required": True} if is_required and not option.is_alternative else {})
-    _add_as(parser, where, option_name(name, option), option, more)
+    more |= {"dest": name} | ({"required": True} if is_required else {})
+    _add_as(parser, option_name(name, option), option, more)
 
 
-def _add_as(parser: Parser, where: Any, word: str, option: Option, more: dict[str, Any]) -> None:
+def _add_as(parser: Parser, word: str, option: Option, more: dict[str, Any]) -> None:
     if option.kind == "number":
         parser.add_number(word, option.ends, kind=option.of, **more)
     elif option.kind == "choice":
         parser.add_choice(word, option.names, **more)
     elif option.kind in ("flag", "switch"):
-        where.add_argument(
+        parser.add_argument(
             word, action=argparse.BooleanOptionalAction if option.kind == "switch" else "store_true", **more
         )
     else:
         parse = os.path.expanduser if option.kind == "path" else option.parse
-        where.add_argument(word, type=parse, **more)
+        more |= {"nargs": "?", "const": option.alone} if option.alone else {}
+        parser.add_argument(word, type=parse, **more)
 
 
 def request_of(parsed: Namespace) -> Request:

@@ -23,7 +23,7 @@ from engine.accuracy.scoring import hidden_of, some_logits
 from engine.demo import story
 from engine.heads.direct_paths import norms_after
 from engine.heads.logit_lens import read_by_final_norm
-from engine.measurement import Measurement, single
+from engine.measurement import Measurement, measured_apart, single
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Target
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 N_WINDOWS, WINDOW, N_LIKELIEST = 2, 256, 10
 
 
+@measured_apart
 def copy_suppression(target: Target) -> Measurement[np.ndarray]:
     """Returns (L, H), in nats. Windows begin with a beginning token, so the BOS setting does not matter."""
     target, shape = target.as_usual, target.shape

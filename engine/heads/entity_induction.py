@@ -27,7 +27,7 @@ from engine.demo import story
 from engine.errors import HeadroomError
 from engine.heads.last_token import hidden_with
 from engine.heads.probes import random_tokens
-from engine.measurement import Measurement, of_records
+from engine.measurement import Measurement, measured_apart, of_records
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Session, Target
@@ -74,6 +74,7 @@ class Prompt(NamedTuple):
     source: int
 
 
+@measured_apart
 def entity_induction(
     target: Target, words: Sequence[str] | None = None, n_prompts: int = N_PROMPTS, kinds: Sequence[str] = KINDS
 ) -> Measurement[EntityInductionScores]:

@@ -17,7 +17,7 @@ from engine.composed import then
 from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
 from engine.heads.idealised import KNOCKOUT, knockout_answers
-from engine.measurement import Measurement, Workload, single
+from engine.measurement import Measurement, Workload, measured_apart, single
 from engine.models.added_vector import AddedVector
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
@@ -65,6 +65,7 @@ def filled_evaluation(
     )
 
 
+@measured_apart
 def mean_fill(target: Target, train: Questions) -> Measurement[Means]:
     """Returns the Means over the first N_QUESTIONS train questions."""
     shape, rows = target.shape, train.order[: min(N_QUESTIONS, train.n)]

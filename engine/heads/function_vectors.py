@@ -17,7 +17,7 @@ import numpy as np
 from engine.accuracy.scoring import nats_of
 from engine.errors import HeadroomError
 from engine.heads.last_token import head_outputs, hidden_with
-from engine.measurement import Measurement, of_records
+from engine.measurement import Measurement, measured_apart, of_records
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
@@ -49,6 +49,7 @@ class FunctionVectorScores:
         return self.rise.mean(0)
 
 
+@measured_apart
 def function_vectors(target: Target, tasks: Sequence[PairTask] | None = None) -> Measurement[FunctionVectorScores]:
     """Returns the FunctionVectorScores over these tasks (None: the included ones) once all records are stored.
     HeadroomError: no task has enough answers that begin differently."""

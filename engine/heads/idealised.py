@@ -22,7 +22,7 @@ from engine.accuracy.scoring import Scored, gathered, read_rows
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.ablation import losses_of
-from engine.measurement import Measurement, Workload, of_records
+from engine.measurement import Measurement, Workload, measured_apart, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Replaced, visited
@@ -173,6 +173,7 @@ def ideal_answers(target: Target, questions: Questions, ideal: Ideal) -> Measure
     return composed(target, ("ideal answers", ideal, questions), body, len(SIDES) * questions.n)
 
 
+@measured_apart
 def knockout_answers(target: Target, questions: Questions, heads: Sequence[tuple[int, int]]) -> Measurement[Answers]:
     """Returns the known Answers with the attention of some (layer, head) to what followed earlier copies of a token cut
     to 0, without renormalization (Crosbie and Shutova 2407.07011)."""

@@ -14,7 +14,7 @@ import numpy as np
 from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
 from engine.heads.circuits import has_trace, ov_copying_eigenvalues, qk_trace
-from engine.measurement import Measurement, of_records
+from engine.measurement import Measurement, measured_apart, of_records
 from engine.models.loading import Loaded
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
@@ -81,6 +81,7 @@ class InductionScores:
         return self.copying_share - N_ERRORS * self.copying_share_error <= self.chance
 
 
+@measured_apart
 def induction(target: Target, variant: str = "olsson", seed: int = 0) -> Measurement[InductionScores]:
     """Returns the InductionScores of all heads once all records are stored.
 

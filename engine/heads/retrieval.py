@@ -19,7 +19,7 @@ import numpy as np
 from engine.accuracy.scoring import next_logits
 from engine.demo import story
 from engine.errors import HeadroomError
-from engine.measurement import Measurement, of_records
+from engine.measurement import Measurement, measured_apart, of_records
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
 from engine.models.session import Session, Target
@@ -41,6 +41,7 @@ LENGTHS, DEPTHS = (256, 512), 4  # tokens, the answer included; places of the ne
 N_ANSWER = 10  # tokens that are decoded, at most
 
 
+@measured_apart
 def retrieval(target: Target) -> Measurement[np.ndarray]:
     """Returns (n, L, H), for n prompts, once all records are stored: the share of the needle's tokens that are produced
     while the head's largest attention lies on them. Prompts begin with a beginning token, so the BOS setting does not

@@ -21,7 +21,7 @@ from engine.heads.function_vectors import function_vectors
 from engine.heads.induction import induction
 from engine.heads.retrieval import retrieval
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
-from engine.measurement import Measurement, of_records
+from engine.measurement import Measurement, measured_apart, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
@@ -135,6 +135,12 @@ def importance(
         return oracle(target, questions, what).map(partial(_drops, what, target.shape))
     if what in OF_PROMPTS:
         return of_prompts(target, what, n_prompts)
+    return _by_questions(target, questions, what, mask)
+
+
+@measured_apart
+def _by_questions(target: Target, questions: Questions, what: str, mask: Mask | None) -> Measurement[Scores]:
+    """Returns the Scores by passes over the questions."""
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
         return _chunk_pieces(target, questions, what, mask)

@@ -16,7 +16,7 @@ from engine.accuracy.passes import hidden_states, passes, tokens_computed
 from engine.accuracy.restarts import lost, oracle, under_each
 from engine.composed import ComposedRun, composed
 from engine.importance.rankings import order, random_order
-from engine.measurement import Measurement, Workload, known_value, of_records
+from engine.measurement import Measurement, Workload, known_value, measured_apart, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, without_layers
 from engine.models.session import Session, Target
@@ -64,6 +64,7 @@ def unmeasured_order(shape: ModelShape, by: str, seed: int) -> np.ndarray:
     return random_order(shape.n_layers, seed) if by == "random" else np.arange(shape.n_layers)[::-1]
 
 
+@measured_apart
 def block_influence(target: Target, questions: Questions) -> Measurement[np.ndarray]:
     """Returns (L,): 1 - the mean over all tokens of the cosine between a layer's input and output residual stream, of
     the full model (Men et al. 2403.03853).

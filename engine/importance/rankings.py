@@ -15,17 +15,7 @@ from typing import Literal
 import numpy as np
 
 from engine.errors import UsageError
-from engine.importance.importance import (
-    COPY_SUPPRESSION,
-    FUNCTION_VECTOR,
-    GRADIENTS,
-    OF_ACTIVITY,
-    OF_ALL_TASKS,
-    OF_ENTITIES,
-    OF_WEIGHTS,
-    PREFIX,
-    RETRIEVAL,
-)
+from engine.importance.importance import COPY_SUPPRESSION, FUNCTION_VECTOR, OF_ACTIVITY, OF_ALL_TASKS, PREFIX, RETRIEVAL
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 
@@ -298,15 +288,6 @@ CRITERIA = {
 # not how much a head matters, but what it does
 KINDS = ("token-induction", "concept-induction", "concept-matching", "copy-suppression", "retrieval")
 SLOW = ("function-vector", *KINDS, "oracle")  # criteria of many times the passes of the others
-
-
-def record_of(what: str) -> str:
-    """Returns a name shared by all scores that are read from the same records, so measured together."""
-    if what in OF_ACTIVITY:
-        return "activity"
-    if what in OF_ENTITIES:
-        return f"entity induction {what.split('-')[1]}"
-    return "weights" if what in OF_WEIGHTS else GRADIENTS.get(what, what)
 
 
 def passes(what: str, shape: ModelShape) -> int:

@@ -94,12 +94,14 @@ class Target:
 
 class Session:
     """Where things are measured: a result store, and the models that are held in memory. `shipped`: records that are
-    read where the store has none. `trimming` returns the memory that long work frees."""
+    read where the store has none. `trimming` returns the memory that long work frees. `failures`: by key, why records
+    could not be measured in another process; they are not measured here either."""
 
     def __init__(self, store: Store, models: Models | None = None, shipped: ShippedRecords | None = None) -> None:
         self.store, self.shipped = store, shipped
         self.models = models or Models(store)
         self.trimming = Trimming()
+        self.failures: dict[str, str] = {}
 
     def record(self, key: str) -> Record | None:
         """The stored record under a key, or else the shipped one; None if there is none or it is malformed."""

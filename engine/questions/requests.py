@@ -235,6 +235,11 @@ class Questions:
         """The questions of a chunk."""
         return [self.requests.questions[index] for index in chunk]
 
+    def asked(self) -> "Questions":
+        """The same without the questions of the task that are in none of the chunks."""
+        rows = [index for chunk in self.chunks() for index in chunk]
+        return Questions(replace(self.requests, questions=tuple(self.at(rows))), tuple(range(len(rows))), self.n)
+
     def digest(self, chunk: Sequence[int]) -> str:
         """Digest of a chunk by its questions' rendered text, in order."""
         texts = "".join(question.digest for question in self.at(chunk))

@@ -14,7 +14,6 @@ as a program
 `vectors`: `SwitchTaskOn`
 `patches`: `PatchPrompts`
 `corpus`: `ReadCorpus`
-`plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
 `training`: `TrainModel`, `MeasureTrajectory`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
@@ -31,7 +30,6 @@ from engine.requests.fields import program as program
 from engine.requests.heads import IdealizeHeads, ReportHead, ShowFindings
 from engine.requests.mechanisms import CompareMechanisms
 from engine.requests.patches import PatchPrompts
-from engine.requests.plans import WorkOnPlan
 from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
 from engine.requests.running import Result as Result
 from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
@@ -44,7 +42,7 @@ from engine.requests.vectors import SwitchTaskOn
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
-    WorkOnPlan, ExportModel, MeasureSpeed, CompareCriteria,
+    ExportModel, MeasureSpeed, CompareCriteria,
     CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
     ListModels, Diagnose, ShowFindings,
 )  # fmt: skip

@@ -7,10 +7,12 @@ A class of requests derives from the classes whose fields it has. Python puts th
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from engine.checkpoints.names import with_revision
+from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings import permille
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking, orders_of
@@ -25,8 +27,11 @@ from engine.questions.labels import LABELS
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
 from engine.records import noted
 from engine.requests.fields import check_values, choice, flag, number, option_name, options, path, string, switch
-from engine.requests.output import check_out, draw_report, write_files
+from engine.requests.output import check_out, draw_report, say, write_files
 from engine.requests.running import NotStored, ProgressBar, Report, Result, StoredOnly, opened, silent
+
+if TYPE_CHECKING:
+    from engine.distributed.driver import Workers
 
 T = TypeVar("T")
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
@@ -39,11 +44,14 @@ class RequestRun:
 
     session: Session
     report: Report
+    workers: "Workers | None" = None
     cached: bool = True
     started_s: float = field(default_factory=time.monotonic)
 
     def value(self, measurement: Measurement[T]) -> T:
-        """The value of a measurement; missing records are measured."""
+        """The value of a measurement; missing records are measured, by the workers of Ray where there are any."""
+        if self.workers is not None and self.workers.measure(measurement, self.session, self.report):
+            self.cached = False
         return self.last(measurement.run(self.session))
 
     def last(self, steps: Iterator[Progress[T]]) -> T:
@@ -135,11 +143,16 @@ class Request:
             with opened(self) as own, ProgressBar() as bar:
                 return self.run(own, report or bar)
         self.check_outputs()
-        result = self._noted(RequestRun(session, report or silent))
+        with self._workers() as workers:
+            result = self._noted(RequestRun(session, report or silent, workers))
         write_files(result.files)
         if result.report_folder and not result.failure:
             draw_report(result.value, result.report_folder)
         return result
+
+    def _workers(self) -> "AbstractContextManager[Workers | None]":
+        """The workers that measure for a run; None: this process does."""
+        return nullcontext()
 
     def check_outputs(self) -> None:
         """Before any work: HeadroomError if a file that is to be written cannot be."""
@@ -224,6 +237,41 @@ class OfModel(Request):
     def target(self, session: Session) -> Target:
         """The model, its precision and its beginning token."""
         return session.target(self.spec, self.bos)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnRay(Request):
+    """Whether workers of Ray measure, and which."""
+
+    ray: str | None = string(
+        None,
+        "measure with the workers of Ray: on this computer, or on the cluster at ADDRESS (auto, or HOST:PORT)",
+        metavar="ADDRESS",
+        alone="local",
+        is_output=True,
+    )
+    workers: int | None = number(None, (1, MOST), "workers, with --ray (default: as many as fit)", is_output=True)
+    cpus: float | None = number(None, (0.01, MOST), "CPUs per worker, with --ray (default: 1)", float, is_output=True)
+    gpus: float | None = number(
+        None, (0, MOST), "GPUs per worker, with --ray (default: 1 if the cluster has GPUs)", float, is_output=True
+    )
+
+    def run(self, session: Session | None = None, report: Report | None = None, ray: str | None = None) -> Result:
+        """The result, as of any request; `ray` says the same as the field, such as "local" or "auto"."""
+        if ray is not None:
+            return replace(self, ray=ray).run(session, report)
+        return super().run(session, report)
+
+    def _workers(self) -> "AbstractContextManager[Workers | None]":
+        given = [name for name in ("workers", "cpus", "gpus") if getattr(self, name) is not None]
+        if self.ray is None:
+            if given:
+                raise UsageError(f"--{given[0]} is for the workers of Ray; add --ray")
+            return nullcontext()
+        from engine.distributed.clusters import RayOptions
+        from engine.distributed.driver import Workers
+
+        return Workers(RayOptions(self.ray, self.workers, self.cpus, self.gpus), say)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,11 +32,11 @@ class Option:
     `names`: of a choice, what can be chosen
     `is_required`: the command line refuses to do without it, though a program may leave it out
     `is_position`: it is given by its place, without a name
-    `is_alternative`: exactly one of the fields that have this is given
     `is_output`: it says how results are delivered, so that a program that prints them leaves it out
     `endings`: of a file that is written, what its name may end in (none: anything)
     `name`: the name of the option where it is not the field's
     `metavar`: what stands for its value in help texts
+    `alone`: of a text, the value of its option without one
     `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
     """
 
@@ -47,11 +47,11 @@ class Option:
     names: Collection[str] = ()
     is_required: bool = False
     is_position: bool = False
-    is_alternative: bool = False
     is_output: bool = False
     endings: tuple[str, ...] = ()
     name: str = ""
     metavar: str | None = None
+    alone: str = ""
     parse: Callable[[str], Any] = str
     write: Callable[[Any], str] = str
 

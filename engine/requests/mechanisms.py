@@ -13,7 +13,16 @@ from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session, Target
 from engine.questions.requests import MAX_SHOTS
-from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, labels_of_examples, training_questions
+from engine.requests.base import (
+    MOST,
+    OfModel,
+    OnRay,
+    RequestRun,
+    Result,
+    WithData,
+    labels_of_examples,
+    training_questions,
+)
 from engine.requests.fields import choice, flag, names_of, number, output, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.studies.mechanism_findings import finding
@@ -40,7 +49,7 @@ N_BEST, MOST_SETS = 10, 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareMechanisms(WithData, OfModel):
+class CompareMechanisms(OnRay, WithData, OfModel):
     """Measure what tasks gain from examples without the top heads of each kind. The value is Mechanisms; of a series,
     Mechanisms by step."""
 

@@ -23,16 +23,11 @@ TABLES, ARRAYS = (".csv", ".parquet"), (".npz", ".csv", ".parquet")
 
 
 def check_out(path: str, endings: tuple[str, ...], option: str = "--out") -> None:
-    """Before any work: UsageError if the file to be written ends in none of these (none: any do), or else as of
-    `check_writable`."""
+    """Before any work: UsageError if the file to be written ends in none of these (none: any do); HeadroomError if
+    nothing can be written there."""
     if endings and Path(path).suffix not in endings:
         *first, last = endings
         raise UsageError(f"{option} {path!r} must end in {' or '.join([', '.join(first), last] if first else [last])}")
-    check_writable(path)
-
-
-def check_writable(path: str) -> None:
-    """Before any work: HeadroomError where nothing can be written there."""
     file = named(path, "file")
     folder = file.parent
     if file.is_dir():

@@ -18,7 +18,17 @@ from engine.importance.rankings import KINDS, agreement, order, permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.tasks import SPLITS
-from engine.requests.base import MOST, MOST_SEED, NamesTask, OfModel, OfTask, RequestRun, Result, training_questions
+from engine.requests.base import (
+    MOST,
+    MOST_SEED,
+    NamesTask,
+    OfModel,
+    OfTask,
+    OnRay,
+    RequestRun,
+    Result,
+    training_questions,
+)
 from engine.requests.fields import choice, names_of, number, output, string
 from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
@@ -39,7 +49,7 @@ LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreImportance(OfTask):
+class ScoreImportance(OnRay, OfTask):
     """Score heads or FFNs for one task. The value is Scores."""
 
     command: ClassVar[str] = "importance"
@@ -167,7 +177,7 @@ def _in_words(each: dict[str, float]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareCriteria(NamesTask):
+class CompareCriteria(OnRay, NamesTask):
     """Compare pruning criteria by accuracy at each level, area under the curve, and rank agreement. The value is
     ComparedCriteria."""
 

@@ -24,15 +24,15 @@ from engine.requests.base import (
     MOST,
     MOST_SEED,
     OfModel,
+    OnRay,
     RequestRun,
     Result,
     WithData,
     labels_of_examples,
     training_questions,
 )
-from engine.requests.fields import choice, flag, names_of, number, numbers_of, output, path, string
+from engine.requests.fields import choice, flag, names_of, number, numbers_of, output, string
 from engine.requests.output import TABLES, file_of, table_file
-from engine.requests.plans import plan_result
 from engine.studies import sweeps
 from engine.studies.surveys import (
     AGGREGATE,
@@ -95,7 +95,7 @@ class OfManyTasks(WithData, OfModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Correlate(OfManyTasks):
+class Correlate(OnRay, OfManyTasks):
     """Correlate the importance scores of tasks. The value is a Survey."""
 
     command: ClassVar[str] = "correlate"
@@ -137,7 +137,7 @@ class Correlate(OfManyTasks):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(OfManyTasks):
+class Sweep(OnRay, OfManyTasks):
     """Measure accuracy across tasks, shot counts, and pruning levels. The value is Swept, or with the preset a
     Study."""
 
@@ -162,17 +162,12 @@ class Sweep(OfManyTasks):
     preset: str | None = choice(
         None, ("paper",), "measure the paper's whole study, and write tables, figures, and a report to the folder --out"
     )
-    out: str | None = output(
-        TABLES, "output file: .csv or .parquet; with --preset, an output folder", is_alternative=True
-    )
-    plan: str | None = path(
-        None, "add the cells to this plan for `headroom work FILE`, without measuring", is_alternative=True
-    )
+    out: str | None = output(TABLES, "output file: .csv or .parquet; with --preset, an output folder", is_required=True)
 
     def check_outputs(self) -> None:
         if not (self.preset and self.out):
             super().check_outputs()
-        elif not self.plan:
+        else:
             writable_folder(self.out)
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
@@ -204,8 +199,6 @@ class Sweep(OfManyTasks):
 
         from engine.studies.statements import break_points
 
-        if self.plan:
-            return self._planned(run, self.plan)
         if self.preset:
             return self._paper(run)
         swept, (heads, ffns) = self._measured(run, self.measurement(run.session)), self.levels
@@ -227,22 +220,10 @@ class Sweep(OfManyTasks):
 
     def _measured(self, run: RequestRun, measurement: Measurement[T]) -> T:
         """The value; before long work, a line says how long it takes here."""
-        seconds = measurement.seconds(run.session)
+        seconds = None if run.workers else measurement.seconds(run.session)
         if seconds is not None and seconds >= LONG_S:
             announce.get()(f"about {in_time(seconds)}, by earlier passes of this model on this computer")
         return run.value(measurement)
-
-    def _planned(self, run: RequestRun, plan: str) -> Result:
-        """The cells of the sweep, or of the whole study, as a plan."""
-        from engine.plans.planning import planned
-        from engine.studies.study import paper_points
-
-        wanted, surveys = self.points(), dict[str, list[TaskSpec]]()
-        if self.preset:
-            wanted = [point for points in paper_points(self.grid()).values() for point in points]
-            surveys = {"heads": self.grid(), "ffns": self.grid()}
-        make = partial(planned, run.session, self.settings(self.limit), wanted, self.sources(), surveys)
-        return plan_result(plan, make)
 
     def _paper(self, run: RequestRun) -> Result:
         """The whole study, with its tables in the folder `out` if that is given."""

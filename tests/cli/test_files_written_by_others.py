@@ -27,18 +27,10 @@ from engine.checkpoints.identity import identify_folder
 from engine.checkpoints.tensor_index import contents
 from engine.errors import HeadroomError
 from engine.files import running_process
-from engine.models.loading import LoadSpec
 from engine.placement.needs import memory_estimate
 from engine.placement.placement import offered_config
-from engine.plans.cells import Cell, Group, Plan, cell_id, read_plan, written
-from engine.plans.claims import Claims
-from engine.plans.measuring import in_line
-from engine.plans.status import standing
-from engine.plans.worker import Outcome, work
-from engine.questions.requests import Question, TaskSpec
+from engine.questions.requests import Question
 from engine.records import Record, decode, encode
-from engine.studies.surveys import StudySettings
-from engine.studies.sweeps import Point
 from engine.texts import passages
 from engine.training.folders import opened
 from engine.training.locking import trainer
@@ -72,15 +64,6 @@ def within(seconds):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def plan():
-    """A plan of a score and an accuracy that needs it."""
-    task, setting = TaskSpec("demo_copy"), StudySettings(LoadSpec("demo", "fp32"), n_questions=20)
-    group = Group(setting, ("demo_copy",), {"model": "0" * 32, "bos": True, "versions": {"torch": "2"}, "products": {}})
-    first, second = cell_id("first"), cell_id("second")
-    cells = (Cell(first, 0, task, "heads"), Cell(second, 0, task, points=(Point(task, 100, 0),), needs=(first,)))
-    return Plan((group,), cells)
 
 
 def paths(value, at=()):
@@ -141,39 +124,6 @@ def framed(header):
 
 def header_of(blob):
     return blob[8 : 8 + int.from_bytes(blob[:8], "little")]
-
-
-def plans(folder, **_):
-    file = folder / "plan.json"
-
-    def read():
-        found = read_plan(file)
-        shutil.rmtree(folder / "claims", ignore_errors=True)
-        work(found, Claims(folder / "claims"), lambda cell, n: Outcome())
-        in_line({name: (value, None) for group in found.groups for name, value in group.key.items()})
-        assert standing(found, Claims(folder / "claims")).is_over
-
-    return written(plan()), in_file(file, read)
-
-
-def logs_of_workers(folder, **_):
-    log = folder / "workers" / "0.jsonl"
-    log.parent.mkdir()
-    lines = ({"host": "h", "pid": 3, "began": 1.0}, {"cell": plan().cells[0].id, "at": 1.0, "seconds": 2.0,
-             "cached": False, "failed": ""}, {"ended": plan().cells[1].id, "why": "w", "at": 1.0},
-             {"left": 2.0})  # fmt: skip
-    raw = json.dumps(lines).encode()
-
-    def read(changed):
-        try:
-            bad = [json.dumps(line).encode() for line in json.loads(changed)]
-        except (ValueError, TypeError, RecursionError):
-            bad = [changed]
-        log.write_bytes(b"\n".join([*bad, json.dumps(lines[0]).encode(), b""]))
-        found = standing(plan(), Claims(folder))
-        assert [(worker.host, worker.pid) for worker in found.workers] == [("h", 3)], "the sound line counts"
-
-    return raw, read
 
 
 def runs_begun_here(folder, name, **_):
@@ -298,8 +248,6 @@ def logs_of_the_harness(folder, **_):
 
 
 FORMATS = {
-    "plan.json": plans,
-    "a worker's log": logs_of_workers,
     "recipe.json": partial(runs_begun_here, name="recipe.json"),
     "log.jsonl": partial(runs_begun_here, name="log.jsonl"),
     "another trainer's recipe.json": partial(runs_of_others, name="recipe.json"),
@@ -332,7 +280,7 @@ class Patches(pytest.MonkeyPatch):
 
 
 @pytest.mark.thorough
-@pytest.mark.slow("feeds 50 files to each of 20 readers")
+@pytest.mark.slow("feeds 50 files to each of 18 readers")
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_changed_file_is_read_or_refused_in_one_line(name, tmp_path, tiny_opt, store):
     patches = Patches()
@@ -385,40 +333,6 @@ def test_a_file_is_read_only_if_it_is_regular_and_not_too_large(tmp_path):
             read_json(file, dict)
 
 
-@pytest.mark.parametrize("id", ["../../../../out/of/it", "/tmp/x", "0" * 15, "0" * 16 + "\n", "G" * 16, ""])
-def test_the_id_of_a_cell_makes_no_file_outside_the_folder_of_claims(id, cli, tmp_path):
-    raw = json.loads(written(plan()))
-    raw["cells"][0]["id"] = id
-    (tmp_path / "plan.json").write_text(json.dumps(raw))
-    refused(cli("work", tmp_path / "plan.json"), 1, "not a plan of this version", "cells[0].id")
-    assert {entry.name for entry in tmp_path.iterdir()} <= {"plan.json", "results"}
-
-
-@HAS_PIPES
-def test_nothing_in_a_folder_of_claims_ends_work_for_the_others(cli, tmp_path):
-    (tmp_path / "plan.json").write_bytes(written(plan()))
-    folder, first = tmp_path / "plan.claims", plan().cells[0].id
-    (folder / "workers").mkdir(parents=True)
-    (folder / "claims" / first[:2]).mkdir(parents=True)
-    lines = (b'{"host": null}', b'{"host": "h", "pid": 32.0}', b'{"ended": [], "at": 1}', b"[" * DEEP, b"3",
-             b"\xff", b'{"cell": "x", "at": NaN, "seconds": 1, "cached": true, "failed": ""}',
-             b'{"cell": "x", "at": 1e999, "seconds": 1}', b'{"host": "sound", "pid": 7, "began": 1.0}')  # fmt: skip
-    (folder / "workers" / "0.jsonl").write_bytes(b"\n".join([*lines, b""]))
-    os.mkfifo(folder / "workers" / "1.jsonl")
-    (folder / "workers" / "2.jsonl").symlink_to("/dev/zero")
-    (folder / "workers" / "\u00b2.jsonl").touch()
-    os.mkfifo(folder / "clock")
-    os.mkfifo(folder / "claims" / first[:2] / f"{first}.1")
-    with within(30):
-        code, out, err = cli("work", tmp_path / "plan.json", "--status", "--json")
-        assert code == 0, err
-        assert [worker["host"] for worker in json.loads(out)["workers"]] == ["sound"]
-        begun = []
-        os.utime(folder / "claims" / first[:2] / f"{first}.1", (0, 0))
-        work(plan(), Claims(folder), lambda cell, n: begun.append(cell.id) or Outcome())
-    assert sorted(begun) == sorted(cell.id for cell in plan().cells)
-
-
 @HAS_PIPES
 @pytest.mark.parametrize("name", ["held_out.npy", "log.jsonl", "recipe.json", "lock", "step32/config.json",
                                   "step32/tokenizer_config.json"])  # fmt: skip
@@ -436,16 +350,6 @@ def test_a_pipe_or_device_in_a_run_blocks_neither_trajectory_nor_train(name, kin
     else:
         refused(measured, 1, "make it again" if name == "held_out.npy" else str(run.folder))
     assert trained[0] in (1, 2) and len(trained[2]) == 1 and "unexpected" not in trained[2][0], trained
-
-
-@HAS_PIPES
-def test_a_pipe_or_device_as_a_plan_is_one_line(cli, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for file in (tmp_path / "pipe", "/dev/zero"):
-        with within(30):
-            options = ("--model", "demo", "--tasks", "demo_copy", "--head-levels", 10)
-            refused(cli("sweep", *options, "--plan", file), 1, "not a regular file")
-            refused(cli("work", file), 1, "not a regular file")
 
 
 @dataclass(frozen=True)

@@ -56,14 +56,9 @@ def values(name, field, option):
 @st.composite
 def requests(draw, kind):
     found = {name: draw(values(name, *each)) for name, each in options(kind).items()}
-    alternatives = [name for name, (_, option) in options(kind).items() if option.is_alternative]
-    if alternatives:  # exactly one
-        found |= dict.fromkeys(alternatives) | {draw(st.sampled_from(alternatives)): draw(WORDS)}
     for name, (_, option) in options(kind).items():
         if option.is_required and not found[name]:
             found[name] = "out"
-    if "other" in found and found["where"] is None:
-        found["other"] = None  # a place is told by its number
     return kind(**found)
 
 

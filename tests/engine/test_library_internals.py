@@ -26,9 +26,9 @@ from engine.architecture.families import FAMILIES
 from engine.checkpoints import gguf_internals, hub_internals
 from engine.checkpoints import tensor_index as headers
 from engine.checkpoints.gguf_header import read_header
+from engine.distributed import ray_internals
 from engine.kernels import bitsandbytes_internals
 from engine.placement import accelerate_internals
-from engine.plans import ray_internals
 from engine.questions import lm_eval_internals
 from tests.conftest import REPOSITORY, make_tiny_opt
 from tests.engine.fixtures import family_folder
@@ -524,28 +524,6 @@ def settings_of_ray(tmp_path, monkeypatch):
     """Ray reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER when it is imported, and its raylet prestart_worker_first_driver."""
     assert '"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"' in source("ray", "_private/ray_constants.py")
     assert holds("core/src/ray/raylet/raylet", b"prestart_worker_first_driver")
-
-
-@uses("ray", "text of an error")
-def errors_of_ray(tmp_path, monkeypatch):
-    """ActorDiedError says "its node has died" if Ray has given up the actor's machine; other losses have classes."""
-    import ray
-    from ray.core.generated.common_pb2 import ActorDiedErrorContext
-    from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError
-
-    def died(text):
-        return ActorDiedError(ActorDiedErrorContext(error_message=text, actor_id=b"1" * 16))
-
-    assert holds("core/src/ray/gcs/gcs_server", b"The actor died because its node has died")
-    for error, is_of_machine, why in (
-        (died("The actor died because its node has died. Node Id: 1"), True, "its machine is gone"),
-        (ActorUnavailableError("Socket closed", b"1" * 16), True, "its machine is gone"),
-        (died("The actor is dead because its worker process has died."), False, "its process was killed"),
-        (OutOfMemoryError("killed due to the node running low"), False, "Ray has ended its process before"),
-        (ray.exceptions.RuntimeEnvSetupError("no conda"), False, "Failed to set up runtime environment"),
-    ):
-        found = ray_internals.loss(ray, error)
-        assert found[0] is is_of_machine and found[1].startswith(why), found
 
 
 def holds(program, text):
