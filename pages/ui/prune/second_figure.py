@@ -35,11 +35,11 @@ def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
         shown.compared = None if target is None else seconds.SecondModel(shown.x, target)
     if shown.compared is None:
         return
-    compared = shown.compared
+    second = shown.compared
     if dragging.moving():
         jobs().drop(seconds.SLOT)
-    elif shown.x.is_complete(shown.measured) and not compared.x.is_complete(compared.answers) and not compared.asks:
-        compared.work.start()
+    elif shown.x.is_complete(shown.measured) and not second.x.is_complete(second.answers) and not second.asks:
+        second.work.start()
     live([seconds.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
 
 
