@@ -19,7 +19,7 @@ from pages.ui.page.work import live
 from pages.ui.prune import dragging, head_map, parts, second_model
 from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
-from pages.ui.prune.orders import set_opening_order
+from pages.ui.prune.orders import set_order
 from pages.ui.prune.origin import figure_in_words, origin
 from pages.ui.prune.panels import costs, exports, perplexity
 from pages.ui.prune.panels.questions import draw_questions
@@ -30,7 +30,7 @@ from pages.ui.prune.tables import answers_csv
 
 require_frame("pages/prune.py")
 setup = chosen()
-set_opening_order()
+set_order()
 set_controls(setup)
 head_map.apply_edits()
 close_when_left(setup)

@@ -20,11 +20,11 @@ from pages.ui.prune.jobs import SLOW_ORDER, forecast, forecast_seconds, is_short
 
 KEY, TO_SET = "prune_order", "prune order to set"
 OPENED = "prune opened with"  # in the session: model and task of the last run, and the order that the screen set last
-MEASURE_HELP = "Chooses this order, and measures it in the background. The order used until now stays in the list."
+MEASURE_HELP = "Sets the pruning order, and measures it in the background."
 
 
-def set_opening_order() -> None:
-    """Sets the order that the screen has decided to open with, before its field is drawn."""
+def set_order() -> None:
+    """Sets the order that the screen opens with, or that is measured at a click, before its field is drawn."""
     if (name := st.session_state.pop(TO_SET, None)) is not None:
         write(KEY, name)
         write_param(KEY, name)
@@ -106,6 +106,8 @@ def order_work(x: Experiment) -> Work[Evidence]:
 def draw_long_order(x: Experiment, known: Evidence, axis: Axis) -> None:
     """Draws the button that measures the order of `x` if it takes long, or ORDER in place of QUICK; or its
     progress. `known`: the stored scores of `x`."""
+    if TO_SET in st.session_state:
+        st.rerun()  # it sets a control of the page, which this part does not run
     if x.train is None:
         return
     own = with_drawn(x, axis)
@@ -126,10 +128,9 @@ def _draw_button(of: Experiment, missing: Sequence[str]) -> None:
     name = ranking.layers_by if missing == ["layers"] else ranking.name
     look: dict[str, Any] = {"type": "primary", "icon": ":material/timer:", "help": MEASURE_HELP}
     label = f"Measure {plain(name)} order, about {in_time(order_seconds(of))} here"
-    if st.button(label, key=f"offer {SLOW_ORDER}", on_click=partial(_measure, of), **look):
-        st.rerun()  # it sets a control of the page, which this part does not run
+    st.button(label, key=f"offer {SLOW_ORDER}", on_click=partial(_measure, of), **look)
 
 
 def _measure(of: Experiment) -> None:
-    write(KEY, of.pruning.ranking.name)
+    st.session_state[TO_SET] = of.pruning.ranking.name
     order_work(of).restart()
