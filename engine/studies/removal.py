@@ -54,7 +54,6 @@ class Removal:
     examples (`control`), and without each of them by itself, if asked (`alone`)."""
 
     heads: tuple[int, ...]
-    partner: int = 0  # flat index of the best previous-token head, which they read from
     removed: AccuracyWithout | None = None
     control: AccuracyWithout | None = None
     draws: tuple[AccuracyWithout, ...] = ()
@@ -95,12 +94,7 @@ def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
 
 def found_heads(target: Target) -> Measurement[Removal]:
     """Returns the Removal with only its heads."""
-
-    def found(scores: InductionScores) -> Removal:
-        partner = int(np.nan_to_num(scores.mean["previous_token"]).argmax())
-        return Removal(induction_heads(scores), partner)
-
-    return induction(target).map(found)
+    return induction(target).map(lambda scores: Removal(induction_heads(scores)))
 
 
 def removal(

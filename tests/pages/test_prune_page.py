@@ -4,7 +4,6 @@ import io
 import json
 import shlex
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -64,7 +63,7 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     known = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store())).known(frame.session())
     assert known.heads is not None and known.ffns is not None, "so that a slider's first move can say something"
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
-    assert "top by " in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
+    assert "top by " in words_of(at, "heads") and "FFNs pruned; " in words_of(at, "ffns")
     slide(at, "prune_heads", 50)
     slide(at, "prune_ffns", 50)
     settled(at)
@@ -217,13 +216,22 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
     assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
 
 
+def words_of(at, what):
+    """What screen readers hear of the map of heads, or of the bars of FFNs."""
+    return next(
+        each["words"]
+        for each in components(at)
+        if each.get("columns", 0) > 0 and (each["columns"] > 1) == (what == "heads")
+    )
+
+
 def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_app()
-    assert "; " not in at.main.caption[-1].value
+    assert "; " not in words_of(at, "ffns")
     press(at, "Measure head and FFN scores")
     assert "Measure head and FFN scores" not in labels(at)
-    assert "top by " in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
+    assert "top by " in words_of(at, "heads") and "FFNs pruned; " in words_of(at, "ffns")
 
 
 def test_a_cancelled_run_waits_for_the_user(open_app, gate):
@@ -362,25 +370,20 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
-    x = SimpleNamespace(judged=SimpleNamespace(greedy=False))
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
     assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
-    assert describe_preview(x, line, 450) == (
-        "No preview: the fast estimate is unreliable.",
-        "The fast estimate is **unreliable**: with 0% pruned it is 89%, where 32% was measured. "
-        "Measure the curve to know more.",
-    )
+    assert describe_preview(line, 450) is None
     known = {
         permille: Level(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500) for permille in levels
     }
     part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
-    caption, about = describe_preview(x, part, 450)
+    caption, about = describe_preview(part, 450)
     assert caption == "Dashed: fast estimate, 30% ± 1 at this level." and len(caption) <= 90
     assert about.startswith("Calibrated on 11 measured levels. Expected to be 1.0 points off")
     assert about.endswith("at 11 of 21 levels where unreliable.")
-    assert describe_preview(x, part, 400)[0] == "Dashed: fast estimate. This level is measured."
-    caption, about = describe_preview(x, part, 550)
+    assert describe_preview(part, 400)[0] == "Dashed: fast estimate."
+    caption, about = describe_preview(part, 550)
     assert (
         caption == "Dashed: fast estimate, unreliable at this level."
         and "expected to be 20.0 points off, more than 5." in about
@@ -418,7 +421,7 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, gate, monkeypat
     gate.go_on.set()
     settled(at)
     assert frame.jobs().snapshot("gradients").state == "cancelled" and not curve(at)["estimates"]
-    assert "available once" in said(at)
+    assert "fast estimate" not in said(at)
     press(at, "Resume")
     assert len(curve(at)["estimates"]) == 21
 

@@ -27,7 +27,7 @@ from engine.models.masks import Mask
 from engine.models.session import Session
 from pages.ui.page.defaults import AXES, LEVEL_NOUNS, LEVELS
 from pages.ui.page.tables import level_percent, mask_in_words, percent, whole_percent
-from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
+from pages.ui.prune.experiment import Experiment
 
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]
@@ -191,33 +191,22 @@ def trust(line: EstimateLine, permille: int) -> str:
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
 
 
-def describe_preview(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool = True) -> tuple[str, str]:
-    """Returns a caption of the dashed line at the slider's position, or why there is none; and its help, or ""."""
-    if x.judged.greedy:
-        return (
-            "No preview: this task is judged by greedy decoding.",
-            "The decoded text does not follow from log-likelihoods.",
-        )
-    if permille not in line.estimated:
-        missing = "gradients are" if is_ranked else "pruning order and gradients are"
-        return f"Dashed preview: available once the {missing} measured.", ""
+def describe_preview(line: EstimateLine, permille: int) -> tuple[str, str] | None:
+    """Returns a caption of the dashed line at the slider's position, and its help; None without a dashed line."""
     left_out = sum(not level.shown for level in line.estimated.values())
-    more = [] if line.measured.keys() >= {*LEVELS_PERMILLE} else ["Measure the curve to know more."]
     if left_out == len(line.estimated):
-        return "No preview: the fast estimate is unreliable.", " ".join([trust(line, permille), *more])
-    level, about = line.estimated[permille], ["Not calibrated."]
+        return None
+    level, words, about = line.estimated.get(permille), "Dashed: fast estimate", ["Not calibrated."]
     if line.n_levels:
         about = [f"Calibrated on {line.n_levels} measured level{'s' * (line.n_levels > 1)}."]
-    if permille in line.measured:
-        words = "Dashed: fast estimate. This level is measured."
-    else:
-        words = f"Dashed: fast estimate, {short(level)} at this level."
+    if level is not None and permille not in line.measured:
+        words += f", {short(level)} at this level"
         about.append(trust(line, permille))
     if any(level.shown and level.error is None for level in line.estimated.values()):
         about.append("Unchecked beyond the measured levels." if line.n_levels >= MIN_LEVELS else "Unchecked.")
     if left_out:
-        about += [f"Hidden at {left_out} of {len(line.estimated)} levels where unreliable.", *more]
-    return words, " ".join(about)
+        about.append(f"Hidden at {left_out} of {len(line.estimated)} levels where unreliable.")
+    return f"{words}.", " ".join(about)
 
 
 def line_frame(line: EstimateLine) -> pd.DataFrame:

@@ -53,7 +53,7 @@ RANKED = "prune ranked"  # in the session: the last experiment that was drawn ag
 NONE_RIGHT = "None is right: does `gold` count from 0, and does each choice continue its context?"
 NONE_WRITTEN = "None is right: is each answer just what follows the question, in the same case?"
 UNSCORED = "not scored yet"
-OUTLINES, OUTLINED = "prune induction heads", "Outlined: induction heads."
+OUTLINES, OUTLINED = "prune induction heads", "Outlined: induction heads. "
 UNRANKED = "Which ones are pruned is known once they are ranked."
 MAP_HELP = (
     "{heads}. Layer 0 is next to the tokens, a cross marks a pruned head. A click prunes or restores, with Shift the "
@@ -243,11 +243,10 @@ def draw_curve(shown: PruneResult, axis: Axis, sheet: Sheet) -> None:
     title = LEVELS[axis] + starting_from
     drawn = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
     sheet.draw("Curve", drawn, "prune_curve", words)
-    is_ranked = x.order(axis, shown.known) is not None
     if guessed:
         st.caption(guessed)
-    caption, help = estimates.describe_preview(shown.x, line, x.pruning.level(axis), is_ranked)
-    st.caption(caption, help=help or None)
+    if preview := estimates.describe_preview(line, x.pruning.level(axis)):
+        st.caption(preview[0], help=preview[1])
     dashed = sum(each.shown for each in line.estimated.values())
     mark("curve", "estimated" if line.estimated else "measured", levels=len(points), dashed=dashed)
     estimating = gradients_work(shown.x)
@@ -295,11 +294,11 @@ def draw_components(shown: PruneResult, sheet: Sheet) -> None:
             words = tables.components_in_words(frame, NOUNS[of], by) if mask is not None else UNRANKED
             if of == "heads":
                 ringed = _induction_heads(x.target)
-                words = f"{words} {OUTLINED}" if ringed else words
-                head_map.draw_heads(frame, words, named[of], ringed)
+                outlined = OUTLINED if ringed else ""
+                head_map.draw_heads(frame, f"{words} {outlined}".strip(), named[of], ringed)
+                st.caption(f"{outlined}{CLICK}")
             else:
                 head_map.draw_ffns(frame, words, named[of])
-            st.caption(f"{words} {CLICK}" if of == "heads" else words)
             if of == "heads" and x.pruning.typed.text():  # those that were clicked or typed
                 kept = [kept for row in x.pruning.typed.alone.heads for kept in row]
                 open_heads([name for name, stays in zip(frame["name"], kept, strict=True) if not stays])

@@ -64,17 +64,14 @@ class Cast:
 @dataclass(frozen=True)
 class Far:
     """How far heads can go by importance: `lines`, full and pruned by level (permille), and the break point `read` from
-    them, as on Sweeps. Of `n_heads` induction heads `n_left` are left at the `level` before the first detectable
-    loss."""
+    them, as on Sweeps."""
 
     lines: dict[int, AccuracyWithout]
     read: BreakPoint
-    n_left: int
-    n_heads: int
 
     @property
     def level(self) -> int:
-        """Returns the level in permille; 0 if no break point is read."""
+        """Returns the level before the first detectable loss, in permille; 0 if no break point is read."""
         return 0 if self.read.reading else round(1000 * self.read.no_loss_up_to)
 
 
@@ -209,11 +206,7 @@ def how_far(x: Experiment) -> Measurement[Far]:
         full = levels[0][1]
         lines = {level: line_of(full, answers) for level, (_, answers) in levels.items()}
         changes, n_full = {level: line.change for level, line in lines.items()}, int(full.correct.sum())
-        found = Far(lines, break_point(x.task, changes, n_full, x.judged.chance), 0, 0)
-        known, (mask, _) = found_heads(x.target).stored(run.session), levels[found.level]
-        kept = [kept for row in mask.heads for kept in row]
-        heads = known.heads if known is not None else ()
-        return replace(found, n_left=sum(kept[head] for head in heads), n_heads=len(heads))
+        return Far(lines, break_point(x.task, changes, n_full, x.judged.chance))
 
     return composed(x.target, ("far", x.key), body)
 

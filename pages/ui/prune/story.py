@@ -8,7 +8,7 @@ import streamlit as st
 from engine.models.masks import Mask
 from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
-from engine.studies.removal import N_DRAWS, Removal, draw, without
+from engine.studies.removal import N_DRAWS, Removal, without
 from engine.studies.surveys import in_words as task_in_words
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.break_points import cliff_in_words, power_in_words
@@ -22,7 +22,6 @@ from pages.ui.prune.jobs import is_short
 from pages.ui.prune.screen import PruneResult
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work, removed
 
-ALL = 1000  # permille of the heads
 EXPECT = {
     "heads": "answers that depend on the examples are lost.",
     "others": "little is lost. The figure shows the first of the draws.",
@@ -90,23 +89,14 @@ def expected(story: str, task: str) -> str:
 
 
 def in_words(found: Removal, shape: ModelShape) -> str:
-    """Describes the heads, whether the story holds, and the heads hit by a bad draw."""
+    """Describes the heads, and whether the story holds."""
     if not found.heads:
         return NONE
     said = [f"Induction heads: {without(shape, found.heads).text()} ({RULE})."]
     if found.removed is not None:
         said.append(f"On the first {found.removed.change.n:,} questions.")
     if found.removed is not None and len(found.draws) == N_DRAWS:
-        holds = "**The story holds here.**" if found.holds else "**The story does not hold here**: "
-        said.append(holds + ("" if found.holds else _describe_failure(found)))
-        worst = min(range(N_DRAWS), key=lambda seed: found.draws[seed].points)
-        hit = draw(shape, found.heads, worst)
-        layer, head = divmod(found.partner, shape.n_heads)
-        if found.draws[worst].is_loss and not hit.heads[layer][head]:
-            name = shape.head_names[found.partner]
-            said.append(f"The worst draw hit {name}, the best previous-token head.")
-    if found.control is not None and found.control.is_loss:
-        said.append("The task without examples loses too.")
+        said.append("**The story holds here.**" if found.holds else "**The story does not hold here.**")
     return " ".join(said)
 
 
@@ -129,21 +119,13 @@ def far_cells(found: Far) -> list[str]:
 
 
 def far_in_words(found: Far) -> str:
-    """Describes how far pruning can go, the loss these questions can detect, and the remaining heads."""
+    """Describes how far pruning can go, and the loss that these questions can detect."""
     read = found.read
     if read.reading:
         return f"The full model is {read.reading}, {whole_percent(read.full_acc)} right: there is nothing to lose."
     cliff = cliff_in_words(read.cliff_from, read.cliff_to, read.cliff_points)
     words = f"Of the levels measured (every 10%): **{level_percent(found.level)}** of the heads can go before a loss "
-    words += f"is detectable; the cliff: **{cliff}**. "
-    if found.level == ALL:
-        full, chance = whole_percent(read.full_acc), whole_percent(read.chance)
-        words += f"There is little to lose: the full model has {full} right, and guessing {chance}. "
-    words += power_in_words(read.n, read.looks)
-    if found.n_heads:
-        verb = "is" if found.n_left == 1 else "are"
-        words += f" Of the {found.n_heads} induction heads {found.n_left} {verb} left then."
-    return words
+    return f"{words}is detectable; the cliff: **{cliff}**. {power_in_words(read.n, read.looks)}"
 
 
 def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
@@ -196,10 +178,3 @@ def _cell(right: tuple[float, float] | None, without: str, more: str = "") -> st
 
 def _points(points: float) -> str:
     return number(points, 0, sign=True)
-
-
-def _describe_failure(found: Removal) -> str:
-    assert found.removed is not None
-    if not found.removed.is_loss:
-        return "without these heads nothing is clearly lost."
-    return "the same number of others, drawn at random, lose more than half of that."

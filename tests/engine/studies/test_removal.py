@@ -52,7 +52,7 @@ def line(n, lost):
     "lost, drawn, holds", [(50, [0, 0, 2, 0, 40], True), (50, [30] * 5, False), (2, [0] * 5, False), (50, [], False)]
 )
 def test_a_story_holds_where_the_loss_is_clear_and_twice_that_of_the_draws(lost, drawn, holds):
-    found = Removal((0,), 0, line(100, lost), line(100, 0), tuple(line(100, each) for each in drawn))
+    found = Removal((0,), line(100, lost), line(100, 0), tuple(line(100, each) for each in drawn))
     assert found.holds is holds
 
 
