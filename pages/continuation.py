@@ -59,7 +59,8 @@ live([work.slot], draw, since_s, every_s=STREAM_S)
 found = so_far()
 if found.next is not None:
     sheet.tables["Next token"] = frame = sections.next_frame(found.next, (found.full, found.pruned))
-    sheet.says = [sections.next_in_words(frame), *sections.said_in_words(found, x.prompt)]
+    says = sections.finding(frame, found.mask, (found.full, found.pruned))
+    sheet.says = [says, *sections.said_in_words(found, x.prompt)]
 sheet.tables["What was said"] = sections.said_frame(found)
 origin = setting.origin(x, found.mask)
 if not presenting():

@@ -27,12 +27,12 @@ from pages.ui.controls.many_tasks import (
 )
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
-from pages.ui.correlations.transfer import CostliestOrder, transfer
+from pages.ui.correlations.transfer import transfer
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, PAPERS, draw_line
+from pages.ui.importance.tables import EVEN, GRADIENTS_HELP, PAPERS
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, require_frame
@@ -43,7 +43,6 @@ TITLES = {EVEN: "Heads by gradient", PAPERS: "Heads by gradient (Bansal et al.)"
           "heads-oracle": "Heads by removal", "ffns": "FFNs"}  # fmt: skip
 ORDERS = {"chosen": "as chosen", "similarity": "by similarity"}
 HOW = "shares"  # of the aggregate in the file
-SCORES = {EVEN: "gradient", PAPERS: "Bansal et al.", "heads-oracle": "removal", "ffns": "removal"}
 HALF = 9  # tasks: up to this many, a matrix fits on half of the page's width
 WHAT_HELP = (
     f"{GRADIENTS_HELP} Removal and FFNs: accuracy lost when just that one is pruned. With few questions, most tie: "
@@ -117,8 +116,8 @@ live(watched, draw_work, since_s)
 show_failed(found.failed)
 every = compared(tables.digest(found), found)
 scores, pairs = tables.rankings(found), tables.between_tasks(every)
-of_counts, noun = pairs[pairs["kind"].eq("shots")], "FFN" if what == "ffns" else "Head"
-agreement = tables.ScoreAgreement(SCORES[what], tables.of_tasks(every, shown), found.at(shown))
+of_counts, noun = pairs[pairs["kind"].eq("shots")], "FFN" if what == "ffns" else "head"
+agreement = tables.ScoreAgreement(tables.of_tasks(every, shown), found.at(shown))
 names = tables.names_in_order(agreement.pairs, ordered)
 if names and works[-1].under_way:  # the matrix has its size from the start
     names = [*dict.fromkeys([*names, *task_names])]
@@ -131,20 +130,14 @@ if names or not of_counts.empty:
     method = sections.choose_method(tasks_at, what != "ffns", costs is not None)
 agrees = ONE_TASK.format(shots_in_words(shown))
 if names:
-    agrees = tables.tasks_in_words(agreement, noun) if method in ("cost", "within", "srcc") else ""
-    agrees = agrees or tables.takeaway(agreement.pairs, method, agreement.n, noun, SCORES[what])
+    column = "srcc" if method == "cost" else method
+    agrees = tables.ties_in_words(agreement, noun) or tables.takeaway(agreement.pairs, column, agreement.n, noun)
 elif not of_counts.empty:
     agrees = f"{tables.few_in_words(of_counts, method)} {agrees}"
 sheet = Sheet(tables={"Pairs of rankings": tables.csv_rows(every)}, says=[" ".join([*partly(measured, tasks), agrees])])
-sheet.says += draw_line(what, target, replace(setting, aggregate=HOW), found.scores)
 measure = sections.measure_of("within" if method == "cost" else method, pairs)
-costliest = CostliestOrder()
-if of_all is not None and costs is not None:
-    costliest = of_all.costliest({task.name: found.scores[task] for task in here})
-opens_with = [tables.label(name, shown) for name in costliest.names]
-sides = {st.session_state.get(side) for side in sections.SIDES}
-is_costliest = None in sides or sides == {*opens_with}  # the heads that decide are those of these two rankings
-head = st.session_state.get(sections.HEAD, "") or next(iter(costliest.heads if is_costliest else ()), "")
+opens_with = [] if of_all is None or costs is None else [tables.label(name, shown) for name in of_all.costliest]
+head = st.session_state.get(sections.HEAD, "")
 pair = ("", "")
 if len(found.scores) > 1:
     of_tasks = tables.labels(task_names, counts)
@@ -153,7 +146,7 @@ said = agrees
 if names:
     if method == "cost" and of_all is not None and costs is not None:
         title_at.subheader(sections.COSTS, help=sections.COSTS_HELP)
-        said = sections.draw_costs(tasks_at, of_all, costs, costliest, pair, sheet)
+        said = sections.draw_costs(tasks_at, of_all, costs, pair, sheet)
         sheet.says.insert(0, said)
     else:
         title_at.subheader(measure.title, help=sections.TASKS_HELP)

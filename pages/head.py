@@ -47,7 +47,7 @@ choose_of(tables.of_interest(known.found), asked.name, list_at)
 if not known.is_blank:  # else the button is in the place of what it measures
     with work_at:
         draw_all(known)
-sheet = Sheet(says=[*([f"{headline}."] if headline else []), tables.in_short(known.found)])
+sheet = Sheet(says=[f"{headline}."] if headline else [])
 sheet.add("Scores", tables.scores_table(known.found))
 draw_portrait(known, sheet)
 if not presenting():  # a slide shows one screen, and these sections are below it

@@ -28,9 +28,8 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
 from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.importance import by_weights, sections
-from pages.ui.importance.divisors import EVEN, GRADIENTS_HELP, NAMES
-from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.importance import sections
+from pages.ui.importance.tables import EVEN, GRADIENTS_HELP, NAMES, ORACLE, ORACLE_HEADS
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.runtime import end_run, require_frame
@@ -42,7 +41,7 @@ WHAT_HELP = f"{GRADIENTS_HELP} Measured: accuracy lost when just that head is pr
 WHAT = "importance_what"
 IS_READ = "importance is read"
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
-SHOWS = "You will see a map for each task. Until then, the map shows the size of the weights."
+SHOWS = "You will see a map for each task."
 FIRST = {"heads": FirstMeasured("Measure importance of heads", "primary"), "ffns": FirstMeasured("Measure FFNs")}
 
 setup, finding_at = chosen(), reserve_finding("finding")
@@ -94,13 +93,9 @@ show_failed({**found["heads"].failed, **found["ffns"].failed})
 sheet = Sheet()
 means = sections.setting_by(setting, what)
 shown = sections.HeadMaps(target, means, scores, what)
-weights, joint, of_heads = dict[str, Measurement[Any]](), dict[str, Measurement[Any]](), list[str]()
-width, trust_at, map_at, map_of, ffns_at, words, measured = 1.0, None, None, None, None, "", ""
-if not shown.scores:  # until a task is measured
-    weights[by_weights.NAME] = by_weights.weights(target)
-if weights:
-    of_heads = by_weights.draw(target, sheet)
-else:
+joint, of_heads, trust = dict[str, Measurement[Any]](), list[str](), ""
+width, map_at, map_of, ffns_at, measured = 1.0, None, None, None, ""
+if shown.scores:
     together, loss = list[str](), sections.joint_loss(shown, setup)
     if loss or shown.has_one_map:
         width, (left, right) = 0.5, st.columns(2, gap="medium")
@@ -123,16 +118,16 @@ if not is_empty:
 says = [*partly(found["heads"], tasks), *of_heads]
 finding_at.markdown(" ".join(says))
 st.session_state[IS_READ] = True
-trust = words if measured else sections.draw_oracle(shown, tasks, sheet, since_s)
-if trust and trust_at is not None:
-    trust_at.caption(trust)
+if shown.scores:
+    trust = words if measured else sections.draw_oracle(shown, tasks, sheet, since_s)
+    if trust and trust_at is not None:
+        trust_at.caption(trust)
 sheet.says[:0] = [*says, *filter(None, [trust])]
-model, score = dict[str, Any](of_model(target), task_data=setup.data_dir), by_weights.SCORE if weights else what
+model = dict[str, Any](of_model(target), task_data=setup.data_dir)
 requests = [
-    ScoreImportance(**model, **of_task(tasks[0]), score=score, limit=N, sample=SAMPLE, out="heads.csv"),
+    ScoreImportance(**model, **of_task(tasks[0]), score=what, limit=N, sample=SAMPLE, out="heads.csv"),
     Correlate(**model, **of_grid(tasks), score=what, aggregate=means.aggregate, out="all-tasks.csv"),
 ]
-measurements = weights | {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS} | joint
-asked = ["no question asked"] if weights else [tasks_in_words(tasks), f"{N} train questions each"]
-of = about(target, *asked, "the full model")
+measurements = {KINDS[kind]: survey(target, setting, tasks, by_kind[kind]) for kind in KINDS} | joint
+of = about(target, tasks_in_words(tasks), f"{N} train questions each", "the full model")
 closing(Origin("Importance", requests, measurements, of), sheet)

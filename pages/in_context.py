@@ -175,15 +175,15 @@ else:
         if (known := so_far()).full:
             sections.loss_slope(known, sheet)
 known = induction(target).stored(session())
-said = sections.finding(so_far(), controls, len(texts), known, setup.spec.is_demo)
-sections.draw_finding(finding_at, said, x.base_key)
+said = sections.finding(so_far(), controls.around, len(texts), known)
+sections.draw_finding(finding_at, said)
 if source.kind == "task" and not presenting():
     finding_at.page_link(
         "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}
     )
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
-sheet.says = [*filter(None, [said]), *sections.figures_in_words(so_far(), controls.around)]
+sheet.says = [said] if said else []
 closing(origin, sheet)
 if x.source.kind == "text" and not presenting():
     st.caption(OWN_FILE)

@@ -19,17 +19,10 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures import induction_scores
 from pages.ui.figures.sheet import Sheet
-from pages.ui.induction import charts, overlap, sections, together
+from pages.ui.induction import charts, overlap, sections
 from pages.ui.induction.ablation import N_QUESTIONS, choose_task, draw_effect, effect_in_words, so_far, work_of
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
-from pages.ui.induction.tables import (
-    corner_in_words,
-    finding,
-    finding_help,
-    head_scores,
-    in_words,
-    matching_alone_in_words,
-)
+from pages.ui.induction.tables import corner_in_words, finding, finding_help, head_scores, in_words
 from pages.ui.page.address import number_field
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
@@ -78,23 +71,18 @@ with finding_at:
         heads = tuple(frame.index[frame["in_corner"]])
         measured = without_heads(target, task, heads, N_QUESTIONS, setup.data_dir)
         removal = work_of(measured)
-        known, are_clear = so_far(removal), not frame["hardly_copies"].any()
-        sheet.says += [words] if (words := effect_in_words(known, task, are_clear)) else []
+        known = so_far(removal)
+        sheet.says += [words] if (words := effect_in_words(known, task)) else []
         measurements["Without the induction heads"] = measured
     st.markdown(" ".join(sheet.says), help=finding_help(frame))
     if inside:
-        live(
-            removal.watched(), partial(draw_effect, removal, known, len(heads), task.name, setup.spec.is_demo), since_s
-        )
-    together.draw_finding(setup, target, task)
+        live(removal.watched(), partial(draw_effect, removal, known, task.name, setup.spec.is_demo), since_s)
 map_at, scatter_at = st.columns([6, 5], gap="large")
 with map_at:
     st.subheader(f"{charts.TITLES[score]} of every head", help=charts.HELP[score])
     drawn = charts.score_map(frame, score, is_large=True)
     chart_with_heads(f"map {score}", charts.TITLES[score], drawn, in_words(frame, score), sheet)
     st.caption(induction_scores.ABOUT[score])
-    if score == "prefix_matching" and (words := matching_alone_in_words(frame)):
-        st.caption(words)  # why some dark ones have no frame
 with scatter_at:
     st.subheader("Matching × copying", help=SCATTER_HELP)
     drawn = charts.induction_scatter(frame, (INDUCTION_FROM, found.chance))
@@ -108,7 +96,7 @@ draw_actions(target.shape, names, inside, mask, int(frame["hardly_copies"].sum()
 
 sheet.says += [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
 if not presenting():  # a slide is one screen, and these are below it
-    sections.draw(sections.InductionView(setup, target, found, frame, score, task), since_s, sheet)
+    sections.draw(sections.InductionView(setup, target, found, frame, task), since_s, sheet)
 request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
 n = f"{found.n['prefix_matching']} examples"
 pruned = [] if mask.is_full else [mask_in_words(target.shape, mask)]

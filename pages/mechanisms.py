@@ -7,7 +7,6 @@ from typing import Any
 
 import streamlit as st
 
-from engine.heads.induction import induction
 from engine.measurement import Measurement
 from engine.requests import CompareMechanisms
 from engine.studies.mechanism_findings import finding, finding_of_scores
@@ -19,12 +18,12 @@ from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures.empty import empty_state, reading_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.mechanisms import sections, tables, vector
+from pages.ui.mechanisms import sections, vector
 from pages.ui.page.address import MOST, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, RANKING_QUESTIONS
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import end_run, first_figure_s, require_frame, session
+from pages.ui.page.runtime import end_run, first_figure_s, require_frame
 from pages.ui.page.work import Work, live
 
 require_frame("pages/mechanisms.py")
@@ -93,8 +92,6 @@ scores = [
 unscored = {kind for each in scores if (now := each.found) is not None for kind in now.failed}
 scored = [each.scores for each in (found, *(work.found for work in scores)) if each is not None]
 found = replace(found, scores={kind: each[kind] for kind in settings.kinds for each in scored if kind in each})
-of_heads = induction(target).stored(session()) if "induction" in found.scores else None
-hardly = tables.names_of_hardly_copying(of_heads, target.shape)
 n_other, kinds_other = (QUICK, SOON) if judges > QUICK else (N_ASKED, tuple(KINDS))
 look = OtherSettings(
     work,
@@ -162,7 +159,7 @@ def draw_unmeasured() -> None:
     words = finding_of_scores(found, target.shape)
     if found.scores or is_scoring:
         awaited = [kind for kind in kinds if is_scoring and kind not in found.scores and kind not in unscored]
-        sections.scores(found, target.shape, sheet, hardly, awaited)
+        sections.scores(found, target.shape, sheet, awaited)
         sheet.says.extend(filter(None, [words]))
         st.markdown(REMOVE)
         live(watched, draw_progress, since_s)
@@ -197,6 +194,6 @@ with st.container(key="kinds"):
     if len(found.answered) > 1:
         sections.losses(found, target.shape, said, sheet)
     if not presenting():  # a slide is one screen, and these are below it
-        sections.kinds(found, target.shape, sheet, hardly)
+        sections.kinds(found, target.shape, sheet)
         switch = vector.draw(target, sheet, since_s)
 closing(replace(origin, measurements={**origin.measurements, **switch}), sheet)

@@ -40,7 +40,7 @@ if not choice.runs:
 said = finding(choice.runs)
 sheet.says = ["  \n".join(said)]
 n_shown = 1 if presenting() else 2
-finding_at.markdown("  \n".join(said[:n_shown]), help=None if presenting() else "  \n".join(said[2:]) or None)
+finding_at.markdown("  \n".join(said[:n_shown]))
 at = moment(choice.runs)
 view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 with st.container():  # one block: a slide shows all of it, in smaller type if need be

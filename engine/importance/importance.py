@@ -175,15 +175,6 @@ def of_prompts(target: Target, what: str, n_prompts: int = N_PROMPTS) -> Measure
     )
 
 
-def weight_scores(target: Target, what: str = "heads-weight") -> Measurement[Scores]:
-    """Returns the Scores by weight magnitude, one of OF_WEIGHTS: the weights are read once, no question is asked."""
-
-    def value(records: list[Record]) -> Scores | None:
-        return _of_forward(what, 0, target.shape, records) if records else None
-
-    return of_records(target, (what,), lambda session, records: [magnitude_piece(target)], value)
-
-
 def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
     mask, what = mask or Mask.full(target.shape), GRADIENTS[what]
     about = {"what": what} | ({} if mask.is_full else {"mask": mask.key()})

@@ -67,7 +67,7 @@ def figures(study: Study) -> Iterator[tuple[str, str, Picture]]:
 def _importance(study: Study) -> Iterator[tuple[str, str, Picture]]:
     if scores := study.heads.scores:
         rows = aggregate_rows(scores, together(study.setting, scores))
-        words = heads_in_words(rows, len(scores), study.setting.aggregate)
+        words = heads_in_words(rows, len(scores))
         yield "Head importance", words, aggregate_map(rows, "Importance", len(scores))
     if study.ffns.scores:
         rows, mean = ffn_rows(study.ffns.scores), ffn_mean(study.setting, study.ffns.scores)
@@ -83,7 +83,7 @@ def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:
             continue
         n_heads, names = next(iter(study.heads.scores.values())).scores.size, names_in_order(of_tasks, "similarity")
         drawn = matrix(cells(of_tasks, "srcc", names), names, (), MEASURES["srcc"])
-        words = takeaway(of_tasks, "srcc", n_heads, score="head importance")
+        words = takeaway(of_tasks, "srcc", n_heads)
         yield f"Correlations of head importance, {shots_in_words(shots)}", words, drawn
 
 

@@ -147,22 +147,17 @@ def test_the_screen_opens_with_whether_its_head_is_an_induction_head(open_screen
         return [each.value for each in at.main.markdown if "prefix matching" in each.value]
 
     [said] = finding(open_screen(model="demo"))
-    assert "is an induction head: it looks at what followed" in said
+    assert "attention to what followed an earlier copy (induction" in said
     [said] = finding(open_screen(model="demo", attention_heads="L0H0"))
-    assert said.startswith("**L0H0**: not an induction head")
+    assert said.startswith("**L0H0**: prefix matching")
     assert finding(open_screen(model="demo", attention_heads="L0H0", present="1")) == [said], "a slide says the same"
 
 
 def test_heads_are_said_to_be_induction_heads_only_if_all_are():
     mean = {"prefix_matching": np.array([[0.9, 0.1]]), "copying": np.array([[0.9, 0.1]])}
     found = InductionScores(mean, {name: each / 100 for name, each in mean.items()}, dict.fromkeys(mean, 10))
-    said = tables.kind_in_words([(0, 0)], found)
-    assert said.startswith("**L0H0** is an induction head: it looks at") and said.endswith("(prefix matching 0.90).")
-    assert tables.kind_in_words([(0, 1)], found) == "**L0H1**: not an induction head (prefix matching 0.10)."
-    assert tables.kind_in_words([(0, 0), (0, 1)], found) == ""
-    weak = InductionScores(mean, mean, found.n)  # with errors as large as the scores
-    hardly = "**L0H0** matches prefixes, but copies random tokens hardly more than chance (prefix matching 0.90)."
-    assert tables.kind_in_words([(0, 0)], weak) == hardly
+    assert tables.kind_in_words([(0, 0)], found).endswith("earlier copy (induction; prefix matching 0.90).")
+    assert tables.kind_in_words([(0, 0), (0, 1)], found) == "**L0H0**, **L0H1**: prefix matching 0.90, 0.10."
 
 
 def test_rows_of_a_pattern_name_both_tokens_and_the_next():
@@ -245,16 +240,14 @@ def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):
 def test_pruned_heads_are_named():
     mask = parse_mask("L0H1 L1H0", SHAPE)
     assert tables.pruned_in_words([(0, 0)], mask) == ""
-    assert tables.pruned_in_words([(0, 1)], mask) == "**It is pruned**, and adds nothing."
-    assert tables.pruned_in_words([(0, 1), (1, 0)], mask) == "**They are pruned**, and add nothing."
-    assert tables.pruned_in_words([(0, 0), (1, 0)], mask) == "**L1H0 is pruned**, and adds nothing."
+    assert tables.pruned_in_words([(0, 0), (1, 0)], mask) == "Pruned, so that it adds nothing: **L1H0**."
 
 
 def test_the_head_that_opens_stays_when_it_is_pruned(open_screen):
     [usual] = unpacked(packets(open_screen())[1])[0]["heads"]
     at = open_screen(attention_mask=usual)
     assert unpacked(packets(at)[1])[0]["heads"] == [usual]
-    assert any("**It is pruned**, and adds nothing." in each.value for each in at.markdown)
+    assert any("Pruned, so that it adds nothing" in each.value for each in at.markdown)
 
 
 def test_a_bad_address_gets_one_plain_line(open_screen):

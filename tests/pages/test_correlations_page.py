@@ -17,7 +17,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
 from engine.studies.sweeps import Point, SweepRow
 from pages.ui.correlations import charts, sections, tables, transfer
-from pages.ui.figures.transfer import worst_in_words
+from pages.ui.figures.transfer import transfer_in_words
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
@@ -148,7 +148,7 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     for side, name in (("rank_a", "demo_lookup"), ("rank_b", "demo_copy")):
         assert shown[side].tolist() == pd.Series(scores[name]).rank(ascending=False).tolist()
     rho = spearmanr(scores["demo_lookup"], scores["demo_copy"]).statistic
-    assert f", {number(rho)} over all layers (95% interval" in said(at)
+    assert f"**{number(rho)}** (95% interval" in said(at)
     assert matrix_of(at)["demo_copy", "demo_lookup"]["selected"]
 
 
@@ -170,7 +170,7 @@ def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
     at.selectbox(key="correlations_b").set_value("demo_lookup, 5 shots")  # in none of the matrices
     settled(at)
     rho = spearmanr(scores["demo_copy", 0].ravel(), scores["demo_lookup", 5].ravel()).statistic
-    assert f", {number(rho)} over all layers (95% interval" in said(at)
+    assert f"**{number(rho)}** (95% interval" in said(at)
 
 
 def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, monkeypatch):
@@ -260,7 +260,7 @@ def test_constant_scores_are_undefined_everywhere():
     (cell,) = tables.cells(pairs, "srcc", ["flat", "rising"]).to_dict("records")
     assert np.isnan(cell["value"]) and cell["number"] == "–" and cell["srcc"] == tables.UNDEFINED
     assert tables.cells(pairs, "overlap", ["flat", "rising"])["number"].tolist() == ["–"]
-    assert "no rank correlation of two tasks" in tables.takeaway(pairs, "srcc", 8)
+    assert tables.takeaway(pairs, "srcc", 8) == ""
     said = tables.pair_in_words(pairs, tables.rankings(CONSTANT), "flat, 0 shots", "rising, 0 shots")
     assert said == f"Rank correlation {tables.UNDEFINED}."
 
@@ -280,19 +280,16 @@ def test_the_order_by_similarity_puts_those_that_agree_side_by_side():
 def test_sentences_say_the_numbers():
     up = np.arange(8.0)
     pairs = of_tasks(survey({TaskSpec("a"): two_by_four(up), TaskSpec("b"): two_by_four(up[::-1])}))
-    said = tables.takeaway(pairs, "srcc", 8, "Head", "gradient")
-    assert said == "By gradient, the two tasks have rank correlation **−1.00**. By chance: within ±0.74 (95%)."
+    assert tables.takeaway(pairs, "srcc", 8) == "Tasks rank heads **differently**: rank correlation **−1.00**."
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     shares = "They share 2 of the 2 in each top 30% (chance 0.5)."
-    equal = "1.00 over all layers (no interval, as the orders are equal or opposite)"
-    assert said == f"Rank correlation **1.00** within a layer, {equal}. {shares}"
+    equal = "Rank correlation **1.00** (no interval, as the orders are equal or opposite)"
+    assert said == f"{equal}, **1.00** within a layer. {shares}"
     pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]
     swapped = cross.assign(srcc=[0.9 if "0 shots" not in both else 0.5 for both in zip(cross["a"], cross["b"])])  # noqa: B905
-    assert "agree more than" in tables.few_in_words(swapped, "srcc") and "in 4 of 4" in tables.few_in_words(
-        swapped, "srcc"
-    )
+    assert "agree more than" in tables.few_in_words(swapped, "srcc")
     assert "agree no more than" in tables.few_in_words(swapped.assign(srcc=1 - swapped["srcc"]), "srcc")
     only = cross[cross["b"] == "1 shots"]
     assert "mean rank correlation" in tables.few_in_words(only, "srcc")
@@ -307,7 +304,7 @@ def test_ties_share_their_mean_rank():
 def agreement_of(srcc, n_tasks=3, scores=None):
     """Tasks that all agree by as much."""
     found = many(n_tasks)
-    return tables.ScoreAgreement("gradient", of_tasks(found).assign(srcc=srcc), scores or found.at(0))
+    return tables.ScoreAgreement(of_tasks(found).assign(srcc=srcc), scores or found.at(0))
 
 
 def all_charts(found, selected=("task_00, 0 shots", "task_01, 0 shots")):
@@ -449,28 +446,18 @@ def test_a_scatter_names_the_heads_farthest_from_the_diagonal_and_the_clicked_on
     assert [row["name"] for row in drawn if row["selected"]] == ["L2H0"]
 
 
-def test_the_finding_says_how_far_tasks_agree_within_layers_and_on_all_heads():
-    said = tables.tasks_in_words(agreement_of(0.9), "Head")
-    both = "mean rank correlation **0.71** within a layer, {} over all layers"
-    assert said == f"Tasks rank heads **largely alike**: {both.format('0.90')}."
-    assert "**partly alike**" in tables.tasks_in_words(agreement_of(0.5), "Head")
-    said = tables.tasks_in_words(agreement_of(0.1), "Head")
-    none = "Tasks show **no detectable agreement** on heads: mean rank correlation **0.10**"
-    assert said == f"{none} (by chance within ±0.35)."
-    layers = "**Tasks agree on which layers matter, less on which heads of a layer**"
-    assert tables.tasks_in_words(agreement_of(0.97), "Head") == f"{layers}: {both.format('0.97')}."
-    assert tables.tasks_in_words(agreement_of(np.nan), "Head") == ""
+def test_the_finding_says_how_far_tasks_agree():
+    def said(column="srcc", **of):
+        return tables.takeaway(agreement_of(**of).pairs, column, 32)
+
+    mean = "mean rank correlation **0.90** over 3 pairs of tasks, from 0.90 to 0.90"
+    assert said(srcc=0.9) == f"Tasks rank heads **largely alike**: {mean}."
+    assert "**partly alike**" in said(srcc=0.5) and "within a layer **0.71**" in said("within", srcc=0.5)
+    assert said(srcc=0.1).startswith("Tasks show **no detectable agreement** on heads: mean rank correlation **0.10**")
+    assert said("overlap", srcc=0.1).startswith("Mean top-30% overlap **") and said(srcc=np.nan) == ""
     tied = agreement_of(0.5, scores={"x": np.ones(8), "y": np.arange(8.0)})
-    assert tables.tasks_in_words(tied, "FFN") == "By gradient, 8 of 8 FFNs tie on a task: their order says nothing."
-    two = {"x": np.arange(8.0), "y": np.arange(8.0) * 2}
-    of_two = agreement_of(0.9, 2)
-    said = tables.tasks_in_words(replace(of_two, pairs=of_two.pairs.assign(within=np.nan), scores=two), "FFN")
-    assert said == "Tasks rank FFNs **largely alike**: rank correlation **0.90**."
-
-
-def test_a_pair_of_ties_names_those_that_do_not_tie():
-    rows = tables.apart_rows(two_by_four([0, 0, 0, 0.5, 0, 0, 0, 0]), two_by_four([0, 0, 0, 0.2, 0.3, 0, 0, 0]))
-    assert rows[["name", "a", "b"]].to_numpy().tolist() == [["L0H3", "50.0", "20.0"], ["L1H0", "0.0 (ties)", "30.0"]]
+    assert tables.ties_in_words(tied, "FFN") == "8 of 8 FFNs tie on a task: their order says nothing."
+    assert tables.ties_in_words(agreement_of(0.5), "head") == ""
 
 
 def test_charts_leave_their_frames_alone():
@@ -535,7 +522,7 @@ def test_ties_across_the_top_30_percent_leave_it_out():
     said = tables.pair_in_words(
         pairs, {f"{name}, 0 shots": each for name, each in scores.items()}, *pairs.iloc[0][["first", "second"]]
     )
-    assert "Ties reach across the top 30%, so it is not counted." in said and "they share" not in said
+    assert "in each top 30%" not in said
     lines = charts.rank_scatter(tables.rank_rows(*scores.values()), "a", "b", "Head").datasets["lines"]
     assert [each["line"] for each in lines] == ["agreement"]
 
@@ -554,39 +541,19 @@ def test_what_another_tasks_order_costs_is_against_the_own_order():
         ["a", "a", True],
     ]
     assert found["lost"].tolist() == pytest.approx([-5, 20, 0])
-    worst = "At 70% of heads pruned, b loses **20 points** by the ranking of {}."
-    assert worst_in_words(found, 0.7) == worst.format("a")
-    as_bad = pd.concat([found, found[1:2].assign(source="c", lost=19.6), found[1:2].assign(source="d", lost=19.4)])
-    assert worst_in_words(as_bad, 0.7) == worst.format("a or c")
-    assert worst_in_words(as_bad, 0.7, "**L3H5**") == worst.format("a or c: only they prune **L3H5**")
-    assert worst_in_words(found, 0.7, "**L3H5**") == worst.format("a: only it prunes **L3H5**")
-    none = "At 70% of heads pruned, no task loses 5 points or more by the ranking of another."
-    assert worst_in_words(found.assign(lost=4.9), 0.7) == worst_in_words(found[:0], 0.7) == none
-    told = partial(transfer.costliest_in_words, level=0.7, of=transfer.CostliestOrder())
-    assert told(found) == f"**Not all tasks need the same heads**: a{worst[1:].format('a')}"
-    assert told(found.assign(clear=False)) == worst.format("a"), "it may be chance"
-    assert told(found.assign(lost=4.9)) == f"**These tasks could share one ranking**: a{none[1:]}"
+    worst = "at 70% of heads pruned, b loses **20 points** by the ranking of a."
+    assert transfer_in_words(found, 0.7) == f"**Not all tasks need the same heads**: {worst}"
+    assert transfer_in_words(found.assign(clear=False), 0.7) == f"A{worst[1:]}", "it may be chance"
+    alike = "**These tasks could share one ranking**: at 70% of heads pruned, none loses 5 points by that of another."
+    assert transfer_in_words(found.assign(lost=4.9), 0.7) == transfer_in_words(found[:0], 0.7) == alike
 
 
-def test_the_costliest_order_names_the_heads_that_no_other_order_prunes(monkeypatch):
-    kept = {"demo_a": (0, 1, 2), "demo_b": (0, 1, 3), "demo_c": (0, 2, 3), "demo_d": (2, 3, 4)}
-    scores = {}
-    for name, heads in kept.items():
-        rising = np.arange(8.0)
-        rising[[*heads]] = 20 + np.arange(3)[::-1]  # the first of them is the most important
-        scores[name] = Scores("heads", 1, rising.reshape(2, 4))
-    assert transfer.only_pruned_by(["demo_c"], scores, 625) == [], "demo_d prunes L0H1 too"
-    assert transfer.only_pruned_by(["demo_d"], scores, 625) == ["L0H0"]
-    assert transfer.only_pruned_by(["demo_c", "demo_d"], scores, 625) == ["L0H1"]
-    of = transfer.Transfer(None, [TaskSpec(name, 5) for name in kept], 625)
+def test_the_costliest_order_is_that_of_the_largest_loss(monkeypatch):
+    of = transfer.Transfer(None, [TaskSpec(f"demo_{letter}", 5) for letter in "abcd"], 625)
     found = pd.DataFrame([("a", "d", 20.0, False, True)], columns=["task", "source", "lost", "own", "clear"])
-    monkeypatch.setattr(transfer.Transfer, "rows", property(lambda of: found))
-    words = "**L0H0**, its most important head"
-    assert of.costliest(scores) == transfer.CostliestOrder(("demo_a", "demo_d"), ["L0H0"], words)
-    found = found.assign(lost=4.9)
-    assert of.costliest(scores) == transfer.CostliestOrder()
-    monkeypatch.setattr(transfer.Transfer, "rows", None)
-    assert of.costliest(scores) == transfer.CostliestOrder()
+    for rows, names in ((found, ["demo_a", "demo_d"]), (found.assign(lost=4.9), []), (None, [])):
+        monkeypatch.setattr(transfer.Transfer, "rows", rows)
+        assert of.costliest == names
 
 
 def costs_of(at):
@@ -604,13 +571,11 @@ def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(measured)
     assert "50% of heads pruned" not in said(at) and not costs_of(at)
     press(at, "Prune 50% by each of 2 rankings")
     settled(at)
-    assert costs_of(at) == [every_two("copy", "lookup")] and "at 50% of heads pruned, no task loses" in said(at)
+    assert costs_of(at) == [every_two("copy", "lookup")] and "at 50% of heads pruned, none loses" in said(at)
     coefficient = at.segmented_control(key="correlations_method")
     assert coefficient.value == "cost" and coefficient.options[:2] == ["Points lost", "Within a layer"]
     at.session_state["correlations_method written"] = None  # a value that the app writes is held for a moment
     coefficient.set_value("within")
     settled(at)
     assert not costs_of(at) and set(matrix_of(at)) == every_two("demo_copy", "demo_lookup")
-    assert "no task loses" not in said(at) and "within a layer" in said(at), (
-        "the finding is of the matrix that is shown"
-    )
+    assert "none loses" not in said(at) and "within a layer" in said(at), "the finding is of the matrix that is shown"

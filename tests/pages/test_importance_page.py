@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from engine.importance.importance import Scores, importance, weight_scores
+from engine.importance.importance import Scores, importance
 from engine.importance.rankings import AGGREGATES, aggregate, agreement, order
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
@@ -24,7 +24,7 @@ from engine.studies.surveys import StudySettings, Survey, grid, together
 from pages.ui.controls import many_tasks
 from pages.ui.figures import charts
 from pages.ui.importance import charts as drawn
-from pages.ui.importance import divisors, tables
+from pages.ui.importance import tables
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import number
 from pages.ui.page.work import Work
@@ -138,14 +138,14 @@ def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path
     at = open_screen(model=str(make_tiny_opt(folder, 9, 24, 48)), importance_what="Measured")
     assert any("216 heads" in info.value and "200 at most" in info.value for info in at.info)
     assert not {"Compare with measured losses", "Measure heads"} & {*labels(at)}
-    at.segmented_control(key="importance_what").set_value(divisors.EVEN)
+    at.segmented_control(key="importance_what").set_value(tables.EVEN)
     measure(settled(at), "heads")
     best = at.dataframe[0].value["name"].tolist()
     press(at, "Remove the top 10 heads")
     [rows] = [tables["sets"] for tables in frames_of(at) if "sets" in tables]
     alone = [f"{name} alone" for name in best]
     assert rows["row"].tolist() == [*alone, "all 10 heads together", "10 random heads together"]
-    assert "Of the 10 heads with the highest scores, " in said(at)
+    assert "the top 10 heads together cost" in said(at)
 
 
 def test_a_model_with_one_layer(open_screen, tmp_path):
@@ -254,16 +254,16 @@ def test_ffns_keep_their_sign_in_numbers_and_words():
 def test_an_oracle_names_the_heads_that_clearly_cost_accuracy():
     found = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], what="heads-oracle")
     rows = tables.aggregate_rows(found, mean_of(found))
-    assert tables.heads_in_words(rows, 1, "scores") == (
+    assert tables.heads_in_words(rows, 1) == (
         "Of 6 heads, 2 clearly cost accuracy alone, most **L0H0**: **50 points**."
     )
     two = scores([[0.5, 0.03, -0.03], [0.0, 0.0, 0.25]], [[0.25, 0.0, 0.0], [0.0, 0.0, 0.25]], what="heads-oracle")
-    words = tables.heads_in_words(tables.aggregate_rows(two, mean_of(two)), 2, "scores")
+    words = tables.heads_in_words(tables.aggregate_rows(two, mean_of(two)), 2)
     assert words.endswith("most **L0H0**: **38 points** in the mean over tasks.")
-    words = tables.heads_in_words(tables.head_rows(two)[6:], 1, "scores", "task1")
+    words = tables.heads_in_words(tables.head_rows(two)[6:], 1, "task1")
     assert words.endswith("2 clearly cost accuracy alone, most **L1H2**: **25 points** on task1."), "as in its map"
     one = scores([[0.5, 0.03]], what="heads-oracle")
-    words = tables.heads_in_words(tables.aggregate_rows(one, mean_of(one)), 1, "scores")
+    words = tables.heads_in_words(tables.aggregate_rows(one, mean_of(one)), 1)
     assert words == "Of 2 heads, only **L0H0** clearly costs accuracy alone: **50 points**."
 
 
@@ -305,13 +305,8 @@ def test_heads_removed_one_by_one_are_told_apart_by_what_is_clear():
     assert rows["row"].tolist() == [*alone, "all 3 heads together", "3 random heads together"]
     assert rows["lost"].tolist() == pytest.approx([5, 30, 6, 60, 2])
     assert rows["is_clear"].tolist() == [False, True, False, True, False], "L0H2 is clear by itself, not among three"
-    words = "Of the 3 heads with the highest scores, **L0H1 alone costs 30 points** on a"
-    end = "All 3 together cost 60 points, 3 random heads 2."
-    assert tables.removed_in_words(rows, 3, "a") == f"{words}. {end}"
-    two = tables.removed_in_words(rows.assign(is_clear=[False, True, True, True, False]), 3, "a")
-    assert two == f"{words}, and 1 other clearly costs accuracy. {end}"
-    none = tables.removed_in_words(rows.assign(is_clear=False), 3, "a")
-    assert none == f"Of the 3 heads with the highest scores, none clearly costs accuracy on a alone. {end}"
+    words = "On a, the top 3 heads together cost **60 points**, 3 random heads 2."
+    assert tables.removed_in_words(rows, 3, "a") == words
     part = replace(removed(60, 2, 5, 30, 6), removed=None, draws=(), alone=())
     assert tables.removed_rows(part, []).empty
 
@@ -338,11 +333,10 @@ def test_an_oracles_map_rings_induction_heads_numbers_clear_ones_and_edges_the_s
     assert "datum.is_ringed" in str(chart.template) and "datum.is_selected" in str(chart.template), "drawn"
 
 
-def test_ranks_that_do_not_follow_the_oracle_are_said_not_to():
+def test_most_unclear_ranks_are_said_to_be_unchecked():
     heads = np.arange(40.0).reshape(4, 10)
-    for other, words in ((heads, "largely rank heads as measured"), (-heads, "do not clearly rank heads as measured")):
-        found = agreement({"heads": heads, "heads-oracle": other})
-        assert words in tables.trust_in_words(found, "heads", 10, 40)
+    found = agreement({"heads": heads, "heads-oracle": heads})
+    assert "rank correlation **+1.00**" in tables.trust_in_words(found, "heads", 10, 40)
     words = "Measured one by one, 39 of 40 heads show no clear loss, so these ranks are unchecked."
     assert tables.trust_in_words(found, "heads", 39, 40) == words
     one = next(iter(scores([[0.5, 0.03, -0.03]], what="heads-oracle").values()))
@@ -386,42 +380,21 @@ def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
     assert "undefined" in tables.agreement_in_words(agreement(same), "heads", "heads-oracle")
 
 
-def test_takeaway_names_the_head_and_the_share():
+def test_takeaway_names_the_head():
     found = scores([[6.0, 1.0], [2.0, 1.0]])
-    words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1, "scores")
-    assert words == "**L0H0** has the highest score. The top 30% of heads hold **60%** of the total score."
+    words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1)
+    assert words == "**L0H0** has the highest score."
     both = scores([[6.0, 1.0], [2.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]])
-    words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2, "scores")
-    assert words.startswith("**L0H0** has the highest score and is in the top 30% in 1 of 2 maps.")
+    words = tables.heads_in_words(tables.aggregate_rows(both, mean_of(both)), 2)
+    assert words == "**L0H0** has the highest score and is in the top 30% in 1 of 2 maps."
 
 
-def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
-    two = [[6.0, 5.0, 4.0, 3.0, 0.5], [8.0, 7.0, 2.0, 1.0, 0.1]]
-    one = Scores("heads", 2, np.array(two), n_targets=np.array([[1], [1]]), n_positions=20)
-    prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
-    found, setting = {TaskSpec("a", 5): one}, StudySettings(LoadSpec("demo"))
-    said = divisors.in_words(found, setting)
-    assert said == "Bansal et al. weight the last layer 10x: 2 of the top 3 heads are in it (Gradient: 0)."
-    matching = divisors.prefix_in_words(found, setting, prefix)
-    assert matching == "Of the top 3 heads, 1 are among the 3 of highest prefix matching (Gradient: 3)."
-    other = {task: scores.with_other_divisor() for task, scores in found.items()}
-    assert other[TaskSpec("a", 5)].scores[1].tolist() == pytest.approx([0.8, 0.7, 0.2, 0.1, 0.01])
-    assert divisors.in_words(other, setting) == said, "whichever is shown"
-    assert divisors.prefix_in_words(other, setting, prefix) == matching
-
-
-def test_the_papers_score_is_one_click_away_and_says_how_it_weights_the_last_layer(open_screen):
+def test_the_papers_score_is_one_click_away(open_screen):
     at = measure(open_screen(), "heads")
-    assert "Bansal et al. weight" not in said(at) and "--score heads-one-divisor" in at.code[0].value
+    assert "--score heads-one-divisor" in at.code[0].value
     at.segmented_control(key="importance_what").set_value("heads")
     settled(at)
-    assert "Bansal et al. weight the last layer" in said(at) and not at.exception
-
-
-def test_nothing_is_named_where_nothing_stands_out():
-    alike = scores(np.zeros((2, 2)))
-    assert "none stands out" in tables.heads_in_words(tables.aggregate_rows(alike, mean_of(alike)), 1, "scores")
-    assert "no clear change (2 of 2 cells)" in tables.ffns_in_words(tables.ffn_rows(scores([0.0, 0.0], what="ffns")))
+    assert "heads-one-divisor" not in at.code[0].value and not at.exception
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (72, 64)])
@@ -448,27 +421,8 @@ def test_while_stored_results_are_read_nothing_is_found_and_nothing_is_offered(o
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
     monkeypatch.setattr(Work, "is_first_read", True)
     at = open_screen()
-    assert "Reading the stored results of Gradient" in said(at) and "weight magnitude" not in said(at)
+    assert "Reading the stored results of Gradient" in said(at)
     assert not frames_of(at) and not [label for label in labels(at) if "easure" in label]
-
-
-def test_before_a_task_is_measured_the_weights_are_shown_and_named_so(open_screen, tiny_opt, store, monkeypatch):
-    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
-    monkeypatch.setattr(many_tasks, "first_view", lambda *rest: [])  # no task is measured by itself
-    at = open_screen()
-    session = Session(store)
-    steps = weight_scores(session.target(LoadSpec(str(tiny_opt), "fp32"))).run(session)
-    expected = [step.value for step in steps][-1].scores
-    [drawn] = frames_of(at)
-    np.testing.assert_allclose(drawn["heads"]["score"].to_numpy().reshape(2, 4), expected, rtol=1e-5)
-    layer, head = np.unravel_index(expected.argmax(), expected.shape)
-    assert f"By weight magnitude alone, before any question is asked, **L{layer}H{head}**" in said(at)
-    assert at.dataframe[0].value["name"].iloc[0] == f"L{layer}H{head}"
-    assert any("--score heads-weight" in code.value for code in at.code), "the command gives what is shown"
-    first = at.button(key="measure importance heads")
-    assert first.label.startswith("Measure importance of heads") and first.proto.type == "primary"
-    measure(at, "heads")
-    assert "By weight magnitude" not in said(at) and drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES)
 
 
 def test_a_preview_is_of_unfinished_tasks_and_says_how_many_questions_it_has():

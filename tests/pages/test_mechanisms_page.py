@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.heads.induction import InductionScores
 from engine.heads.vector_switch import SPLITS, TEST, TRAIN, VectorSwitch
 from engine.shapes import ModelShape
 from engine.studies.mechanisms import KINDS, OF_PAIRS, RANDOM, SOON, Mechanisms, MechanismSettings
@@ -121,18 +120,12 @@ def test_heads_are_scored_and_compared_before_any_are_removed(open_screen, monke
     assert "heads share the most" in said(at)
 
 
-def test_induction_heads_that_copy_hardly_are_marked_and_awaited_kinds_have_a_row():
+def test_the_best_heads_are_listed_and_awaited_kinds_have_a_row():
     shape = ModelShape(2, 2, 4, 8, 4, 16, 32, 16)
     scores = {"induction": np.array([[0.9, 0.1], [0.5, 0.2]]), "retrieval": np.array([[0.9, 0.1], [0.5, 0.2]])}
     found = Mechanisms(MechanismSettings(("task",), kinds=("induction", "retrieval", "concept")), scores)
-    share = {"copying": np.array([[0.05, 0.2], [0.03, 0.2]])}
-    of_heads = InductionScores(share, {"copying": np.full((2, 2), 0.01)}, {"copying": 10})
-    hardly = tables.names_of_hardly_copying(of_heads, shape)
-    assert hardly == {"L0H0", "L1H0"} and tables.names_of_hardly_copying(None, shape) == frozenset()
-    rows = tables.kind_rows(found, shape, hardly)
-    assert rows["copy_hardly"].tolist() == ["L0H0 L1H0", ""], "of the kind that prefix matching ranks"
-    shown = tables.shown_kinds(rows, ["concept"])
-    assert shown["heads"].tolist() == ["L0H0*, L1H0*, L1H1, L0H1", "L0H0, L1H0, L1H1, L0H1", "…"]
+    shown = tables.shown_kinds(tables.kind_rows(found, shape), ["concept"])
+    assert shown["heads"].tolist() == ["L0H0, L1H0, L1H1, L0H1"] * 2 + ["…"]
 
 
 def test_without_a_kind_the_screen_says_so(open_screen):

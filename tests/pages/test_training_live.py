@@ -146,10 +146,9 @@ def test_a_held_out_loss_that_rises_is_marked_and_a_run_without_text_has_none():
     drawn = live_charts.pictures(RECIPES["half"].recipe, log)
     assert [each["tokens"] for each in drawn["Loss of held-out text, nats"].datasets["marks"]] == [200_000]
     assert not drawn["In-context gain, nats"].datasets["marks"]
-    assert "held-out text rises from 200 k tokens on" in live_charts.describe(RECIPES["half"].recipe, log)
     assert live_charts.rises_from(log[:3]) is None and live_charts.rises_from([]) is None
     of_repeats = RECIPES["repeats"].recipe
-    assert len(live_charts.pictures(of_repeats, log)) == 3 and "held-out" not in live_charts.describe(of_repeats, log)
+    assert len(live_charts.pictures(of_repeats, log)) == 3
 
 
 def test_a_live_run_is_described_with_its_time_and_its_control():

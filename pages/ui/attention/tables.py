@@ -67,25 +67,18 @@ def _begins_sentence(text: str, at: int) -> bool:
 
 
 def kind_in_words(heads: Sequence[Head], scores: InductionScores) -> str:
-    """Returns whether these are induction heads, the finding of the screen; "" if only some are."""
-    are, names = [bool(scores.is_induction_head[head]) for head in heads], ", ".join(names_of(heads))
-    each = " and ".join(number(float(scores.mean["prefix_matching"][head])) for head in heads)
-    if all(are) and all(bool(scores.copies_hardly[head]) for head in heads):
-        does = "matches prefixes, but copies" if len(are) == 1 else "match prefixes, but copy"
-        return f"**{names}** {does} random tokens hardly more than chance (prefix matching {each})."
-    if all(are):
-        does = "is an induction head: it looks" if len(are) == 1 else "are induction heads: they look"
-        return f"**{names}** {does} at what followed an earlier copy of a token (prefix matching {each})."
-    return "" if any(are) else f"**{names}**: not an induction head (prefix matching {each})."
+    """Returns whether these are induction heads, the finding of the screen."""
+    each = ", ".join(f"**{name}**" for name in names_of(heads))
+    matching = ", ".join(number(float(scores.mean["prefix_matching"][head])) for head in heads)
+    if all(bool(scores.is_induction_head[head]) for head in heads):
+        return f"{each}: attention to what followed an earlier copy (induction; prefix matching {matching})."
+    return f"{each}: prefix matching {matching}."
 
 
 def pruned_in_words(heads: Sequence[Head], mask: Mask) -> str:
     """Returns which of these heads are pruned and what that means here, or ""."""
     gone = names_of([(layer, head) for layer, head in heads if not mask.heads[layer][head]])
-    if not gone:
-        return ""
-    who = ("It" if len(gone) == 1 else "They") if len(gone) == len(heads) else ", ".join(gone)
-    return f"**{who} {'is' if len(gone) == 1 else 'are'} pruned**, and {'adds' if len(gone) == 1 else 'add'} nothing."
+    return f"Pruned, so that it adds nothing: **{', '.join(gone)}**." if gone else ""
 
 
 def combined(views: Sequence[HeadView]) -> HeadView:

@@ -22,7 +22,7 @@ from pages.ui.figures import charts
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, session
-from pages.ui.page.tables import number, plain, visible, whole_percent
+from pages.ui.page.tables import number, plain, visible
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work, live
 
@@ -49,8 +49,6 @@ MEASURE_HELP = "Each layer and position, six layers at a time, in the background
 AGAIN_HELP = "Patches these prompts again; the results are kept."
 HISTORY, MOST_KEPT = "continue patch history", 5  # in the session: what was patched, the latest first
 NAMED = 28  # characters of a prompt, its last
-N_STRONGEST = 3  # heads
-MOVED = 0.5  # of the difference, from which a place carries it
 
 
 def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: float) -> Origin:
@@ -119,7 +117,7 @@ def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, prompt: str, 
             least_s=0.0,
         )
     if found is not None:
-        rows, words = rows_of(found), in_words(found, n_layers)
+        rows, words = rows_of(found), in_words(found)
         sheet.tables[NAME] = rows
         st.markdown(words, help=HELP)
         if found.is_clear:
@@ -139,38 +137,14 @@ def rows_of(found: PatchMap) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def in_words(found: PatchMap, n_layers: int) -> str:
-    """Returns which place carries most of the difference, in the first layer and in the last that is measured; of heads
-    the strongest ones."""
+def in_words(found: PatchMap) -> str:
+    """Returns how far the answers of the two prompts differ."""
     a, b = (visible(answer) for answer in found.answers)
     before, after = (number(each, 1, sign=True) for each in found.differences)
     words = f"Logit of “{b}” minus that of “{a}”: {before} after this prompt, **{after}** after the other."
     if not found.is_clear:
         return f"{words} {found.unclear[0].upper()}{found.unclear[1:]}."
-    if found.kind == HEADS:
-        effects = np.stack([found.effects[layer] for layer in sorted(found.effects)])
-        strongest = np.argsort(-np.abs(effects), axis=None, kind="stable")[:N_STRONGEST]
-        named = [(*divmod(int(at), effects.shape[1]), whole_percent(float(effects.flat[at]))) for at in strongest]
-        return (
-            f"{words} At the last token, "
-            + ", ".join(
-                f"L{layer}H{head} brings back **{share}**" if at == 0 else f"L{layer}H{head} {share}"
-                for at, (layer, head, share) in enumerate(named)
-            )
-            + " of it."
-        )
-    places = {layer: int(np.nanargmax(np.abs(effects))) for layer, effects in sorted(found.effects.items())}
-    first, last = min(places), max(places)
-    if len(places) < n_layers:
-        return f"{words} {len(places)} of {n_layers} layers so far."
-    tokens = [*map(visible, found.tokens[1])]
-    end = len(tokens) - 1
-    share = whole_percent(float(found.effects[first][places[first]]))
-    words += f" In layer {first}, “{tokens[places[first]]}” (position {places[first]}) brings back **{share}** of it"
-    moved = [layer for layer, effects in sorted(found.effects.items()) if effects[end] >= MOVED]
-    if moved and places[first] != end:
-        return f"{words}; from layer {moved[0]} on, the last token does."
-    return f"{words}; in layer {last}, “{tokens[places[last]]}” (position {places[last]})."
+    return words
 
 
 def _chart(rows: pd.DataFrame, n_layers: int, kind: str) -> charts.Picture:

@@ -27,10 +27,7 @@ PROMPT = (
 )
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 BLANK, PART = visible(" "), "\ufffd"  # a part of a character has this text
-LARGE_EFFECT = "Large"
 N_DRAWN, N_ON_SLIDE = 10, 5  # tokens of the chart
-VISIBLE, LARGE, FACTOR = 0.01, 0.05, 1.5  # a change of a probability that is visible; large, if by this factor too
-MUCH_MORE = 2  # times the change of the likeliest token: the finding is then of another one
 PROMPT_HELP = "The exact text that both models continue: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
     "Likeliest: the token of highest probability, each time. T: sampled at this temperature (below 1, likely tokens "
@@ -81,44 +78,20 @@ def likeliest(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["token_id"].isin(top)]
 
 
-def next_in_words(frame: pd.DataFrame) -> str:
-    """Describes each model's first token, and how likely it is to the other."""
-    words = []
-    for who, mine in frame.groupby("model", sort=False):
-        best = mine.nsmallest(1, "rank").iloc[0]
-        others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
-        other = "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
-        words.append(f"The {who} continues with **{_quoted(best['token'])}**, {best['said']}{other}.")
-    return " ".join(words)
-
-
 def finding(frame: pd.DataFrame, mask: Mask | None, said: Sequence[Continuation | None] = ()) -> str:
-    """Returns how pruning changes the probability of the full model's likeliest token, the size of the effect, and the
-    pruned model's likeliest token if it is another one: the effect is then not called small. If the likeliest token
-    stays the same, and another one changes much more, it is that one's change."""
+    """Returns how pruning changes the probability of the full model's likeliest token, and the pruned model's likeliest
+    token if it is another one."""
     full, pruned = (
         frame[frame["model"].eq(who)].set_index("token_id", drop=False) for who in (charts.FULL, charts.PRUNED)
     )
     best = full.nsmallest(1, "rank").iloc[0]
     if pruned.empty or mask is None:
         return f"The full model continues with {_token_of(best['token'], said)}, {best['said']}"
-    without = f"without {pruned_counts(mask)}"
-    other = pruned.loc[best["token_id"]]
-    size, now = _size(best["p"], other["p"]), ""
-    if other["p"] < pruned["p"].max():
-        first = pruned.nsmallest(1, "rank").iloc[0]
-        before = float(full["p"].to_numpy()[pruned["rank"].to_numpy() == 1][0])
-        large = LARGE_EFFECT in (size, _size(before, first["p"]))
-        size, now = LARGE_EFFECT * large, f"; now likeliest: {_token_of(first['token'], said)}, {first['said']}"
-    else:
-        moved = np.abs(full["p"].to_numpy() - pruned["p"].to_numpy())
-        most = int(moved.argmax())
-        if moved[most] >= max(VISIBLE, MUCH_MORE * abs(best["p"] - other["p"])):
-            now = f"; still likeliest: {_token_of(best['token'], said)}, {other['said']}"
-            best, other = full.iloc[most], pruned.iloc[most]
-            size = _size(best["p"], other["p"])
-    opening = f"{size} effect: {without}" if size else f"{without[0].upper()}{without[1:]}"
-    return f"{opening}, {_token_of(best['token'], said)} {_move(best, other)}{now}"
+    other, first = pruned.loc[best["token_id"]], pruned.nsmallest(1, "rank").iloc[0]
+    now = ""
+    if other["p"] < first["p"]:
+        now = f"; now likeliest: {_token_of(first['token'], said)}, {first['said']}"
+    return f"Without {pruned_counts(mask)}, {_token_of(best['token'], said)} {_move(best, other)}{now}"
 
 
 def _move(full: pd.Series, pruned: pd.Series) -> str:
@@ -126,14 +99,6 @@ def _move(full: pd.Series, pruned: pd.Series) -> str:
     if full["said"] == pruned["said"]:
         return f"stays at {full['said']}"
     return f"{'falls' if pruned['p'] < full['p'] else 'rises'} from {full['said']} to {pruned['said']}"
-
-
-def _size(full: float, pruned: float) -> str:
-    """Returns the size of a change of probability, in a word or two."""
-    change = abs(pruned - full)
-    if change < VISIBLE:
-        return "No visible"
-    return LARGE_EFFECT if change >= LARGE and max(full, pruned) >= FACTOR * min(full, pruned) else "Small"
 
 
 def draw_finding(found: Said) -> None:
@@ -171,11 +136,10 @@ def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator, said: 
     """Draws a model's first token, large, with its probability by each model."""
     word, about = "…", "not measured yet"
     if frame is not None and who in set(frame["model"]):
-        best, *rest = frame[frame["model"].eq(who)].nsmallest(2, "rank").to_dict("records")
+        best = frame[frame["model"].eq(who)].nsmallest(1, "rank").iloc[0]
         others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
         word, about = _word(best["token"], said), best["said"]
         about = about if word == _named(best["token"]) else f"“{_named(best['token'])}”, its first token: {about}"
-        about += "".join(f", tied with {_named(each['token'])}" for each in rest if each["said"] == best["said"])
         about += "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
     at.metric(f"{who[:1].upper()}{who[1:]}, next token", plain(word), about, delta_color="off", delta_arrow="off")
 

@@ -170,7 +170,7 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str, selected: str =
     look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "symbolStrokeWidth": 0}
     colour = charts.by_layer(n_layers, ranks.loc[ranks["n"] == 1, "layer"], **look)
     ranks = ranks.assign(label=_labels(ranks, n, selected), selected=ranks["name"].eq(selected))
-    tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
+    tooltip = charts.tips(f"name:N|{noun[0].upper()}{noun[1:]}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     base = charts.named_chart("ranks").encode(x=x, y=y, tooltip=tooltip)
     dots = base.mark_point(filled=True, opacity=1, stroke=GREY, strokeWidth=0.7)
     dots = dots.encode(size=alt.Size("size:Q", scale=None))

@@ -13,9 +13,9 @@ from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import shots_in_words
 from pages.ui.controls.heads import open_heads
 from pages.ui.correlations import charts, tables
-from pages.ui.correlations.transfer import CostliestOrder, Transfer, costliest_in_words
+from pages.ui.correlations.transfer import Transfer
 from pages.ui.figures.charts import Picture
-from pages.ui.figures.drawing import draw_chart, draw_table
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.transfer import transfer_in_words, transfer_map
 from pages.ui.page.address import one_among, put_right
@@ -46,7 +46,6 @@ COSTS_HELP = (
     "Accuracy of each task when heads are pruned by the ranking of another, against its own ranking: whether the "
     "agreement is enough. Click a cell to see both rankings. In the background; stored results are kept."
 )
-APART_HELP = "Accuracy lost when just that one is pruned. Ties: another loses as much on this task."
 TRANSFER = {"sweeps_what": "Transfer"}
 WHAT, HEAD, METHOD = "correlations_what", "correlations_head", "correlations_method"
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
@@ -102,7 +101,7 @@ def draw_pair(
 ) -> tuple[str, str]:
     """Draws the choice of two rankings by the score of this title, those of `opens_with` first, and their scatter with
     this head marked; returns their labels."""
-    at.subheader(f"{title}: two rankings", help=PAIR_HELP.format(tables.NOUNS[noun]))
+    at.subheader(f"{title}: two rankings", help=PAIR_HELP.format(noun))
     first_at, second_at = at.columns(2)
     more: dict[str, Any] = {"on_change": chosen_outside, "label_visibility": "collapsed"}
     ordered = [*dict.fromkeys([*opens_with, *labels])]
@@ -118,24 +117,10 @@ def draw_pair(
         return first, second
     said = tables.pair_in_words(pairs, scores, first, second)
     at.container(key="finding-pair").markdown(said)  # two lines high, so that the chart stays where it is
-    if tables.mostly_tied(scores[first], scores[second]):
-        _draw_apart(at, tables.apart_rows(scores[first], scores[second]), (first, second), noun)
-        return first, second
     ranks = tables.rank_rows(scores[first], scores[second])
     scatter = charts.rank_scatter(ranks, first, second, noun, head)
     sheet.draw("Two rankings", scatter, "correlations_pair", f"{first}; {second}. {said}", at)
     return first, second
-
-
-def _draw_apart(at: DeltaGenerator, rows: pd.DataFrame, pair: tuple[str, str], noun: str) -> None:
-    """Draws the components that do not tie on both tasks; a scatter would be of ties."""
-    if rows.empty:
-        at.caption(f"Every {noun} ties with another." if noun == "FFN" else "Every head ties with another.")
-        return
-    at.markdown(f"**{noun}s told apart by one of the tasks**: points lost without each", help=APART_HELP)
-    right = partial(st.column_config.TextColumn, alignment="right")
-    titles = {"name": noun, "a": right(pair[0]), "b": right(pair[1])}
-    draw_table(rows, titles, f"{noun}s told apart by one of the tasks", at, height="content")
 
 
 def draw_tasks(
@@ -181,11 +166,9 @@ def draw_shared(
     open_heads([chosen], chosen_at)
 
 
-def draw_costs(
-    at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, costliest: CostliestOrder, pair: Sequence[str], sheet: Sheet
-) -> str:
+def draw_costs(at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, pair: Sequence[str], sheet: Sheet) -> str:
     """Draws what it costs to prune each task by the order of another, the cell of the chosen `pair` of labels with a
-    ring, and a link to other levels; returns the finding, the `costliest` of them."""
+    ring, and a link to other levels; returns the finding."""
     level = of.permille / 1000
     names = {tables.label(task.name, task.shots): name for name, task in of.named.items()}
 
@@ -202,7 +185,7 @@ def draw_costs(
     sheet.tables[COSTS] = rows
     here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of.tasks]}
     at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
-    return costliest_in_words(rows, level, costliest)
+    return words
 
 
 def draw_costs_work(at: DeltaGenerator, of: Transfer, since_s: float) -> None:

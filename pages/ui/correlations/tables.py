@@ -4,7 +4,6 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,7 @@ from pages.ui.page.tables import number, p_in_words
 CONTROLS = (AGGREGATE, RANDOM)
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # columns of a pair: one ranking's and the other's
 NAMES = {"srcc": "rank correlation", "within": "rank correlation within a layer", "overlap": "top-30% overlap"}
-APART = 0.25  # between mean SRCC of all heads and within layers, from which tasks agree on layers more than on heads
 ALIKE, PARTLY_ALIKE = 0.7, 0.3  # mean SRCC from which tasks rank components largely, or partly, alike
-NOUNS = {"Head": "head", "FFN": "FFN"}
 UNDEFINED = "undefined: all scores of one are equal"
 
 
@@ -29,7 +26,6 @@ UNDEFINED = "undefined: all scores of one are equal"
 class ScoreAgreement:
     """How far tasks agree by one score, at one shot count."""
 
-    by: str  # the score in a sentence
     pairs: pd.DataFrame  # one row for every two tasks
     scores: Mapping[str, np.ndarray]  # by task
 
@@ -189,46 +185,24 @@ def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
     return frame.assign(n=frame.groupby(["rank_a", "rank_b"])["name"].transform("size"))
 
 
-def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "Head", score: str = "this score") -> str:
-    """Returns the finding of the matrix of tasks by a `score`: the mean coefficient, the extremes, and those by chance
-    for the `n` components."""
-    if pairs.empty:
-        return "No task is measured at this shot count yet."
-    tasks, name = pairs.dropna(subset=[column]), NAMES[column]
-    if tasks.empty:
-        return f"There is no {name} of two tasks yet: it takes two that are measured, without ties."
-    by_chance = _chance_in_words(column, n)
-    low, high = tasks[column].min(), tasks[column].max()
-    if len(tasks) == 1:
-        return f"By {score}, the two tasks have {name} **{number(low)}**.{by_chance}"
-    mean = tasks[column].mean()
-    words = f"mean {name} **{number(mean)}** over {len(tasks)} pairs of tasks"
-    words += f", from {number(low)} to {number(high)}"
-    if column != "srcc":
-        return f"{words[0].upper()}{words[1:]}.{by_chance}"
-    if abs(mean) < chance(n):
-        return f"By {score}, these tasks show **no detectable agreement** on {NOUNS[noun]}s: {words}.{by_chance}"
-    return f"By {score}, these tasks rank {NOUNS[noun]}s **{_likeness(mean)}**: {words}.{by_chance}"
+def ties_in_words(of: ScoreAgreement, noun: str) -> str:
+    """Returns that most components tie on a task; "" if they don't."""
+    return f"{of.ties} of {of.n} {noun}s tie on a task: their order says nothing." if of.mostly_ties else ""
 
 
-def tasks_in_words(of: ScoreAgreement, noun: str) -> str:
-    """Returns how far tasks rank components alike: the mean SRCC, and that within a layer; "" if it is undefined."""
-    srcc, plural = of.pairs["srcc"].mean(), f"{NOUNS[noun]}s"
-    if math.isnan(srcc):
+def takeaway(pairs: pd.DataFrame, column: str, n: int, noun: str = "head") -> str:
+    """Returns how far tasks rank their `n` components alike by a coefficient, its mean and range; "" without one."""
+    known = pairs[column].dropna()
+    if known.empty:
         return ""
-    if of.mostly_ties:
-        return f"By {of.by}, {of.ties} of {of.n} {plural} tie on a task: their order says nothing."
-    mean = f"{'mean ' if of.pairs['srcc'].count() > 1 else ''}rank correlation"
-    if abs(srcc) < chance(of.n):
-        by_chance = f"by chance within ±{chance(of.n):.2f}"
-        return f"Tasks show **no detectable agreement** on {plural}: {mean} **{number(srcc)}** ({by_chance})."
-    within = of.pairs["within"].mean()
-    if math.isnan(within):
-        return f"Tasks rank {plural} **{_likeness(srcc)}**: {mean} **{number(srcc)}**."
-    both = f"{mean} **{number(within)}** within a layer, {number(srcc)} over all layers"
-    if srcc - within > APART:
-        return f"**Tasks agree on which layers matter, less on which {plural} of a layer**: {both}."
-    return f"Tasks rank {plural} **{_likeness(srcc)}**: {both}."
+    mean, is_one = known.mean(), len(known) == 1
+    said = f"{'' if is_one else 'mean '}{NAMES[column]} **{number(mean)}**"
+    said += "" if is_one else f" over {len(known)} pairs of tasks, from {number(known.min())} to {number(known.max())}"
+    if column == "srcc" and abs(mean) < chance(n):
+        return f"Tasks show **no detectable agreement** on {noun}s: {said} (by chance within ±{chance(n):.2f})."
+    if column in ("srcc", "within"):
+        return f"Tasks rank {noun}s **{_likeness(mean)}**: {said}."
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def shared_in_words(rows: pd.DataFrame, n_tasks: int) -> str:
@@ -242,16 +216,6 @@ def shared_in_words(rows: pd.DataFrame, n_tasks: int) -> str:
 def _by_chance(n: int) -> str:
     """Returns how many of the top 30% of `n` components two random rankings share."""
     return number(n_top(n) ** 2 / n, 1)
-
-
-def apart_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-    """Returns the components that share their score with no other in one of two rankings, the largest first: name, and
-    the scores as `a` and `b`, in points, with whether it ties."""
-    scores = pd.DataFrame({"a": a.ravel(), "b": b.ravel()})
-    ties = scores.apply(lambda each: each.duplicated(keep=False))
-    words = (100 * scores).map(partial(number, digits=1)) + ties.replace({True: " (ties)", False: ""})
-    largest = scores.max(axis=1).sort_values(ascending=False, kind="stable").index
-    return words.assign(name=rank_rows(a, b)["name"])[~ties.all(axis=1)].reindex(largest).dropna()
 
 
 def chance(n: int) -> float:
@@ -280,27 +244,14 @@ def _likeness(srcc: float) -> str:
     return "largely alike" if srcc >= ALIKE else "partly alike" if srcc >= PARTLY_ALIKE else "differently"
 
 
-def _chance_in_words(column: str, n: int) -> str:
-    """Returns the coefficient of two random rankings of `n` components."""
-    if column == "srcc":
-        return f" By chance: within ±{chance(n):.2f} (95%)."
-    return f" By chance: {n_top(n) / n:.2f}." if column == "overlap" else ""
-
-
 def few_in_words(cross: pd.DataFrame, column: str) -> str:
     """Describes whether two few-shot rankings agree more than zero-shot and few-shot, as Bansal et al. found; with too
     few counts for that, the mean over tasks alone."""
-    by_task = {name: few_and_zero(_coefficients(rows, column)) for name, rows in cross.groupby("at")}
-    few_mean, zero_mean = few_and_zero(_coefficients(cross, column))
-    if math.isnan(few_mean) or math.isnan(zero_mean):
-        tasks = cross.dropna(subset=[column])["at"].nunique()
-        words = f"Two shot counts of a task: mean {NAMES[column]} **{number(cross[column].mean())}**"
-        return f"{words} over {tasks} task{'' if tasks == 1 else 's'}."
-    both = [few > zero for few, zero in by_task.values() if not math.isnan(few + zero)]
-    more = "more than" if few_mean > zero_mean else "no more than"
-    words = f"Two few-shot rankings agree {more} zero-shot and few-shot"
-    words += f": mean **{number(few_mean)}** against **{number(zero_mean)}**"
-    return f"{words}; so in {sum(both)} of {len(both)} tasks." if both else f"{words}."
+    few, zero = few_and_zero(_coefficients(cross, column))
+    if math.isnan(few) or math.isnan(zero):
+        return f"Two shot counts of a task: mean {NAMES[column]} **{number(cross[column].mean())}**."
+    more = "more than" if few > zero else "no more than"
+    return f"Two few-shot rankings agree {more} zero-shot and few-shot: mean **{number(few)}** and **{number(zero)}**."
 
 
 def _coefficients(cross: pd.DataFrame, column: str) -> Iterable[tuple[int, int, float]]:
@@ -319,21 +270,13 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
         return f"Rank correlation {UNDEFINED}."
     n, count = scores[first].size, n_top(scores[first].size)
     two = {side: scores[side] for side in (first, second)}
-    within = math.nan if mostly_tied(*two.values()) else agreement_within_layers(two)[0, 1]
     words = f"Rank correlation **{number(row['srcc'])}** ({_interval(row)})"
-    if not math.isnan(within):
-        over_all = f"{number(row['srcc'])} over all layers ({_interval(row)})"
-        words = f"Rank correlation **{number(within)}** within a layer, {over_all}"
-        words += ": both prefer the same layers" if row["srcc"] - within > APART else ""
-    if ties_at_cut(scores[first]) or ties_at_cut(scores[second]):
-        words = f"{words}. Ties reach across the top 30%, so it is not counted."
-    else:
-        shares = f"They share {round(row['overlap'] * count):,} of the {count:,} in each top 30%"
-        words = f"{words}. {shares} (chance {_by_chance(n)})."
-    is_drawn = not mostly_tied(scores[first], scores[second])
-    if is_drawn and (rank_rows(scores[first], scores[second])["n"] > 1).any():
-        words += " Gray dots stand for several that tie, their number inside."
-    return words
+    if not mostly_tied(*two.values()) and not math.isnan(within := agreement_within_layers(two)[0, 1]):
+        words += f", **{number(within)}** within a layer"
+    if any(map(ties_at_cut, two.values())):
+        return f"{words}."
+    shares = f"They share {round(row['overlap'] * count):,} of the {count:,} in each top 30%"
+    return f"{words}. {shares} (chance {_by_chance(n)})."
 
 
 def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:

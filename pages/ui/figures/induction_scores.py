@@ -19,4 +19,3 @@ ABOUT = {
     "ov_eigen": "Copying, by its weights alone: 1 raises whatever it looks at, −1 lowers it.",
     "qk_trace": "Prefix matching, by weights alone: looks for what came after its own token. No unit.",
 }
-MEANINGS = " ".join(f"*{title}*: {ABOUT[score][0].lower()}{ABOUT[score][1:]}" for score, title in TITLES.items())

@@ -18,7 +18,6 @@ LETTER_PX, AROUND_PX = 6, 25  # of a name, about; the space around it
 ROW_PX, HALF_ROW_PX, ROWS_PX, NAME_PX = 30, 44, 200, 240  # the lowest row, few rows together, and the longest name
 LEVEL_PX, UNDER_LEVEL_PX = 700, 95  # room for names across, which are level if they fit; the space around the rows
 UNDER_PX, SLANTED_PX = 125, 5  # space around the rows: legend and title, and a letter of a slanted name
-AS_BAD = 0.5  # points between losses that are written as the same
 CHANGE = "Points lost against the task's own ranking"
 CLEAR = f"negative: gained; gray: under {SMALL_LOSS}; *: the 95% intervals are apart"
 
@@ -89,30 +88,13 @@ def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...], is_half: boo
     return charts.template(max(ROWS_PX, row_px * len(names)) + under_px, rect.add_params(*clicked), own, *numbers, ring)
 
 
-def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
-    """Describes the cost of pruning by another task's order."""
-    others = frame[~frame["own"] & frame["lost"].notna()]
-    if others.empty:
-        return "Not measured yet."
-    is_together = others["source"] == "all tasks"
-    together, others = others[is_together]["lost"], others[~is_together].sort_values("lost")
-    words = worst_in_words(frame, level)
-    if len(others) and (best := others.iloc[0])["lost"] <= -SMALL_LOSS:
-        gained = f"{number(-best['lost'], 0)} points are gained on {best['task']} by that of {best['source']}"
-        words += f" Another ranking can also be better than the task's own: {gained}."
-    if len(together):
-        ends = dict.fromkeys(number(-lost, 0, sign=True) for lost in (together.max(), together.min()))
-        words += f" By the ranking of all tasks together: {' to '.join(ends)} points."
-    return words
-
-
 @dataclass(frozen=True)
 class WorstTransfer:
     """The largest loss of a task by the order of another."""
 
     task: str
     lost: float  # points
-    sources: Sequence[str]  # the tasks by whose order it loses as much
+    source: str  # the task by whose order it is lost
     is_clear: bool  # the 95% interval of its accuracy is apart from that by its own order
 
 
@@ -121,17 +103,14 @@ def worst_transfer(frame: pd.DataFrame) -> WorstTransfer | None:
     others = frame[~frame["own"] & (frame["source"] != "all tasks")].dropna(subset=["lost"])
     if others.empty or others["lost"].max() < SMALL_LOSS:
         return None
-    worst = others.sort_values("lost").iloc[-1]
-    as_bad = others[others["task"].eq(worst["task"]) & others["lost"].gt(worst["lost"] - AS_BAD)]["source"]
-    return WorstTransfer(worst["task"], worst["lost"], [*as_bad], bool(worst["clear"]))
+    worst = others.loc[others["lost"].idxmax()]
+    return WorstTransfer(worst["task"], worst["lost"], worst["source"], bool(worst["clear"]))
 
 
-def worst_in_words(frame: pd.DataFrame, level: float, heads: str = "") -> str:
-    """Describes the largest loss by the order of another task, and names all orders by which the task loses as much,
-    and the `heads` that only those prune."""
-    at, worst = f"At {whole_percent(level)} of heads pruned", worst_transfer(frame)
+def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
+    """Returns whether tasks need the same heads: the largest loss by the order of another task."""
+    at, worst = f"at {whole_percent(level)} of heads pruned", worst_transfer(frame)
     if worst is None:
-        return f"{at}, no task loses {SMALL_LOSS} points or more by the ranking of another."
-    said = f"{at}, {worst.task} loses **{number(worst.lost, 0)} points** by the ranking of {' or '.join(worst.sources)}"
-    only = f": only {'it prunes' if len(worst.sources) == 1 else 'they prune'} {heads}" if heads else ""
-    return f"{said}{only}."
+        return f"**These tasks could share one ranking**: {at}, none loses {SMALL_LOSS} points by that of another."
+    said = f"{at}, {worst.task} loses **{number(worst.lost, 0)} points** by the ranking of {worst.source}."
+    return f"**Not all tasks need the same heads**: {said}" if worst.is_clear else f"{said[0].upper()}{said[1:]}"

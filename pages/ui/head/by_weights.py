@@ -8,13 +8,11 @@ import streamlit as st
 
 from engine.heads.circuits import OvTokens, ov_tokens
 from engine.studies.one_head import READ
-from engine.studies.portrait import Portrait
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.runtime import session
-from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
@@ -44,7 +42,7 @@ def section(known: Known, sheet: Sheet) -> None:
     found = known.found.tokens
     if found is not None:
         rows = rows_of(found)
-        words_at.markdown(in_words(found, known.found), help=HELP)
+        words_at.markdown(in_words(found), help=HELP)
         sheet.add(TOKENS, rows)
         _table(rows.sort_values("own_rank", kind="stable", ignore_index=True))
 
@@ -60,18 +58,11 @@ def rows_of(found: OvTokens, count: int = 6) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def in_words(tokens: OvTokens, found: Portrait) -> str:
-    """Describes how many tokens a head raises wherever it looks at them, and why its copying score differs."""
-    n, scores = len(tokens.token_ids), found.scores.get(tables.OLSSON)
-    some = f"{round(tokens.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
-    count = f"**{some}** are among the ten that looking at them raises most."
-    if not found.head[0] or scores is None:  # nothing is before the first layer
-        return f"By weights alone, {count}"
-    share = whole_percent(scores.copying_share[found.head])
-    return (
-        f"In the model, where earlier layers change what it reads, **{share}** of what it raises is what it looks at "
-        f"(its copying score). By weights alone, on unchanged tokens, {count}"
-    )
+def in_words(found: OvTokens) -> str:
+    """Describes how many tokens a head raises wherever it looks at them."""
+    n = len(found.token_ids)
+    some = f"{round(found.copied * n) or 'none'} of the {n} different tokens of “{READ}”"
+    return f"By weights alone, **{some}** are among the ten that looking at them raises most."
 
 
 def _of_typed(known: Known, typed: str) -> OvTokens | None:

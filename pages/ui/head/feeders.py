@@ -18,7 +18,6 @@ HELP = (
     "positions are left out. The download also has each head's part of the QK trace (Olsson et al.)."
 )
 SHOWN = 40
-ABLATED = "Weights alone. Which heads later ones need in a text: see In context."
 
 
 def section(known: Known, sheet: Sheet) -> None:
@@ -33,7 +32,6 @@ def section(known: Known, sheet: Sheet) -> None:
     sheet.tables[NAME] = frame
     picture, words = charts.feeders(frame, float(fed.random.mean())), tables.feeders_in_words(frame)
     st.markdown(words, help=HELP)  # above the chart, whose toolbar would cover the tabs
-    st.caption(ABLATED)
     chart_at, table_at = st.container(key="wraps feeders").columns(2, gap="large")
     with chart_at:
         sheet.draw(NAME, picture, "head feeders", words)

@@ -68,21 +68,15 @@ def in_short(frame: pd.DataFrame) -> str:
     for where, group in frame.groupby("where", sort=False):
         if where == TEXTS:
             where = f"{TEXTS} ({group['n_scored'].iloc[0]:,} tokens)"
+        effect = f"{better_or_worse(float(group['effect_nats'].iloc[0]), 'nats')} without it"
         known = group[group["share"].notna()].sort_values("share", ascending=False)
-        nats = float(group["effect_nats"].iloc[0])
-        effect = f"{better_or_worse(nats, 'nats')} without it"
         if known.empty:
             said.append(f"{where}: {effect}, so there is nothing to recover.")
             continue
         best = known.iloc[0]
         ends = f"95% interval {whole_percent(best['low'])} to {whole_percent(best['high'])}"
-        if best["share"] < 0.5:
-            back = f"at best {whole_percent(max(best['share'], 0))} of that is back, {ends}"
-            said.append(f"{where}: {effect}. **No simple pattern replaces its own** ({back}).")
-            continue
-        share = "all" if best["share"] >= 1 else whole_percent(best["share"])
-        looks = f"If it looked {LOOKS[best['pattern']]}, **{share} of that would be back**"
-        said.append(f"{where}: {effect}. {looks} ({ends}).")
+        back = f"looking {LOOKS[best['pattern']]} brings **{whole_percent(best['share'])}** of that back"
+        said.append(f"{where}: {effect}; {back} ({ends}).")
     return " ".join(said)
 
 

@@ -60,7 +60,6 @@ def section(known: Known, sheet: Sheet) -> None:
             st.markdown(f"**{LOOKS}**", help=LOOKS_HELP)
             titled = {"before": "After", "from": "from", "to": "looks at", "followed": "then comes"}
             _table(looked, titled)
-            st.caption(tables.rests_in_words(seen))
         with raises_at:
             st.markdown(f"**{RAISES}**", help=RAISES_HELP)
             titled = {"before": "After", "at": "at", "token": "raises", "nats": "Nats"}

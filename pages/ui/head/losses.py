@@ -38,9 +38,7 @@ def _draw_effects(known: Known, sheet: Sheet) -> None:
     sheet.add(EFFECTS, effects)
     draw_missing(known, "tasks")
     if len(effects):
-        words = tables.effects_in_words(effects)
-        st.markdown(words)
-        sheet.draw(EFFECTS, charts.effects(effects), "head effects", words)
+        sheet.draw(EFFECTS, charts.effects(effects), "head effects", tables.effects_in_words(effects))
 
 
 def _draw_context(known: Known) -> None:

@@ -17,12 +17,10 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_all, draw_missing, is_awaited
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import notes
 from pages.ui.page.tables import whole_percent
 
 NAMES = {"probe": "Pattern on random tokens", "texts": "Pattern in a text"}
 SHOWS = "You will see its scores among all heads, where it looks, and what is lost without it."
-PALE = 0.15
 PREVIOUS = "previous_token"
 LOOKS_AT = {  # where a head of each kind looks
     "prefix_matching": "what followed an earlier copy",
@@ -30,7 +28,6 @@ LOOKS_AT = {  # where a head of each kind looks
     "duplicate_token": "an earlier copy",
 }
 NOTICED = 0.1  # share of the attention from which its place is marked
-BEFORE = "The head before."  # of a pale pattern
 Pattern = tuple[pd.DataFrame, int, tuple[int, ...]]  # arguments of charts.pattern_map
 PROBE_HELP = (
     "From each token (rows) to the token that it looks at (columns). On the left a beginning and 25 random tokens, "
@@ -70,7 +67,7 @@ def _draw_probe(known: Known, sheet: Sheet) -> None:
     found = known.found
     st.markdown("**Where it looks**, on random tokens", help=PROBE_HELP)
     if found.probe is None:
-        _draw_pale(known, "probe")
+        _draw_awaited(known, "probe")
         return
     n, period, kind = len(found.probe.pieces), found.probe.period, kind_of(found)
     offsets, words = mark_kind(kind, found.score(kind), range(period, n - 1, period))
@@ -80,7 +77,7 @@ def _draw_probe(known: Known, sheet: Sheet) -> None:
 def _draw_text(known: Known, sheet: Sheet) -> None:
     st.markdown(f"… and in “{READ}”")
     if READ not in known.found.texts:
-        _draw_pale(known, "texts")
+        _draw_awaited(known, "texts")
         return
     seen, kind = known.found.texts[READ], kind_of(known.found)
     offsets, words = mark_kind(kind, *looks_in_text(seen, kind))
@@ -117,7 +114,6 @@ def looks_in_text(seen: HeadInText, kind: str) -> tuple[float, Sequence[int]]:
 
 
 def _draw_pattern(known: Known, part: str, pattern: Pattern, words: str, sheet: Sheet) -> None:
-    notes()[NAMES[part]] = known.target, pattern
     drawn = charts.pattern_map(*pattern)
     _draw_square(drawn, part, words or f"{NAMES[part]}.")
     sheet.pictures[NAMES[part]] = charts.square(drawn)
@@ -133,13 +129,8 @@ def _draw_square(drawn: Picture, part: str, words: str) -> None:
         draw_chart(drawn, f"head {part}", words, height="stretch")
 
 
-def _draw_pale(known: Known, part: str) -> None:
-    """Draws what is missing, while it comes by itself below a sketch or the pattern of the head before: steps keep the
-    place."""
-    target, pattern = notes().get(NAMES[part], (None, None))
-    if is_awaited(known, part) and pattern is not None and target == known.target:
-        cells, *rest = pattern
-        _draw_square(charts.pattern_map(cells.assign(attention=PALE * cells["attention"]), *rest), part, BEFORE)
-    elif is_awaited(known, part):
+def _draw_awaited(known: Known, part: str) -> None:
+    """Draws what is missing, while it comes by itself below a sketch."""
+    if is_awaited(known, part):
         draw_sketch("pattern", part)
     draw_missing(known, part)

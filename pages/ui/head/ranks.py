@@ -55,6 +55,5 @@ def _draw_importance(known: Known, sheet: Sheet) -> None:
     sheet.add(PLACES, places)
     shown = tables.shown_places(places)
     if len(shown):
-        st.markdown(tables.ranks_in_short(shown, known.found))
         sheet.draw(PLACES, charts.places(shown), "head places", tables.places_in_words(shown))
     draw_missing(known, "heads-oracle", "heads-one-divisor")

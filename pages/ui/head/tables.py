@@ -11,7 +11,7 @@ from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at,
 from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, best_heads
 from engine.importance.rankings import CRITERIA
 from engine.studies.one_head import TITLES as PART_TITLES
-from engine.studies.portrait import CLEARLY, Portrait
+from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.passages import LOG_BOOKS
@@ -22,12 +22,10 @@ from pages.ui.page.tables import better_or_worse, number, p_in_words, whole_perc
 CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
 STANDS_OUT = 2.0  # times the K-composition of random heads, from which an earlier head is said to feed this one
-RESTS = "Share of its attention in plain text that goes to the first token, as idle heads do."
 ON_STRIP = ("prefix_matching", "copying", "previous_token", "duplicate_token")  # those by weights have no unit
 ORACLE, CLEAR_P = "heads-oracle", 0.05
 NOTICEABLE = 0.01  # score of a kind of heads, a share or a probability, from which it is drawn
 MAY_BE_CHANCE = ", may be chance"
-REPLACED = "Other induction heads may replace it in the task"
 MOST_LISTED, N_COSTLY = 6, 3  # heads of a kind, and those that cost most, in the list of heads of interest
 # scores that name a kind of head
 KINDS = {"prefix_matching": "matches prefixes", "previous_token": "previous token", "duplicate_token": "duplicates"}
@@ -195,16 +193,6 @@ def loss_rows(losses: tuple[TokenLosses, TokenLosses]) -> pd.DataFrame:
     return pd.DataFrame(columns | {"change": change})
 
 
-def in_short(found: Portrait) -> str:
-    """Returns its place in the model and the strongest result of each other part, in a line, as far as known."""
-    layer, head = found.head
-    place = f"Layer {layer} of {found.shape.n_layers}, head {head} of {found.shape.n_heads}, counted from 0"
-    lost = None if found.context is None else found.context[1]
-    chance = MAY_BE_CHANCE if lost is not None and _is_chance(lost) else ""
-    context = [] if lost is None else [f"In context: {_nats_moved(lost)} without it{chance}"]
-    return " · ".join([place, *context, *facts(found)])
-
-
 def figures_of(found: Portrait) -> list[KeyFigure]:
     """Returns the figure that tells most of this head and the in-context gain lost without it, as far as known."""
     mine = [] if OLSSON not in found.scores else [_telling(found)]
@@ -212,16 +200,8 @@ def figures_of(found: Portrait) -> list[KeyFigure]:
 
 
 def _telling(found: Portrait) -> KeyFigure:
-    """Returns the first score that is high, else the accuracy clearly lost without it, else prefix matching."""
-    high, cost = kinds(found), _cost(found)
-    if not high and cost is not None:
-        about = (
-            f"On {cost['task']}: {whole_percent(cost['acc'])} with it, {whole_percent(cost['acc_without'])} without."
-        )
-        return KeyFigure("Points of accuracy lost without it", _points_lost(cost), p_in_words(cost["p"]), about)
-    if not high and found.rests >= CLEARLY:
-        return KeyFigure("Rests on the first token", whole_percent(found.rests), "in plain text", RESTS)
-    name = high[0] if high else "prefix_matching"
+    """Returns the first score that is high, else prefix matching."""
+    name = next(iter(kinds(found)), "prefix_matching")
     rank = f"rank {found.rank(name)} of {found.n_heads:,} heads"
     return KeyFigure(TITLES[name], number(found.score(name)), rank, ABOUT[name])
 
@@ -241,11 +221,7 @@ def headline(found: Portrait) -> str:
     cost = _cost(found)
     if cost is None or kinds(found) or OLSSON not in found.scores:
         return found.verdict.rstrip(".")
-    ranks = [each.rank for each in found.places if (each.what, in_words(each.task)) == (ORACLE, cost["task"])]
-    lost = f"{_points_lost(cost)} points lost on {cost['task']}"
-    if ranks == [1]:
-        return f"The head that costs most: {lost}"
-    return f"Needed for the task: {lost}" + "".join(f" (rank {rank} of {found.n_heads:,})" for rank in ranks)
+    return f"{number(-cost['points'], 0)} points lost on {cost['task']} without it"
 
 
 def of_interest(found: Portrait) -> dict[str, str]:
@@ -264,7 +240,7 @@ def of_interest(found: Portrait) -> dict[str, str]:
 
 def facts(found: Portrait) -> list[str]:
     """Returns the accuracy clearly lost or gained without the head, and a head that clearly feeds it, as lines."""
-    cost = None if kinds(found) else _cost(found)  # the large figure says it
+    cost = None if kinds(found) else _cost(found)  # the headline says it
     rows = [row for row in effect_rows(found).to_dict("records") if row["p"] < CLEAR_P and row != cost]
     clear = [f"Without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})." for row in rows]
     fed = feeder_rows(found)
@@ -280,10 +256,6 @@ def _cost(found: Portrait) -> dict[Hashable, Any] | None:
     """Returns the row of `effect_rows` with the most accuracy clearly lost; None if none is."""
     rows = [row for row in effect_rows(found).to_dict("records") if row["p"] < CLEAR_P and row["points"] < 0]
     return min(rows, key=lambda row: row["points"], default=None)
-
-
-def _points_lost(cost: dict[Hashable, Any]) -> str:
-    return number(-cost["points"], 0)
 
 
 def context_in_words(found: tuple[MeanOverTexts, MeanOverTexts]) -> str:
@@ -335,12 +307,6 @@ def quote_token(piece: str) -> str:
     return f"“{piece.strip()}”" if piece.strip() else repr(piece)
 
 
-def rests_in_words(seen: HeadInText) -> str:
-    """Describes how much of its attention goes to the first token and to the previous one."""
-    first, before = whole_percent(seen.rests), whole_percent(float(seen.to_previous[1:].mean()))
-    return f"{first} of its attention goes to the first token, {before} to the token just before."
-
-
 def effects_in_words(frame: pd.DataFrame) -> str:
     """Returns the loss on each task, such as "demo_walk, 5 shots: 94% with it, 88% without: **6.0 points worse** (0
     gained, 6 lost of 100, p = 0.031)."."""
@@ -362,23 +328,6 @@ def places_in_words(frame: pd.DataFrame) -> str:
         )
         + "."
     )
-
-
-def ranks_in_short(frame: pd.DataFrame, found: Portrait) -> str:
-    """Describes `shown_places`: the measured rank and the estimated one, over several tasks their ranges; and why an
-    induction head that costs no clear accuracy still matters in context."""
-    is_measured, of, words = frame["criterion"] == ASKS["Oracle"], f" of {frame['heads'].iloc[0]:,}", []
-    for start, ranks in (("Pruned alone (measured)", frame[is_measured]), (ASKS["Gradient"], frame[~is_measured])):
-        if len(ranks):
-            ends = " to ".join(f"{each:,}" for each in sorted({ranks["rank"].min(), ranks["rank"].max()}))
-            is_chance = ranks["is_chance"].all()
-            words.append(f"{start}: **{'no clear loss' if is_chance else f'rank {ends}{of}'}**.")
-            of = of if is_chance else ""
-    lost = None if found.context is None else found.context[1]
-    is_spared = is_measured.any() and frame[is_measured]["is_chance"].all() and "prefix_matching" in kinds(found)
-    if is_spared and lost is not None and lost.low > 0:
-        words.append(f"{REPLACED}, but late tokens lose {number(lost.value)} nats of in-context gain.")
-    return " ".join(words)
 
 
 def losses_in_words(frame: pd.DataFrame) -> str:

@@ -169,22 +169,12 @@ def _joint_losses(n_rows: int, title: str) -> charts.Template:
 
 def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
     """Returns layers x heads of `aggregate_rows`."""
-    return _one_map(rows, title, f"kept:Q|In the top 30% (of {n_cells})")
-
-
-def weight_map(rows: pd.DataFrame, title: str) -> charts.Picture:
-    """Returns layers x heads of `weight_rows`."""
-    return _one_map(rows, title)
-
-
-def _one_map(rows: pd.DataFrame, title: str, *tips: str) -> charts.Picture:
-    n_layers = int(rows["layer"].max()) + 1
-    height = charts.row_height(n_layers)
-    largest, form = float(rows["score"].abs().max()) or 1.0, charts.ROUGHLY
-    colour = _colour("score", title, bool((rows["score"] < 0).any()), largest, form)
-    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, *tips)
-    cells = base.mark_rect(**charts.CELL).encode(color=colour)
-    return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
+    n_layers, largest = int(rows["layer"].max()) + 1, float(rows["score"].abs().max()) or 1.0
+    colour = _colour("score", title, bool((rows["score"] < 0).any()), largest, charts.ROUGHLY)
+    tips = f"score:Q|{title}|{charts.MAGNITUDE}", RANK, f"kept:Q|In the top 30% (of {n_cells})"
+    cells = charts.head_grid(*tips).mark_rect(**charts.CELL).encode(color=colour)
+    height = charts.row_height(n_layers) * n_layers + LEGEND_PX + charts.AXIS_PX
+    return charts.picture(charts.template(height, cells), heads=rows)
 
 
 def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.Picture:

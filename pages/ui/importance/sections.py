@@ -29,8 +29,7 @@ from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables
-from pages.ui.importance.divisors import EVEN, NAMES, PAPERS, draw_line
-from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.importance.tables import EVEN, NAMES, ORACLE, ORACLE_HEADS, PAPERS
 from pages.ui.page.defaults import IN_SHORT
 from pages.ui.page.defaults import RANKING_QUESTIONS as N
 from pages.ui.page.job_words import cost_in_words
@@ -64,16 +63,13 @@ BOTH_HELP = (
     "random ones (mean and range of the draws), on the same train questions. Lines: 95% intervals. Orange: a clear "
     "loss, by the exact McNemar test."
 )
-OTHER_QUESTIONS = "From train questions; Prune asks the test questions, so its figures differ a little."
 OUTLINED = "Outlined: induction heads."
-UNCHECKED = f"An estimate. Below, the {tables.SHOWN} heads with the highest scores are removed one by one."
 REMOVED = "Heads removed one by one"
 REMOVED_HELP = (
     f"The {tables.SHOWN} heads with the highest scores in the mean over tasks: each alone, all at once, and as many "
     "random ones (mean and range of the draws), on train questions. Lines: 95% intervals. Orange: a clear loss, "
     f"{TESTED.replace('cells', 'heads')}."
 )
-TIED = "Most heads cost nothing clear, so most measured ranks are chance, which lowers it."
 MAPS, BY_ORACLE = "importance_maps", "importance opens by oracle"
 MAP_OF = "importance_map"
 MAP_OF_HELP = "Of one task, as in *Alone and together*, or of the mean over all that are chosen above."
@@ -156,20 +152,19 @@ def draw_heads(
     """Draws a map of each task, of measured losses at one shot count that of one task, by default of `joint`, or their
     mean, in a share of the page's `width`; returns the finding, by gradients the place for how far these agree with
     measured losses, and the one task."""
-    n_maps, n_heads, how = len(of.scores), of.target.shape.n_heads_total, of.setting.aggregate
+    n_maps, n_heads = len(of.scores), of.target.shape.n_heads_total
     rows, mean = tables.head_rows(of.scores), of.mean
     sheet.tables |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
-    words = tables.heads_in_words(mean, n_maps, how)
+    words = tables.heads_in_words(mean, n_maps)
     help = ORACLE_MAPS_HELP if of.what == ORACLE else MAPS_HELP
     title = "Each head alone" if of.what == ORACLE else "Heads by task"
     st.subheader(f"{title} :small[heads {IN_SHORT['heads']}]", help=help)
     trust_at = None if of.what == ORACLE else reserve_finding("finding-line")
-    sheet.says += draw_line(of.what, of.target, of.setting, of.scores)
     shown, on = tables.shown_maps(list(of.scores), n_heads), None
     if of.has_one_map and n_maps > 1:
         on = _choose_map(list(of.scores), joint)
         rows = tables.mean_rows(of.scores, mean) if on is None else rows[rows["task"].eq(on.name)]
-        words = words if on is None else tables.heads_in_words(rows, 1, how, on.name)
+        words = words if on is None else tables.heads_in_words(rows, 1, on.name)
     elif len(shown) < n_maps:
         help = f"Of {n_heads:,} heads each. The downloads hold all."
         st.caption(f"{len(shown)} of {n_maps} maps are drawn.", help=help)
@@ -215,7 +210,7 @@ def draw_best(of: HeadMaps) -> None:
     short = (lambda name: name.split(",")[0]) if len({task.shots for task in of.scores}) == 1 else str
     titles: dict[str, Any] = {"rank": RANK_COLUMN, "name": "Head", "score": "Mean share"}
     titles |= {name: short(name) for name in tasks}
-    words = tables.heads_in_words(of.mean, len(of.scores), of.setting.aggregate)
+    words = tables.heads_in_words(of.mean, len(of.scores))
     draw_table(best, titles, words, best_at, {"score": share}, height="content")
 
 
@@ -258,7 +253,6 @@ def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet, map_of: TaskSpec | 
     picture = charts.joint_losses(sets, scores.n)
     st.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
     sheet.draw("Alone and together", picture, "importance_together", words, _reserved(picture))
-    st.caption(OTHER_QUESTIONS)
     return words
 
 
@@ -332,7 +326,7 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     """Draws how far the gradient scores agree with the oracle, in the mean over tasks, or the button that measures what
     is missing; returns whether they agree, "" if unknown. Nothing for a model with too many heads."""
     if (n_heads := of.target.shape.n_heads_total) > ORACLE_HEADS:
-        return UNCHECKED if of.scores else ""
+        return ""
     works = [
         importance_work(of.setting, of.target, tasks, by, f"agreement {by}", charts.TITLES[by]) for by in (EVEN, ORACLE)
     ]
@@ -352,11 +346,8 @@ def draw_oracle(of: HeadMaps, tasks: list[TaskSpec], sheet: Sheet, since_s: floa
     sheet.tables["Gradient and measured"] = tables.agreement_rows(both, shown)
     words = [f"{NAMES[by]} and measured: {tables.agreement_in_words(agreed, by, ORACLE)}" for by in NAMES]
     st.markdown("  \n".join(words))
-    if 2 * (n_unclear := tables.n_unclear(joined[ORACLE])) > n_heads:
-        st.caption(TIED)
-        words.append(TIED)
     sheet.says += words
-    return tables.trust_in_words(agreed, shown, n_unclear, n_heads)
+    return tables.trust_in_words(agreed, shown, tables.n_unclear(joined[ORACLE]), n_heads)
 
 
 def setting_by(setting: StudySettings, what: str) -> StudySettings:

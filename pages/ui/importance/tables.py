@@ -15,11 +15,17 @@ from engine.questions.requests import TaskSpec
 from engine.statistics import ALPHA, Paired, holm, mcnemar
 from engine.studies.removal import Removal
 from engine.studies.surveys import StudySettings, in_words, together
-from pages.ui.page.tables import number, p_in_words, percent, whole_percent
+from pages.ui.page.tables import number, p_in_words, percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
+EVEN, PAPERS = "heads-one-divisor", "heads"  # gradient scores
+NAMES = {EVEN: "Gradient", PAPERS: "Gradient (Bansal et al.)"}
+GRADIENTS_HELP = (
+    "Gradient: |z · dLoss/dz| summed over positions, all layers divided by all positions; the default order of Prune. "
+    "Bansal et al.: as in their paper (2023), the last layer divided by the answer's tokens alone; the order "
+    "“importance” of Prune."
+)
 MOST_RANKS = 6  # tasks with a column of ranks
-ALIKE, PARTLY_ALIKE = 0.7, 0.3  # SRCC from which two scores agree largely, or partly
 MOST_ALONE = 6  # bars of heads removed alone
 SHOWN = 10  # rows of a table of the most important heads
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -84,18 +90,6 @@ def values_in_words(scores: Mapping[TaskSpec, Scores], mean: pd.Series, is_oracl
     return "  \n".join([rank, *parts])
 
 
-def weight_rows(found: Scores) -> pd.DataFrame:
-    """Returns layer, head, name, score and rank of scores that belong to no task."""
-    return _ranked(found)
-
-
-def weights_in_words(rows: pd.DataFrame) -> str:
-    """Returns the finding of `weight_rows`."""
-    best = rows.nsmallest(1, "rank").iloc[0]
-    words = f"By weight magnitude alone, before any question is asked, **{best['name']}** is the largest head"
-    return f"{words}. The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total."
-
-
 def agreement_rows(found: Mapping[str, np.ndarray], what: str) -> pd.DataFrame:
     """Returns layer, head, name, a column per head score, `oracle_points`, the accuracy lost in points, and the ranks
     by `what` and by the oracle, of which equal scores share their mean."""
@@ -111,20 +105,14 @@ def shown_maps(tasks: Sequence[TaskSpec], n_heads: int) -> list[TaskSpec]:
     return list(tasks[: most - most % n_shots if n_shots <= most < len(tasks) else most])
 
 
-def heads_in_words(rows: pd.DataFrame, n_maps: int, how: str, task: str = "") -> str:
+def heads_in_words(rows: pd.DataFrame, n_maps: int, task: str = "") -> str:
     """Returns the finding of `aggregate_rows` over `n_maps` tasks and shot counts; by an oracle also of the `head_rows`
     of one `task`."""
     if "is_clear" in rows:
         return _oracle_in_words(rows, f" on {task}" if task else " in the mean over tasks" if n_maps > 1 else "")
-    if rows["score"].nunique() == 1:
-        return "All heads have the same score: none stands out."
     best = rows.nsmallest(1, "rank").iloc[0]
-    words = f"**{best['name']}** has the highest score"
-    if n_maps > 1:
-        words += f" and is in the top 30% in {_all_of(int(best['kept']), n_maps)} maps"
-    if how != "ranks" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
-        words += f". The top 30% of heads hold **{whole_percent(_top_share(rows))}** of the total score"
-    return words + "."
+    among = f" and is in the top 30% in {best['kept']} of {n_maps} maps" if n_maps > 1 else ""
+    return f"**{best['name']}** has the highest score{among}."
 
 
 def _oracle_in_words(rows: pd.DataFrame, on: str) -> str:
@@ -186,17 +174,9 @@ def removed_rows(found: Removal, names: Sequence[str]) -> pd.DataFrame:
 
 
 def removed_in_words(rows: pd.DataFrame, n: int, task: str) -> str:
-    """Describes complete `removed_rows` of n heads on a task: the costliest alone, if one is clear, and all of them
-    together."""
-    alone, together, at_random = rows[:n], *rows["lost"][n:]
-    clear = alone[alone["is_clear"] & alone["lost"].gt(0)].sort_values("lost", ascending=False)
-    words = f"Of the {n} heads with the highest scores, none clearly costs accuracy on {task} alone"
-    if len(clear):
-        most, lost = clear.iloc[0]["row"].split()[0], number(clear.iloc[0]["lost"], 0)
-        words = f"Of the {n} heads with the highest scores, **{most} alone costs {lost} points** on {task}"
-        if n_others := len(clear) - 1:
-            words += f", and {n_others} {'others clearly cost' if n_others > 1 else 'other clearly costs'} accuracy"
-    return f"{words}. All {n} together cost {number(together, 0)} points, {n} random heads {number(at_random, 0)}."
+    """Describes what the n heads of complete `removed_rows` cost together."""
+    together, at_random = (number(lost, 0) for lost in rows["lost"][n:])
+    return f"On {task}, the top {n} heads together cost **{together} points**, {n} random heads {at_random}."
 
 
 def _together_bars(found: Removal, noun: str, is_clear: bool) -> list[dict[str, object]]:
@@ -232,11 +212,6 @@ def _costs(rows: pd.DataFrame) -> pd.Series:
     return rows["is_clear"] & (rows["score"] > 0)
 
 
-def _top_share(rows: pd.DataFrame) -> float:
-    """Returns the share of the summed score that the top 30% of components hold."""
-    return rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
-
-
 def top_ffn_in_words(rows: pd.DataFrame, on: str) -> str:
     """Returns which FFN costs most accuracy `on` a task, or in the mean over tasks (`ffn_mean`)."""
     best = rows.nsmallest(1, "rank").iloc[0]
@@ -254,29 +229,16 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
     """Returns text such as "rank correlation +0.62, 95% interval +0.31 to +0.81, p = 0.001"."""
     i, j = found.labels.index(a), found.labels.index(b)
     if np.isnan(found.srcc[i, j]):
-        return "rank correlation undefined, as one of the two scores is the same for all heads."
+        return "rank correlation undefined"
     srcc, low, high = (number(table[i, j], sign=True) for table in (found.srcc, found.low, found.high))
     return f"rank correlation **{srcc}**, 95% interval {low} to {high}, {p_in_words(found.p[i, j])}"
 
 
-def trust_in_words(found: Agreement, what: str, n_unclear: int = 0, n: int = 0) -> str:
-    """Returns how far a gradient score and the oracle agree, of whose `n` heads `n_unclear` are not clear; "" if
-    undefined."""
-    i, j = found.labels.index(what), found.labels.index(ORACLE)
-    if np.isnan(found.srcc[i, j]):
-        return ""
+def trust_in_words(found: Agreement, what: str, n_unclear: int, n: int) -> str:
+    """Returns how far a gradient score and the oracle agree, of whose `n` heads `n_unclear` are not clear."""
     if 2 * n_unclear > n:
         return f"Measured one by one, {n_unclear} of {n} heads show no clear loss, so these ranks are unchecked."
-    said = f"(rank correlation {number(found.srcc[i, j], sign=True)}, {p_in_words(found.p[i, j])})"
-    if found.p[i, j] >= ALPHA or found.srcc[i, j] <= 0:
-        return f"Gradients, a quick estimate, do not clearly rank heads as measured {said}."
-    likeness = "largely" if found.srcc[i, j] >= ALIKE else "partly" if found.srcc[i, j] >= PARTLY_ALIKE else "weakly"
-    return f"Gradients, a quick estimate, {likeness} rank heads as measured {said}."
-
-
-def _all_of(count: int, n: int) -> str:
-    """Returns how many of at least two."""
-    return f"{count} of {n}" if count < n else "both" if n == 2 else f"all {n}"
+    return f"Gradients are an estimate. With measured losses: {agreement_in_words(found, what, ORACLE)}."
 
 
 def _as_ffns(rows: pd.DataFrame) -> pd.DataFrame:

@@ -37,8 +37,6 @@ SOURCES = {"text": "A long text", "task": "Solved questions"}
 TEXT = "A letter without a name"  # of addresses that name no text; the first view has another
 SCORED_FROM = {0: "exact", 5: "± 5", 10: "± 10"}
 FROM, SOLVED, RANKED = "incontext_from", "incontext_task", "incontext_ranked_on"  # query parameters
-LAST = "incontext last finding"  # in the session
-NOISY_NATS = 2.0  # an interval this wide leaves the effect of pruning open
 SHORT_WINDOW = (
     "This model reads {} tokens at once, so late tokens are predicted from the last of these alone, in windows that "
     "overlap by half. It is not the score as it is defined, and a model with a longer window would have another."
@@ -77,7 +75,6 @@ KIND_HELP = (
     "`pattern-preserving`: the same, but every attention pattern stays as it was, so later heads look where they "
     "looked and only find something else there. For the sentence, the map, the chart, and the table."
 )
-ONLY_ANSWERS = "the demo model was trained only on the answers of questions, and every token counts here"
 AWAITED = "Measured now: how much better late tokens are predicted than early ones."
 HEADS_SHOW = "You will see the gain lost without each head alone, as a map, and whether these are induction heads."
 ABLATE_FIRST = "Needs the ablated heads: measure them above."
@@ -171,11 +168,9 @@ def figures(found: LossesSoFar, around: int, n_texts: int) -> None:
             look = change_look(change.value, tables.is_clear(change))
             look["delta"] = f"from {number(full.value, sign=True)} (full model)"
         st.metric(title, number(shown.value, sign=True) if shown else "–", label_visibility="collapsed", **look)
-    st.markdown(tables.gain_in_words(shown, n_texts) if shown else "Not measured yet.")
+    st.markdown(tables.interval_in_words(shown) if shown else "Not measured yet.")
     if shown and not is_full:
         st.markdown(tables.mean_losses_in_words(*found.in_both))
-    if not around and full and full.high - full.low > NOISY_NATS:
-        st.caption("Single tokens are noisy: choose ± 10 tokens, or more texts.")
 
 
 def _change(found: LossesSoFar, around: int) -> MeanOverTexts:
@@ -183,48 +178,24 @@ def _change(found: LossesSoFar, around: int) -> MeanOverTexts:
     return tables.gain(icl_change(*found.in_both, around))
 
 
-def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
-    """Returns the large figures as sentences."""
-    says = []
-    for who, losses in (("Full model", found.full), ("Pruned model", found.pruned)):
-        if losses:
-            gain = tables.gain(icl_score(losses, around))
-            says.append(f"{who}: **{number(gain.value, sign=True)}** nats, {tables.interval_in_words(gain)}")
-    if found.in_both[0] and found.mask is not None and not found.mask.is_full:
-        change = _change(found, around)
-        says.append(f"Change: **{number(change.value, sign=True)}** nats, {tables.change_in_words(change)}")
-    return says
-
-
-def finding(
-    found: LossesSoFar, controls: Controls, n_texts: int, known: InductionScores | None, is_demo: bool = False
-) -> str:
+def finding(found: LossesSoFar, around: int, n_texts: int, known: InductionScores | None) -> str:
     """Returns the finding once both models have read all `n_texts` (the full one alone if nothing is pruned), else "".
-    `known`: the induction scores, if they are measured; `is_demo`: of the embedded model, which learned the answers
-    alone."""
-    source, around = controls.source, controls.around
+    `known`: the induction scores, if they are measured."""
     if found.mask is None or len(found.full) < n_texts:
         return ""
     full = tables.gain(icl_score(found.full, around))
-    long_text = source.name if source is not None and source.kind != "task" else ""
-    why = ONLY_ANSWERS if is_demo and source is not None and source.kind == "task" else ""
     if found.mask.is_full:
-        return tables.finding(full, None, None, "", long_text, why)
+        return tables.finding(full, None, None, "")
     if not found.pruned:
         return ""
     pruned, what = tables.gain(icl_score(found.pruned, around)), tables.pruned_in_words(found.mask, known)
-    return tables.finding(full, pruned, _change(found, around), what, long_text, why)
+    return tables.finding(full, pruned, _change(found, around), what)
 
 
-def draw_finding(where: DeltaGenerator, words: str, key: str) -> None:
-    """Draws the finding; while it is measured ("") the last one of the same model and texts (`key`), dimmed, so that
-    nothing moves."""
-    before, last = st.session_state.get(LAST, ("", ""))
+def draw_finding(where: DeltaGenerator, words: str) -> None:
+    """Draws the finding, or until it is measured what it will be."""
     if words:
-        st.session_state[LAST] = key, words
         where.markdown(words)
-    elif before == key:
-        where.container(key="outdated_finding").markdown(f"Before this change: {last}")
     else:
         where.caption(AWAITED)
         mark("finding", "reserved", where)
@@ -257,7 +228,7 @@ def draw_heads(frame: pd.DataFrame, kind: str, n_texts: int, sheet: Sheet) -> No
     sheet.tables["Heads"] = frame
     n = frame["n"].iloc[0]
     so_far = "" if n == n_texts else f" So far {n} of {n_texts} texts."
-    st.markdown(tables.heads_in_words(frame) + so_far, help=f"{tables.mechanism_in_words(frame)} {WHICH_HELP}".strip())
+    st.markdown(tables.heads_in_words(frame) + so_far, help=WHICH_HELP)
     _draw_map(frame, kind, sheet, "Gain lost without each head")
 
 
@@ -265,7 +236,7 @@ def draw_scatter(frame: pd.DataFrame, kind: str, sheet: Sheet) -> None:
     """Draws the effect of each head by its prefix matching; folded, the heads that matter most and the other maps."""
     if "prefix_matching" in frame:
         title, words = "Attribution and prefix matching", tables.scatter_in_words(frame, kind)
-        st.markdown(tables.kind_in_words(frame), help=words)
+        st.markdown("Induction heads are on the right.", help=words)
         sheet.draw(title, charts.attribution_scatter(frame, kind), "incontext_scatter", words)
     else:
         st.caption("Open the Induction screen once to add each head's prefix matching here.")

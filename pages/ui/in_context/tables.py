@@ -1,12 +1,12 @@
 """In-context learning as tables and sentences: the data of the charts and files of the In context screen."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from engine.heads.ablation import KINDS, HeadAblations
-from engine.heads.induction import INDUCTION_FROM, InductionScores
+from engine.heads.induction import InductionScores
 from engine.importance.rankings import agreement
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
@@ -23,13 +23,11 @@ from engine.texts.incontext import (
     slope,
 )
 from pages.ui.in_context.setting import Losses, LossesSoFar
-from pages.ui.page.tables import number, p_in_words, plain, to_csv
+from pages.ui.page.tables import number, p_in_words, pruned_counts, to_csv
 
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
 N_NEEDED = 3  # heads that the sentence names
-TOGETHER = "Induction heads may count only together: see “Top heads together”."
-NAMED = 4  # induction heads that the finding names, at most
 CLEAR_SHARE = 0.1  # of the largest change, from which that of a head is named
 COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
 
@@ -100,33 +98,17 @@ def gain(score: MeanOverTexts) -> MeanOverTexts:
     return MeanOverTexts(-score.value, -score.high, -score.low, score.n)
 
 
-def interval_in_words(found: MeanOverTexts, long_text: str = "", of: str = "") -> str:
-    """Returns text such as "95% interval +0.63 to +4.08, 24 texts", or "24 windows of “The ferry”" if they are from a
-    `long_text`; `of` what the interval is."""
-    plural = "s" * (found.n > 1)
-    count = f"{found.n} window{plural} of “{plain(long_text)}”" if long_text else f"{found.n} text{plural}"
+def interval_in_words(found: MeanOverTexts, of: str = "") -> str:
+    """Returns text such as "95% interval +0.63 to +4.08, 24 texts"; `of` what the interval is."""
+    count = f"{found.n} text{'s' * (found.n > 1)}"
     if np.isnan(found.low):
         return f"{count}, so no interval"
-    return f"95% interval{of} {_signed(found.low)} to {_signed(found.high)}, {count}"
-
-
-def change_in_words(change: MeanOverTexts, long_text: str = "") -> str:
-    """Returns the interval of a change of the gain, and whether the change may be chance."""
-    return interval_in_words(change, long_text, " of the change") + "; may be chance" * (not is_clear(change))
+    return f"95% interval{of} {number(found.low, sign=True)} to {number(found.high, sign=True)}, {count}"
 
 
 def is_clear(found: MeanOverTexts) -> bool:
     """Returns whether there is an interval, and 0 is not in it."""
     return found.low > 0 or found.high < 0
-
-
-def gain_in_words(found: MeanOverTexts, n_texts: int) -> str:
-    """Returns what a gain means, or why it means little: some of the `n_texts` are missing, or it may be chance."""
-    if found.n < n_texts:
-        return f"{found.n} of {n_texts} texts so far."
-    if not is_clear(found):
-        return "It may be chance."
-    return f"Later tokens are predicted {'better' if found.value > 0 else 'worse'} than early ones."
 
 
 def mean_losses_in_words(full: Losses, pruned: Losses) -> str:
@@ -135,53 +117,23 @@ def mean_losses_in_words(full: Losses, pruned: Losses) -> str:
     return f"Mean loss of all tokens: **{number(after)}**, full model {number(before)}."
 
 
-def finding(
-    full: MeanOverTexts,
-    pruned: MeanOverTexts | None,
-    change: MeanOverTexts | None,
-    what: str,
-    long_text: str = "",
-    why: str = "",
-) -> str:
+def finding(full: MeanOverTexts, pruned: MeanOverTexts | None, change: MeanOverTexts | None, what: str) -> str:
     """Returns the finding from in-context gains: whether later tokens are predicted better, and what is left of that
-    without the pruned parts, `what`; `change` is that of the gain. None: nothing is pruned. `long_text`: the name of
-    that whose windows are the texts. `why`: the reason, if it is known, that late tokens are not easier."""
+    without the pruned parts, `what`; `change` is that of the gain. None: nothing is pruned."""
     if pruned is None or change is None:
         value = f"{number(abs(full.value))} nats {'better' if full.value >= 0 else 'worse'}"
-        said = f"Late tokens are predicted **{value}** than early ones ({interval_in_words(full, long_text)})"
-        because = f", as {why}" if why and full.value < 0 else ""
-        return f"{said}{'' if is_clear(full) else ': no clear difference'}{because}."
-    before, after = number(full.value), number(pruned.value)
-    interval = interval_in_words(change, long_text, " of the change")
-    if not full.low > 0:
-        late = "harder" if full.high < 0 else "not clearly easier"
-        because = f", as {why}" if why else ""
-        leads = f"**The full model has no in-context gain here**{because}: late tokens are {late} than early ones"
-        return f"{leads} ({before} nats; {after} without {what}; {interval})."
-    if not is_clear(change):
-        moves = f"**Without {what}, the in-context gain does not clearly change**: from {before} to {after} nats"
-    else:
-        verb = "falls" if change.value < 0 else "rises"
-        moves = f"**Without {what}, the in-context gain {verb} from {before} to {after} nats**"
-    return f"{moves} ({interval})."
+        return f"Late tokens are predicted **{value}** than early ones ({interval_in_words(full)})."
+    verb = "falls" if change.value < 0 else "rises"
+    moves = f"{verb if is_clear(change) else 'does not clearly change:'} from {number(full.value)}"
+    interval = interval_in_words(change, " of the change")
+    return f"**Without {what}, the in-context gain {moves} to {number(pruned.value)} nats** ({interval})."
 
 
 def pruned_in_words(mask: Mask, known: InductionScores | None) -> str:
-    """Returns what is pruned, such as "these 19 heads (4 are induction heads) and this FFN"; few induction heads by
-    name, and none that copies hardly more than chance. Without the scores, no head is known as one."""
-    pruned, n, n_ffns = ~np.array(mask.heads), mask.n_heads_pruned, mask.n_ffns_pruned
-    clear = known.is_induction_head & ~known.copies_hardly if known is not None else np.zeros_like(pruned)
-    n_induction = int((pruned & clear).sum())
-    name = "induction head" if n_induction == n else "head"
-    parts = [f"this {name}" if n == 1 else f"these {n} {name}s"] if n else []
-    if 0 < n_induction == n <= NAMED:
-        names = [f"L{layer}H{head}" for layer, head in np.argwhere(pruned)]
-        parts = [f"the induction head{'s' * (n > 1)} {_listed(names)}"]
-    if 0 < n_induction < n:
-        parts[0] += f" ({n_induction} {'is an induction head' if n_induction == 1 else 'are induction heads'})"
-    if n_ffns:
-        parts.append("this FFN" if n_ffns == 1 else f"these {n_ffns} FFNs")
-    return _listed(parts)
+    """Returns what is pruned, such as "4 induction heads", or "5 heads and 1 FFN"."""
+    words, pruned = pruned_counts(mask), ~np.array(mask.heads)
+    is_clear = known is not None and (known.is_induction_head & ~known.copies_hardly)[pruned].all()
+    return words.replace("head", "induction head", 1) if mask.n_heads_pruned and is_clear else words
 
 
 def heads_in_words(frame: pd.DataFrame) -> str:
@@ -189,53 +141,14 @@ def heads_in_words(frame: pd.DataFrame) -> str:
     names = _needed(frame)["name"].tolist()
     if not names:
         return "Without any one head, no gain is clearly lost: others do the same, or more texts are needed."
-    others = len(names) - N_NEEDED
-    named = [*names[:N_NEEDED], f"{others} others"] if others > 1 else names
-    return f"Removed one at a time, only **{_listed(named)}** clearly lower{'s' * (len(named) == 1)} the gain."
-
-
-def kind_in_words(frame: pd.DataFrame) -> str:
-    """Returns how many of the heads whose removal clearly lowers the gain are induction heads, what the others do, and
-    that induction heads may count only together."""
-    needed = _needed(frame)
-    n, n_induction = len(needed), int((needed["prefix_matching"] >= INDUCTION_FROM).sum())
-    if not n:
-        return "Induction heads are on the right."
-    are = "is an induction head" if n_induction == 1 else "are induction heads"
-    words = [f"**{n_induction} of {n} {are}** (on the right).", mechanism_in_words(frame) if n_induction < n else ""]
-    return " ".join(filter(None, [*words, TOGETHER]))
-
-
-def mechanism_in_words(frame: pd.DataFrame) -> str:
-    """Concludes from both ablations whether the heads that the gain needs are induction heads, and whether they act
-    through later patterns: then nothing is clearly lost while these stay as they were."""
-    first = _needed(frame).head(N_NEEDED)
-    if first.empty or "prefix_matching" not in first:
-        return ""
-    others = first[first["prefix_matching"] < INDUCTION_FROM]
-    if others.empty:
-        return f"{'They match' if len(first) > 1 else 'It matches'} prefixes, as induction heads do."
-    is_one, kept = len(others) == 1, KINDS[1]
-    words = f"{_listed(others['name'])} {'is not an induction head' if is_one else 'are not induction heads'}"
-    if (others[f"{kept} low"] <= 0).all():
-        words += f": {'it steers' if is_one else 'they steer'} where later heads look, as nothing is clearly lost if "
-        words += "these look where they looked"
-    return f"{words}."
+    more = f" and {len(names) - N_NEEDED} more" if len(names) > N_NEEDED else ""
+    return f"Removed one at a time, gain is clearly lost without **{', '.join(names[:N_NEEDED])}**{more}."
 
 
 def _needed(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns the heads without which gain is clearly lost, the most first."""
     full = KINDS[0]
     return frame[frame[f"{full} clear"] & (frame[full] > 0)].sort_values(full, ascending=False)
-
-
-def _listed(each: Iterable[str]) -> str:
-    *most, last = each
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def _signed(value: float) -> str:
-    return number(value, sign=True)
 
 
 def curve_in_words(frame: pd.DataFrame) -> str:

@@ -35,8 +35,8 @@ def work_of(measured: Measurement[Removal]) -> Work[Removal]:
     return Work("induction removed", "Accuracy without them", measured, 1, while_seen=True)
 
 
-def draw_effect(work: Work[Removal], known: Removal, n_heads: int, task: str, is_demo: bool) -> None:
-    """Draws the state of the measurement of so many heads until it is complete; to be run by `live`. It starts by
+def draw_effect(work: Work[Removal], known: Removal, task: str, is_demo: bool) -> None:
+    """Draws the state of the measurement until it is complete; to be run by `live`. It starts by
     itself if it is short, else a button asks."""
     mark("removal", "measured" if len(known.draws) == N_DRAWS else "missing", draws=len(known.draws))
     if len(known.draws) == N_DRAWS or work.line() or not work.is_read:
@@ -45,8 +45,7 @@ def draw_effect(work: Work[Removal], known: Removal, n_heads: int, task: str, is
     if budget_s() and (is_demo if takes_s is None else takes_s <= budget_s()):
         work.start()
         st.rerun()
-    them = "it" if n_heads == 1 else f"all {n_heads}"
-    work.offer(f"Measure accuracy on {plain(task)} without {them}", "science", MEASURE_HELP)
+    work.offer(f"Measure accuracy on {plain(task)} without them", "science", MEASURE_HELP)
 
 
 def so_far(work: Work[Removal]) -> Removal:
@@ -54,24 +53,20 @@ def so_far(work: Work[Removal]) -> Removal:
     return max(work.stored(), key=lambda each: (each.removed is not None) + len(each.draws), default=Removal(()))
 
 
-def effect_in_words(found: Removal, task: TaskSpec, are_all_clear: bool = True) -> str:
-    """Describes the accuracy without the heads, and without random others, in Markdown; "" if it is not known. Unless
-    they `are_all_clear` induction heads, it says how many they are."""
+def effect_in_words(found: Removal, task: TaskSpec) -> str:
+    """Describes the accuracy without the heads, and without random others, in Markdown; "" if it is not known."""
     line, n = found.removed, len(found.heads)
     if line is None:
         return ""
     full, pruned = whole_percent(line.full), whole_percent(line.pruned)
-    them = "it" if n == 1 else "them" if are_all_clear else f"all {n}"
-    of = f"accuracy on {plain(task.name)} ({task.shots} shots)"
-    said = f"Without {them}, {of} falls from {full} to **{pruned}**"
-    if not line.is_loss:
-        said = f"Without {them}, no loss is detected: {of} is {full} before and {pruned} after"
-        said = f"{said} ({p_in_words(line.change.p_mcnemar)})"
+    said = f"Without {'it' if n == 1 else f'these {n}'}, accuracy on {plain(task.name)} ({task.shots} shots) "
+    if line.is_loss:
+        said += f"falls from {full} to **{pruned}**"
+    else:
+        said += f"is {pruned}, not clearly less than {full} ({p_in_words(line.change.p_mcnemar)})"
     if not found.draws:
         return f"{said}."
-    shares = [each.pruned for each in found.draws]
-    others = "1 other head" if n == 1 else f"{n} other heads"
-    return f"{said}; without {others} at random, it is {_range(shares)}."
+    return f"{said}; without as many others at random, it is {_range([each.pruned for each in found.draws])}."
 
 
 def _range(shares: Sequence[float]) -> str:

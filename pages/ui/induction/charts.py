@@ -163,37 +163,6 @@ def name_places(frame: pd.DataFrame, most: float) -> pd.DataFrame:
     return pd.DataFrame({"name_y": heights, "name_left": left}, index=frame.index)
 
 
-def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:
-    """Returns one score against relative depth, with the mean of each layer."""
-    return charts.picture(_depth_strip(score), heads=frame)
-
-
-@charts.kept
-def _depth_strip(score: str) -> charts.Template:
-    x = alt.X("depth:Q", title="Depth (0 = first layer, 1 = last)", scale=alt.Scale(domain=[-0.03, 1.03], nice=False))
-    column, axis = shown(score), _axis(score)
-    y = alt.Y(f"{column}:Q", title=TITLES[score], axis=axis)
-    base = charts.named_chart("heads").encode(x=x)
-    tooltip = charts.tips(
-        "name:N|Head", f"{column}:Q|{TITLES[score]}|{'.1%' if score == 'copying' else charts.MAGNITUDE}"
-    )
-    points = base.mark_point(filled=True, size=60, opacity=0.65, cursor="pointer").encode(y=y, tooltip=tooltip)
-    means = base.mark_line(strokeWidth=2, opacity=0.6, point=False).encode(y=alt.Y(f"mean({column}):Q"))
-    # filtered, the axis would have no end if none is selected
-    size = alt.condition("datum.selected", alt.value(160), alt.value(0))
-    ring = base.mark_point(filled=False, stroke=MARK, strokeWidth=2.5).encode(y=y, size=size)
-    return charts.template(250, means, points.add_params(_click()), ring)
-
-
-def distribution(frame: pd.DataFrame, score: str) -> charts.Picture:
-    """Returns the number of heads by score."""
-    x = alt.X(f"{shown(score)}:Q", bin=alt.Bin(maxbins=24), title=TITLES[score], axis=_axis(score))
-    y, tooltip = alt.Y("count():Q", title="Heads"), charts.tips("count():Q|Heads")
-    return charts.picture(
-        charts.template(250, charts.named_chart("heads").mark_bar().encode(x=x, y=y, tooltip=tooltip)), heads=frame
-    )
-
-
 def example_pattern() -> charts.Picture:
     """Returns the pattern of an ideal induction head, on four tokens that come twice."""
     words = ["the", "red", "fox", "ran"] * 2
@@ -262,10 +231,6 @@ def _retained_chart(score: str) -> charts.Template:
                         ("!datum.above", {"align": "right", "dx": -7, "dy": 9})):  # fmt: skip
         layers.append(charts.written(names.transform_filter(where), 12, **look).encode(text="name:N"))
     return charts.template(300, *layers)
-
-
-def _axis(score: str) -> alt.Axis:
-    return alt.Axis(format="%") if score == "copying" else alt.Axis()
 
 
 def _click() -> alt.Parameter:

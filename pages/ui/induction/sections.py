@@ -45,13 +45,12 @@ MEASURE_HELP = "Attention and logits on repeated random tokens, in the backgroun
 
 @dataclass(frozen=True)
 class InductionView:
-    """The subject of the sections: the model, its scores (also as a table), the score of the map, and the task."""
+    """The subject of the sections: the model, its scores (also as a table), and the task."""
 
     setup: Setup
     target: Target
     found: InductionScores
     frame: pd.DataFrame
-    score: str
     task: TaskSpec
 
 
@@ -83,8 +82,6 @@ def draw(view: InductionView, since_s: float, sheet: Sheet) -> None:
          partial(overlap.draw, setup, target, task, view.found, frame, since_s, sheet)),
         ("All six scores of every head, as maps and as a table", "maps", "grid_on",
          partial(draw_every_score, frame, sheet)),
-        (f"{charts.TITLES[view.score]} by layer, and the number of heads that have it", "depth", "bar_chart",
-         partial(draw_closely, frame, view.score, sheet)),
         ("What an induction head is, and how it is measured", "about", "help", draw_about),
     ):  # fmt: skip
         folded(label, f"induction_{key}", inside, f":material/{icon}:", in_address=True)
@@ -101,18 +98,6 @@ def draw_every_score(frame: pd.DataFrame, sheet: Sheet) -> None:
                 chart_with_heads(f"small map {score}", title, drawn, in_words(frame, score), sheet)
                 st.caption(induction_scores.ABOUT[score])
     head_table(frame)
-
-
-def draw_closely(frame: pd.DataFrame, score: str, sheet: Sheet) -> None:
-    """Draws one score by depth, and the number of heads by score."""
-    depth_at, many_at = st.columns(2, gap="large")
-    words = in_words(frame, score)
-    with depth_at:
-        st.markdown("**Where they are**: a dot per head, and the mean of each layer")
-        chart_with_heads("depth", "By depth", charts.depth_strip(frame, score), words, sheet)
-    with many_at:
-        st.markdown("**How many there are**: heads by score")
-        sheet.draw("Distribution", charts.distribution(frame, score), "induction_distribution", words)
 
 
 def draw_about() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.heads.induction import INDUCTION_FROM, N_ERRORS, SCORES, InductionScores, retained
+from engine.heads.induction import N_ERRORS, SCORES, InductionScores, retained
 from engine.importance.rankings import agreement, n_top, random_order
 from engine.shapes import ModelShape
 from pages.ui.figures.induction_scores import RULE
@@ -18,11 +18,11 @@ MOST_NAMED = 8  # induction heads in the finding
 
 
 def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[str]) -> pd.DataFrame:
-    """Returns layer, head, name, depth (0-1), selected, in_corner, hardly_copies (in the corner, but not clearly above
+    """Returns layer, head, name, selected, in_corner, hardly_copies (in the corner, but not clearly above
     chance) and for each score its mean, standard error and rank; copying also as shown, `copying_share`."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     names = shape.head_names
-    columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
+    columns = {"layer": layer, "head": head, "name": names}
     frame = pd.DataFrame(columns).assign(selected=[name in selected for name in names])
     each = {name: (found.mean[name], found.standard_error[name]) for name in SCORES}
     each["copying_share"] = found.copying_share, found.copying_share_error
@@ -71,30 +71,16 @@ def corner_in_words(frame: pd.DataFrame) -> str:
     return f"Induction heads ({RULE}): {', '.join(frame.loc[frame['in_corner'], 'name']) or 'none'}."
 
 
-def matching_alone_in_words(frame: pd.DataFrame) -> str:
-    """Names the heads that match prefixes but are not induction heads, as they copy no more than chance; "" if there
-    are none."""
-    names = frame.loc[frame["prefix_matching"].ge(INDUCTION_FROM) & ~frame["in_corner"], "name"].tolist()
-    return f"Matching, but copying no more than chance: {_shortened(names)}." if names else ""
-
-
 def finding(frame: pd.DataFrame) -> str:
-    """Describes how many heads are induction heads, in Markdown; of those that copy hardly more than chance it says
-    so."""
-    names = frame.loc[frame["in_corner"], "name"].tolist()
-    clear = frame.loc[frame["in_corner"] & ~frame["hardly_copies"], "name"].tolist()
-    n_hardly, of = len(names) - len(clear), f"of {len(frame):,}"
-    if not names:
-        return f"**None of the {len(frame):,} heads is an induction head** ({RULE})."
-    if not n_hardly:
-        are = "head is an induction head" if len(names) == 1 else "heads are induction heads"
-        return f"**{len(names)} {of} {are}**: {_shortened(names)}."
-    only = "matches prefixes but copies" if n_hardly == 1 else "match prefixes but copy"
-    if not clear:
-        only = f"{n_hardly} {only} hardly more than chance: {_shortened(names)}"
-        return f"**None of the {len(frame):,} heads is a clear induction head**; {only}."
-    are = "head is a clear induction head" if len(clear) == 1 else "heads are clear induction heads"
-    return f"**{len(clear)} {of} {are}** ({_shortened(clear)}); {n_hardly} more {only} hardly more than chance."
+    """Describes how many heads are clear induction heads, and how many more copy hardly more than chance."""
+    inside, hardly = frame["in_corner"], frame["hardly_copies"]
+    names, of, kind = frame.loc[inside & ~hardly, "name"].tolist(), f"{len(frame):,} heads", "induction head"
+    kind = f"clear {kind}" if hardly.any() else kind
+    if names:
+        said = f"**{len(names)} of {of} are {kind}s**: {_shortened(names)}"
+    else:
+        said = f"**None of {of} is {'a' if hardly.any() else 'an'} {kind}** ({RULE})"
+    return f"{said}; in {hardly.sum()} more, copying is hardly above chance." if hardly.any() else f"{said}."
 
 
 def finding_help(frame: pd.DataFrame) -> str:

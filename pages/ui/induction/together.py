@@ -21,7 +21,6 @@ from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work
 
-KEY = "induction_together"  # of the section
 HELP = f"{head_sets.HELP} {N_QUESTIONS} questions."
 SHOWS = "You will see the accuracy without the 1, 2, 4, … heads that match prefixes best, next to that without others."
 ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; finished work is kept."
@@ -51,22 +50,6 @@ def answers_without(setup: Setup, target: Target, task: TaskSpec) -> Measurement
 def work_of(setup: Setup, target: Target, task: TaskSpec) -> Work[dict[HeadSet, Answers]]:
     """Returns the work that measures it."""
     return Work("effects together", "Heads together", answers_without(setup, target, task), priority=2)
-
-
-def draw_finding(setup: Setup, target: Target, task: TaskSpec) -> None:
-    """Draws the result in a sentence, if it is stored, and a button that unfolds the section."""
-    known = max(work_of(setup, target, task).stored(), key=len, default={})
-    if any(each.draw for each in known):
-        words = head_sets.in_words(head_sets.by_size(rows_of(target, known), "acc"), whole_percent)
-        st.markdown(f"Of the heads together: {words[0].lower()}{words[1:]}")
-        help = "Unfolds the section below the charts."
-        st.button(
-            "Show them by number of heads", on_click=_unfold, type="tertiary", icon=":material/group_remove:", help=help
-        )
-
-
-def _unfold() -> None:
-    st.session_state[KEY] = True
 
 
 def draw(setup: Setup, target: Target, task: TaskSpec, sheet: Sheet) -> None:

@@ -1,6 +1,6 @@
 """The parts of the Mechanisms screen that show what is measured."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import pandas as pd
@@ -31,7 +31,6 @@ BEST_HELP = (
     "The best heads by the score of each kind, induction by prefix matching; the download has ten. Layer: of the top "
     "10%, on average."
 )
-HARDLY = f"\\{tables.MARKED} Matches prefixes, but copies hardly more than chance: not a clear induction head."
 AWAITED = "Measured as soon as two kinds are scored."
 WIDTHS = {"kind": 120, "layer": 100}  # px, so that the heads have room
 TITLES = {"kind": "Kind", "layer": "Mean layer", "heads": "Best heads"}
@@ -65,12 +64,12 @@ def losses(found: Mechanisms, shape: ModelShape, said: str, sheet: Sheet) -> Non
             folded(of_share, "mechanisms_fewer", draw, in_address=True)
 
 
-def scores(found: Mechanisms, shape: ModelShape, sheet: Sheet, hardly: Collection[str], awaited: Sequence[str]) -> None:
+def scores(found: Mechanisms, shape: ModelShape, sheet: Sheet, awaited: Sequence[str]) -> None:
     """Draws what is known before any heads are removed: the best heads of each kind next to how many two kinds
     share; `awaited` kinds, which are being scored, have a place."""
     kinds_at, shared_at = st.container(key="wraps scores").columns([8, 5], gap="medium")
     with kinds_at:
-        kinds(found, shape, sheet, hardly, awaited)
+        kinds(found, shape, sheet, awaited)
     _overlap(found, shape, sheet, shared_at)
     if len(found.scores) < 2 and awaited:
         with shared_at:
@@ -79,19 +78,15 @@ def scores(found: Mechanisms, shape: ModelShape, sheet: Sheet, hardly: Collectio
             draw_sketch("matrix", "shared")
 
 
-def kinds(
-    found: Mechanisms, shape: ModelShape, sheet: Sheet, hardly: Collection[str], awaited: Sequence[str] = ()
-) -> None:
-    """Draws the best heads of each kind; names `hardly` copying heads of induction apart."""
-    best = tables.kind_rows(found, shape, hardly)
+def kinds(found: Mechanisms, shape: ModelShape, sheet: Sheet, awaited: Sequence[str] = ()) -> None:
+    """Draws the best heads of each kind."""
+    best = tables.kind_rows(found, shape)
     if len(best):
         sheet.tables["Heads of each kind"] = best
     st.subheader("Heads of each kind", help=BEST_HELP)
     shown = tables.shown_kinds(best, awaited)
     columns = {name: st.column_config.Column(title, width=WIDTHS.get(name)) for name, title in TITLES.items()}
     draw_table(shown, columns, "The best heads of each kind")
-    if shown["heads"].str.contains(tables.MARKED, regex=False).any():
-        st.caption(HARDLY)
 
 
 def _overlap(found: Mechanisms, shape: ModelShape, sheet: Sheet, where: DeltaGenerator) -> None:

@@ -1,15 +1,14 @@
 """Kinds of heads as tables: takes Mechanisms, returns DataFrames."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
-from engine.heads.induction import InductionScores, best_heads
+from engine.heads.induction import best_heads
 from engine.shapes import ModelShape
 from engine.studies.mechanisms import RANDOM, Mechanisms, depths, overlaps
 from pages.ui.page.tables import level_percent, number
 
-MARKED = "*"  # a head that copies hardly more than chance
 N_BEST, MOST_NAMED = 10, 4  # heads in a download; in a table, and of a random set in a chart
 DO = {  # what the heads of each kind do
     "induction": "look at what followed this token before",
@@ -51,37 +50,27 @@ def title(rows: pd.DataFrame) -> str:
     return f"Without the top {f'{n} heads' if n > 1 else 'head'} ({level_percent(1000 * share)})"
 
 
-def kind_rows(found: Mechanisms, shape: ModelShape, hardly: Collection[str] = ()) -> pd.DataFrame:
+def kind_rows(found: Mechanisms, shape: ModelShape) -> pd.DataFrame:
     """Returns one row per kind: what its heads do, the mean depth of its top 10% (0 first layer, 1 last), its mean
-    layer in words, its best heads, and of induction those of them that copy `hardly` more than chance: they match
-    prefixes, which ranks them, but are not clear induction heads."""
+    layer in words, and its best heads."""
     depth, last = depths(shape, found.scores), shape.n_layers - 1
     rows = []
     for kind, scores in found.scores.items():
-        best = [name for name, _ in best_heads(scores, N_BEST)]
+        best = " ".join(name for name, _ in best_heads(scores, N_BEST))
         row = {"kind": kind, "does": DO[kind], "depth": depth[kind]}
-        row |= {"layer": f"{number(last * depth[kind], 1)} of 0–{last}", "heads": " ".join(best)}
-        of_these = [name for name in best if name in hardly] if kind == "induction" else []
-        rows.append(row | {"copy_hardly": " ".join(of_these)})
+        rows.append(row | {"layer": f"{number(last * depth[kind], 1)} of 0–{last}", "heads": best})
     return pd.DataFrame(rows)
 
 
 def shown_kinds(rows: pd.DataFrame, awaited: Sequence[str] = ()) -> pd.DataFrame:
-    """Returns `kind_rows` as a table on screen: the first few heads, marked if they copy hardly more than chance, and
-    a row without heads for each `awaited` kind."""
-    shown = []
-    for row in rows.to_dict("records"):
-        marked = {*row["copy_hardly"].split()}
-        few = [f"{name}{MARKED * (name in marked)}" for name in row["heads"].split()[:MOST_NAMED]]
-        shown.append({"kind": row["kind"], "layer": row["layer"], "heads": ", ".join(few)})
+    """Returns `kind_rows` as a table on screen: the first few heads, and a row without heads for each `awaited`
+    kind."""
+    shown = [
+        {"kind": row["kind"], "layer": row["layer"], "heads": ", ".join(row["heads"].split()[:MOST_NAMED])}
+        for row in rows.to_dict("records")
+    ]
     shown += [{"kind": kind, "layer": "…", "heads": "…"} for kind in awaited]
     return pd.DataFrame(shown)
-
-
-def names_of_hardly_copying(found: InductionScores | None, shape: ModelShape) -> frozenset[str]:
-    """Returns the heads that copy no more than chance, or hardly more; none before the scores are known."""
-    copies_hardly = () if found is None else found.copies_hardly.ravel()
-    return frozenset(name for name, hardly in zip(shape.head_names, copies_hardly, strict=False) if hardly)
 
 
 def overlap_rows(found: Mechanisms, shape: ModelShape) -> pd.DataFrame:

@@ -32,7 +32,6 @@ N_LEVELS = len(TENTHS)
 COARSE = 20  # points that must be lost to be detected, from which questions are too few for a verdict
 CHANCE_FROM = 0.8  # level from which the chance of one task is drawn: further left it would cross all others
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
-DETECTED, TOO_FEW, NO_LOSS = "questions detect", "questions are too few", "No clear loss"
 NAMES = {
     "own": "own ranking",
     "aggregate": "ranking of other tasks",
@@ -241,99 +240,40 @@ def power_of(frame: pd.DataFrame) -> str:
 
 
 def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> str:
-    """Returns how far all tasks can be pruned without a detectable loss, by shot count: the mean accuracy, the loss by
-    random orders, the largest drop of a task, and, if no loss is clear, which losses are detected; "" until every task
-    of a shot count is measured. `frame`: the `curves` of the rows `own`, by score."""
+    """Returns how far can be pruned until a task clearly loses accuracy, by shot count, and the change on the questions
+    of all tasks there; "" until every level of every task is measured. `frame`: the `curves` of the rows `own`."""
     breaks, each = break_table(break_points(own, axis)), by_shots(frame)
-    found = [words for shots, mine in each if (words := _shots_finding(mine, breaks, own, axis, shots, len(each) > 1))]
-    if any("**" in words for words in found) and DETECTED not in found[-1]:
-        n, points = min(zip(breaks["n"], breaks["detects_points"], strict=True))
-        if math.isnan(points) and TOO_FEW not in found[-1]:
-            found[-1] += f" {n} {TOO_FEW} to detect any loss."
-        elif any(NO_LOSS in words for words in found):
-            found[-1] += f" {n} {DETECTED} losses from {math.ceil(points)} points."
-    return "  \n".join(found)
+    found = (_shots_finding(mine, breaks, own, axis, shots, len(each) > 1) for shots, mine in each)
+    return "  \n".join(filter(None, found))
 
 
 def _shots_finding(
     frame: pd.DataFrame, breaks: pd.DataFrame, own: Sequence[SweepRow], axis: Axis, shots: int, several: bool
 ) -> str:
-    means, random = (frame[frame["kind"] == kind].set_index("level")["acc"] for kind in ("mean", "random"))
-    what, at = NOUNS[axis], f" with {shots_in_words(shots)}" if several else ""
-    if not {0.0, 1.0} <= {*means.index}:
-        return ""
-    if len(means) < N_LEVELS:
-        return f"{len(means)} of {N_LEVELS} levels are measured: too few to say how much can be pruned."
+    means = frame[frame["kind"] == "mean"].set_index("level")["acc"]
     readable = breaks[breaks["reading"].eq("") & breaks["shots"].eq(shots)]
-    if readable.empty:
-        return f"Every task is at chance{at}: there is nothing to lose."
-    level, n_tasks = holds(breaks, shots), len(readable)
-    n, detects = min(zip(readable["n"], readable["detects_points"], strict=True))
-    tasks = "the task" if n_tasks == 1 else "both tasks" if n_tasks == 2 else f"all {n_tasks} tasks"
+    if len(means) < N_LEVELS or readable.empty:
+        return ""
+    what, at = NOUNS[axis], f" with {shots_in_words(shots)}" if several else ""
+    level = holds(breaks, shots)
     if level > 0 and too_few(breaks, shots):
-        right = f"{whole_percent(means[level])} are right instead of {whole_percent(means[0.0])}"
-        few = f"**{n} {TOO_FEW} to say how much can be pruned**{at}"
-        return f"{few}: at {whole_percent(level)} of {what}, {right}."
-    if not (can_go := level > 0):
+        words = f"**{readable['n'].min()} questions are too few to say how much can be pruned**{at}; at "
+        words += f"{whole_percent(level)} of {what}"
+    elif level > 0:
+        words = f"**No single task clearly loses up to {whole_percent(level)} of {what}**{at}"
+    else:
         level = min(each for each in means.index if each > 0)
-        words = f"Pruning **{whole_percent(level)} of {what}** already costs a task accuracy{at}"
-    else:
-        words = f"**{NO_LOSS} up to {whole_percent(level)} of {what}** on {tasks}{at}"
+        words = f"**Pruning {whole_percent(level)} of {what} already costs a task accuracy**{at}"
     here = rows_at(own, axis, shots, level)
-    change = _all_questions(here)
+    change, on_average = _all_questions(here), " on average" if len(here) > 1 else ""
     points, low, high = (number(100 * each, 1, sign=True) for each in (change.difference, *change.interval))
-    right, interval = f"{whole_percent(means[level])} right instead of {whole_percent(means[0.0])}", f"{low} to {high}"
-    if can_go and loses_on_average(here):
-        lost, most, least = (number(-100 * each, 1) for each in (change.difference, *change.interval))
-        words = (
-            f"**By each task's own ranking, {whole_percent(level)} of {what} can go for {lost} points on average**{at} "
-            f"(95% interval {least} to {most}): {right}; no single task clearly loses"
-        )
-    else:
-        words += f": {right}{' on average' if len(here) > 1 else ''} ({points} points, 95% interval {interval})"
-    by_random = _random_finding(random, means, level, what)
-    if len(here) == 1:
-        return f"{words}{', not significant over all levels' if can_go and change.interval[1] < 0 else ''}.{by_random}"
-    worst = min(here, key=lambda row: row.gained - row.lost)
-    change = Paired(worst.n, worst.gained, worst.lost, worst.p_mcnemar)
-    if not change.difference < 0:
-        return f"{words}. No task drops.{by_random}"
-    if can_go and -100 * change.difference < detects:
-        if loses_on_average(here):
-            return f"{words}.{by_random}"
-        return (
-            f"{words}.{by_random} No single task clearly loses: {n} {DETECTED} losses from {math.ceil(detects)} points."
-        )
-    points, low, high = (number(100 * each, 0, sign=True) for each in (change.difference, *change.interval))
-    is_alone = change.is_significant and can_go  # which may be chance among so many levels
-    interval = "" if is_alone else f" (95% interval {low} to {high})"
-    unsure = ", not significant over all levels" if can_go else ""
-    return f"{words}. Largest drop: {points} points on {worst.point.task.name}{interval}{unsure}.{by_random}"
-
-
-def _random_finding(random: pd.Series, means: pd.Series, level: float, what: str) -> str:
-    """Returns what random orders lose on average at `level`, or already at the measured level before it if that is
-    more; "" if no such level is measured."""
-    known = [each for each in random.index if 0 < each <= level < 1]
-    if not known:
-        return ""
-    at = max(known)
-    lost, by_score = (100 * (means[0.0] - each) for each in (random[at], means[level]))
-    if at < level and lost <= by_score:
-        return ""
-    share = f"{whole_percent(at)} already" if at < level else f"{whole_percent(at)} of {what}"
-    points = "nothing" if lost < 0.5 else "1 point" if lost < 1.5 else f"{number(lost, 0)} points"
-    return f" By random orders, {share} cost {points}."
+    right = f"{whole_percent(means[level])} right instead of {whole_percent(means[0.0])}{on_average}"
+    return f"{words}: {right} ({points} points, 95% interval {low} to {high})."
 
 
 def rows_at(rows: Sequence[SweepRow], axis: Axis, shots: int, level: float) -> list[SweepRow]:
     """Returns the rows of a shot count and level."""
     return [row for row in rows if (row.point.task.shots, row.point.permille(axis)) == (shots, round(1000 * level))]
-
-
-def loses_on_average(rows: Sequence[SweepRow]) -> bool:
-    """Returns whether the questions of several tasks together clearly lose accuracy."""
-    return len(rows) > 1 and _all_questions(rows).interval[1] < 0
 
 
 def _all_questions(rows: Sequence[SweepRow]) -> Paired:

@@ -86,8 +86,6 @@ def describe(recipe: Recipe, log: Log, control: Log = ()) -> str:
         said.append(f"Gray, its control after {in_tokens(control[-1]['tokens'])}: {_describe(control[-1])}.")
     if recipe.text_tokens:
         said.append(f"In-context gain {number(-line['icl'], sign=True)} nats.")
-    if recipe.text_tokens and (rises := rises_from(log)) is not None:
-        said.append(f"The loss on held-out text rises from {in_tokens(rises)} on.")
     return " ".join(said)
 
 
