@@ -3,7 +3,6 @@ that lets go, and what stays in the address."""
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import at_rest, await_mark, keyed, marked, settled_figure
@@ -18,7 +17,6 @@ def shows(page, name):
     assert "precision=fp32" in page.url
 
 
-@pytest.mark.skip(reason="hangs on an Intel Xeon with AMX, at 0639531d too; the cause is not known")
 def test_a_link_opens_that_head_and_its_address_holds(page, address, another_tab):
     page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_mask=L2H3")
     page.get_by_role("link", name="Open L2H3").click()  # at once, while Prune still measures

@@ -13,7 +13,7 @@ from engine.studies.one_head import LONG, LOOKING, READ, TITLES, HeadRequest, po
 from engine.studies.portrait import Portrait, joined
 from pages.ui.page.runtime import first_figure_s, notes, session, store
 from pages.ui.page.tables import plain
-from pages.ui.page.work import POLL_S, PROMISES, Work, live
+from pages.ui.page.work import PROMISES, Work, live
 
 SLOT, NOW = "head", "head parts under way"
 AHEAD = "head parts measured by itself"  # in the tab's notes: the key of the work, and the parts
@@ -21,7 +21,7 @@ ALL_HELP = "One part after the other, in the background. Finished parts are show
 PART_HELP = "In the background; finished work is stored. Costs {cost} here."
 HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
 REDRAW_S, PLACE_PX = 2.0, 200
-FIRST, SOON_S = ("probe", "texts"), 0.25  # parts that are drawn on top, and the interval of checks for them
+FIRST = ("probe", "texts")  # parts that are drawn on top
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def draw_all(known: Known) -> None:
         every = replace(known.work, of=wanted, priority=2, takes=takes)
         label, kind = ("Measure this head", "primary") if known.is_blank else ("Measure the rest", "secondary")
         every.offer(label, "playlist_play", ALL_HELP, type=kind)
-    live(known.slots(), draw, known.since_s, POLL_S if {*FIRST} <= {*known.found.done} else SOON_S)
+    live(known.slots(), draw, known.since_s)
     for name, line in known.found.failed.items():
         st.caption(f"{TITLES[name]}: {plain(line)}.")
 
