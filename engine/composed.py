@@ -72,10 +72,9 @@ class ComposedRun:
         found = yield from driven(self.steps(part, size, label, counts), lambda step: replace(step, value=None))
         return found.value if found.is_complete else None
 
-    def expect(self, name: str, expected: Callable[[], Workload], size: int = 0) -> None:
+    def expect(self, name: str, expected: Callable[[], Workload]) -> None:
         """Counts the work of a part that cannot be built yet, as it depends on one that is missing."""
         self.missing[name] = expected
-        self.done += size
 
     def so_far(self, value: T, label: str = "") -> Progress[T]:
         """The step that tells of the value so far."""

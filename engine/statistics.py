@@ -17,6 +17,7 @@ import numpy as np
 T = TypeVar("T", float, np.ndarray)
 Z_95 = 1.959963984540054
 ALPHA = 0.05  # of McNemar's exact test, wherever one is read
+POWER = 0.8  # with which a loss that is called detectable is found
 Judgment = tuple[bool | None, str]  # whether a statement holds (None: not measured), and the result here
 MIN_QUESTIONS = 32  # while they are still coming in: before that a verdict would come and go with every question
 
@@ -110,9 +111,9 @@ def smallest_clear(n: int, looks: int = 1) -> int:
 
 
 @cache
-def detectable(n: int, looks: int = 1, power: float = 0.8) -> float:
+def detectable(n: int, looks: int = 1) -> float:
     """The smallest true loss of accuracy, 0 to 1, that n questions call a loss at 5%, shared among so many `looks`,
-    with probability `power` where pruning gains none: the loss at which so many of n are lost often enough. What gains
+    with probability POWER where pruning gains none: the loss at which so many of n are lost often enough. What gains
     some besides needs more. nan where no loss is found so often."""
     from scipy.special import bdtrc  # one minus the binomial distribution function
 
@@ -122,7 +123,7 @@ def detectable(n: int, looks: int = 1, power: float = 0.8) -> float:
     low, high = 0.0, 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (low, middle) if bdtrc(fewest - 1, n, middle) >= power else (middle, high)
+        low, high = (low, middle) if bdtrc(fewest - 1, n, middle) >= POWER else (middle, high)
     return high
 
 

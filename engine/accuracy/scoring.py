@@ -142,14 +142,12 @@ def logits_of(loaded: Loaded, hidden: Tensor, is_capped: bool = True, weights: T
     return logits if cap is None else torch.tanh(logits / cap) * cap
 
 
-def some_logits(
-    loaded: Loaded, hidden: Tensor, is_capped: bool = True, weights: Tensor | None = None
-) -> Iterator[tuple[slice, Tensor]]:
+def some_logits(loaded: Loaded, hidden: Tensor, is_capped: bool = True) -> Iterator[tuple[slice, Tensor]]:
     """Yields (which, logits (n, V) in fp32) for a few positions at a time, so that the logits of a whole text are never
-    in memory. `hidden` (n, d_model): the unembedding's input; `is_capped`, `weights` as in `logits_of`."""
+    in memory. `hidden` (n, d_model): the unembedding's input; `is_capped` as in `logits_of`."""
     for start in range(0, len(hidden), READ_POSITIONS):
         which = slice(start, start + READ_POSITIONS)
-        yield which, logits_of(loaded, hidden[which], is_capped, weights).float()
+        yield which, logits_of(loaded, hidden[which], is_capped).float()
 
 
 def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 N_DECILES = 10
+N_FREQUENT = 6  # tokens that are shown of the largest activations
 PASS_FLOATS, PASS_WINDOWS = 2_500_000, 8  # of a layer's patterns, and windows, in one pass at most
 KINDS = (
     "induction",
@@ -104,12 +105,13 @@ class HeadsInCorpus:
             found[holds[kind]] = kind
         return found.tolist()
 
-    def frequent(self, head: Head, at: str, count: int) -> list[tuple[str, float]]:
-        """The `count` most frequent tokens at the "query" or the "key" of a head's largest activations, with their
+    def frequent(self, head: Head, at: str) -> list[tuple[str, float]]:
+        """The N_FREQUENT most frequent tokens at the "query" or the "key" of a head's largest activations, with their
         shares of the windows."""
         places = getattr(self, at)[:, *head]
-        ids = self.windows.token_ids[np.arange(len(self)), places]
-        return [(self.windows.strings[token], n / len(self)) for token, n in Counter(ids.tolist()).most_common(count)]
+        ids = self.windows.token_ids[np.arange(len(self)), places].tolist()
+        most = Counter(ids).most_common(N_FREQUENT)
+        return [(self.windows.strings[token], n / len(self)) for token, n in most]
 
 
 def deciles(fired: Sequence[Fired]) -> list[list[Fired]]:

@@ -13,6 +13,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.files import is_file, named
 
 SPLITS = ("validation", "train")
+N_SIMILAR = 3  # names that are suggested for an unknown one
 OWN_COLUMNS, PAIR_COLUMNS = ("context", "choices", "gold"), ("question", "answer")
 OWN, OWN_PAIRS = OWN_SUFFIXES = (".jsonl", ".csv")  # of a user's own file: of questions, of word pairs
 
@@ -124,13 +125,13 @@ def task_info(name: str) -> TaskInfo:
     return known[name]
 
 
-def similar_names(typed: str, names: Sequence[str], most: int = 3) -> list[str]:
+def similar_names(typed: str, names: Sequence[str]) -> list[str]:
     """The names that contain what was typed, else those spelled most like it, else the first ones."""
     import difflib
 
     part = typed.strip().lower()
     contain = [name for name in names if part and part in name.lower()]
-    return (contain or difflib.get_close_matches(typed, names, n=most) or list(names))[:most]
+    return (contain or difflib.get_close_matches(typed, names, n=N_SIMILAR) or list(names))[:N_SIMILAR]
 
 
 def list_tasks(data_dir: str | Path | None) -> list[TaskStatus]:

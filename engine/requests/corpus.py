@@ -18,7 +18,7 @@ from engine.requests.fields import number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.studies.one_head import head_named
 
-N_EXAMPLES, N_FREQUENT, CONTEXT = 3, 6, 8
+N_EXAMPLES, CONTEXT = 3, 8
 SCORE_TITLES = {
     "induction": "attention to what followed earlier copies",
     "same_token": "attention to earlier copies",
@@ -116,7 +116,7 @@ def head_fields(found: HeadsInCorpus, head: Head, removed: LossWithout) -> dict[
     return {
         "head": f"L{head[0]}H{head[1]}",
         "clauses": [{"rule": each.rule, "text": each.text, "value": each.value} for each in describe(found, head)],
-        "frequent": {at: [{"token": token, "share": share} for token, share in found.frequent(head, at, N_FREQUENT)]
+        "frequent": {at: [{"token": token, "share": share} for token, share in found.frequent(head, at)]
                      for at in ("query", "key")},
         "examples": [example_row(found, fired) | {"decile": decile}
                      for decile, group in enumerate(groups) for fired in group[:N_EXAMPLES]],

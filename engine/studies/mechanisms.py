@@ -261,10 +261,10 @@ def sets_of_heads(
     return found
 
 
-def overlaps(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP_TEN) -> list[dict[str, Any]]:
-    """Returns one row for every two kinds: `a`, `b`, heads in the top `share` (permille) of both (`shared`) of `n`, and
+def overlaps(shape: ModelShape, scores: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Returns one row for every two kinds: `a`, `b`, heads in the top TOP_TEN (permille) of both (`shared`) of `n`, and
     Spearman's rho of their scores (`srcc`)."""
-    kinds, count = list(scores), max(1, share * shape.n_heads_total // 1000)
+    kinds, count = list(scores), max(1, TOP_TEN * shape.n_heads_total // 1000)
     if len(kinds) < 2:
         return []
     top = {kind: {*order(-each)[:count].tolist()} for kind, each in scores.items()}
@@ -277,9 +277,9 @@ def overlaps(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = T
     ]
 
 
-def depths(shape: ModelShape, scores: Mapping[str, np.ndarray], share: int = TOP_TEN) -> dict[str, float]:
-    """Returns the mean depth of the top `share` (permille) of each kind: 0 = the first layer, 1 = the last."""
-    count = max(1, share * shape.n_heads_total // 1000)
+def depths(shape: ModelShape, scores: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Returns the mean depth of the top TOP_TEN (permille) of each kind: 0 = the first layer, 1 = the last."""
+    count = max(1, TOP_TEN * shape.n_heads_total // 1000)
     return {
         kind: float((order(-each)[:count] // shape.n_heads).mean() / max(1, shape.n_layers - 1))
         for kind, each in scores.items()

@@ -155,20 +155,18 @@ def slices(text: str, tokenizer: Any, n_tokens: int = MIN_TOKENS, limit: int | N
     return [piece for piece in found if piece.strip()]
 
 
-def strung_together(
-    questions: Sequence[str], tokenizer: Any, n_texts: int, seed: int = 0, n_tokens: int = MIN_TOKENS
-) -> list[str]:
-    """Returns `n_texts` texts of `n_tokens` or slightly more: solved questions in a different seeded random order for
+def strung_together(questions: Sequence[str], tokenizer: Any, n_texts: int, seed: int = 0) -> list[str]:
+    """Returns `n_texts` texts of MIN_TOKENS or slightly more: solved questions in a different seeded random order for
     each text, none twice in one text, separated by blank lines, the last one cut. HeadroomError: all questions together
     have too few tokens."""
     n_each = np.array([count_tokens(BETWEEN_QUESTIONS + question, tokenizer) for question in questions])
     texts = []
     for number in range(n_texts):
         order = np.random.default_rng((seed, number)).permutation(len(questions))
-        n_questions = 1 + int(np.searchsorted(np.cumsum(n_each[order]), n_tokens))
+        n_questions = 1 + int(np.searchsorted(np.cumsum(n_each[order]), MIN_TOKENS))
         while True:
             text = BETWEEN_QUESTIONS.join([str(questions[at]) for at in order[:n_questions]])
-            if found := slices(text, tokenizer, n_tokens, limit=1):
+            if found := slices(text, tokenizer, MIN_TOKENS, limit=1):
                 break
             if n_questions >= len(order):
                 raise too_short(count_tokens(text, tokenizer))

@@ -85,18 +85,18 @@ def projections(trajectory: Trajectory, where: Window) -> np.ndarray:
     return trajectory.ablated_losses @ _unit(vector[: trajectory.ablated_losses.shape[-1]])
 
 
-def index_slopes(by_index: np.ndarray, bins: int = INDEX_BINS) -> np.ndarray:
-    """(S, bins) d loss / d ln(index), nats, of each snapshot's mean losses (S, n_ctx); `slope_indices` says where."""
+def index_slopes(by_index: np.ndarray) -> np.ndarray:
+    """(S, INDEX_BINS) d loss / d ln(index), nats, of mean losses (S, n_ctx), at `slope_indices`."""
     known = np.isfinite(by_index).all(1)
-    found = np.full((len(by_index), len(slope_indices(by_index.shape[1], bins).index)), np.nan, np.float32)
+    found = np.full((len(by_index), len(slope_indices(by_index.shape[1]).index)), np.nan, np.float32)
     if known.any():
-        found[known] = slopes(list(by_index[known]), bins + 1)[1]
+        found[known] = slopes(list(by_index[known]), INDEX_BINS + 1)[1]
     return found
 
 
-def slope_indices(n_ctx: int, bins: int = INDEX_BINS) -> ByIndex:
+def slope_indices(n_ctx: int) -> ByIndex:
     """Where the slopes are taken: `index`, and the outer indices `first` and `last` of each; no numbers of its own."""
-    return slope([np.zeros(n_ctx)], bins + 1)
+    return slope([np.zeros(n_ctx)], INDEX_BINS + 1)
 
 
 def gain_rates(tokens: np.ndarray, loss: np.ndarray) -> np.ndarray:

@@ -165,8 +165,8 @@ def test_examples_are_in_deciles_and_frequent_tokens_are_counted():
     assert [len(group) for group in groups] == [2] * 10
     assert [each.window for group in groups for each in group] == [*range(19, -1, -1)]
     assert [each.kind for each in groups[-1]] == ["same_token"] * 2
-    assert found.frequent((0, 1), "key", 2) == [("<2>", 0.8), ("<1>", 0.2)]
-    assert found.frequent((0, 0), "query", 1) == [("<1>", 1.0)]
+    assert found.frequent((0, 1), "key") == [("<2>", 0.8), ("<1>", 0.2)]
+    assert found.frequent((0, 0), "query") == [("<1>", 1.0)]
 
 
 def test_removal_compares_the_top_windows_with_others(tiny_opt, session):

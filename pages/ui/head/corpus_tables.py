@@ -12,8 +12,6 @@ from engine.corpus.loss_without import LossWithout
 from engine.corpus.statistics import DISTANCES
 from pages.ui.page.tables import number, plain, visible, whole_percent
 
-N_FREQUENT = 6
-
 
 def in_words(found: HeadsInCorpus, head: Head) -> str:
     """Returns the clauses that describe the head, without a period."""
@@ -42,7 +40,7 @@ def token_rows(found: HeadsInCorpus, head: Head) -> pd.DataFrame:
     windows."""
     columns = dict[str, list[Any]]()
     for at in ("query", "key"):
-        frequent = found.frequent(head, at, N_FREQUENT)
+        frequent = found.frequent(head, at)
         columns[at] = [visible(token) for token, _ in frequent]
         columns[f"{at}_share"] = [share for _, share in frequent]
     return pd.DataFrame({name: pd.Series(each) for name, each in columns.items()})
