@@ -7,11 +7,6 @@
 `disk`: how a value lies there, never through pickle
 `diskcache_internals`: the private names and the tables of diskcache
 `checking`: every entry against its digest
-`shared`: results that many machines share, a file each
-`remote`: the same at an address of fsspec, and which of the two an address names
-`behind`: how a store reads and writes them, and does without
-`patience`: calls that may hang
-`exchange`: results brought there and from there: push and pull
 
 Results lie in `cache/data/` (git-ignored) in a clone, in the user's cache folder where it is installed: always safe
 to delete.

@@ -31,13 +31,11 @@ def any_blob(key: str, blob: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Verified:
-    """What `Store.verify` found: entries read, keys of the damaged (now deleted), files without a row (removed); of a
-    shared place also how many files cannot be read, which are left alone."""
+    """What `Store.verify` found: entries read, keys of the damaged (now deleted), files without a row (removed)."""
 
     n_checked: int = 0
     bad_keys: tuple[str, ...] = ()
     n_orphans_removed: int = 0
-    n_unreadable: int = 0
 
 
 def verify_folder(folder: Path, is_readable: IsReadable) -> Verified:

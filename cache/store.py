@@ -17,7 +17,6 @@ from typing import Any
 from diskcache import Timeout
 from platformdirs import user_cache_path
 
-from cache.behind import Behind
 from cache.checking import IsReadable, Verified, any_blob, folder_bytes, verify_folder
 from cache.disk import HEADER_BYTES, CorruptEntry, key_digest
 from cache.diskcache_internals import DBNAME, cause, counted_bytes, stored_sizes
@@ -31,10 +30,14 @@ DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
 
 
 def open_store(directory: str | Path | None = None, is_readable: IsReadable = any_blob) -> "Store":
-    """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`; behind it
-    the shared results of HEADROOM_SHARED, where that is set."""
+    """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`."""
     directory = directory or os.environ.get("HEADROOM_CACHE") or default_directory()
-    return Store(os.path.expanduser(directory), os.environ.get("HEADROOM_SHARED"), is_readable)
+    return Store(os.path.expanduser(directory), is_readable)
+
+
+def is_store(directory: Path) -> bool:
+    """Whether a folder has a store in it."""
+    return (directory / "results" / DBNAME).exists()
 
 
 def default_directory(code: Path = CODE) -> Path:
@@ -49,17 +52,14 @@ def default_directory(code: Path = CODE) -> Path:
 class Store:
     """Bytes under text keys, in `<directory>/results`. Safe to share between threads, and processes on a local disk.
 
-    Behind it may be results that many machines share, at the address `shared`: what they have is read into the folder
-    when it is first asked for, and results put here are written there too. Everything else concerns this folder only.
-
-    `is_readable` says whether the blob under a key can be decoded, which the store itself does not know. Shared results
-    that cannot be decoded are misses and are not copied; `verify` deletes them.
+    `is_readable` says whether the blob under a key can be decoded, which the store itself does not know; `verify`
+    deletes results that cannot.
     """
 
-    def __init__(self, directory: str | Path, shared: str | None = None, is_readable: IsReadable = any_blob) -> None:
+    def __init__(self, directory: str | Path, is_readable: IsReadable = any_blob) -> None:
         self.directory = Path(os.path.expanduser(directory)).absolute()
         self._folder = self.directory / "results"
-        self._n_puts = 0
+        self.n_puts = 0  # of this process: tells readers whether to read again
         # held to write (diskcache allows one writer) and to change the fields below
         self._lock = threading.RLock()
         self._cache: ResultCache | None = None
@@ -67,33 +67,12 @@ class Store:
         self._reason: str | None = None  # why it did
         self._aside: Path | None = None  # where a damaged store went
         self._aside_s = float("-inf")
-        self._behind = Behind(shared, self.get_here) if shared else None
         self.is_readable = is_readable
         self._current()
 
     @property
-    def n_puts(self) -> int:
-        """Grows with each put of this process and with results that others have shared since: tells readers whether to
-        read again."""
-        return self._n_puts + (self._behind.n_news if self._behind is not None else 0)
-
-    @property
     def notice(self) -> str | None:
         """One plain line for the user; None when all is well."""
-        shared = self._behind.notice if self._behind is not None else None
-        return "; ".join(filter(None, (self._own_notice(), shared))) or None
-
-    @property
-    def trouble(self) -> str | None:
-        """The notice without what grows with each put: another where something has changed, to be said then."""
-        shared = self._behind.trouble if self._behind is not None else None
-        return "; ".join(filter(None, (self._own_notice(), shared))) or None
-
-    def share(self) -> int:
-        """Tries to write what was put here and is not shared yet; how many results wait for the place to come back."""
-        return 0 if self._behind is None else self._behind.pay()
-
-    def _own_notice(self) -> str | None:
         if not self.on_disk:
             return f"results are kept in memory: {self._reason} ({self._folder}); HEADROOM_CACHE chooses another folder"
         if self._aside is not None:
@@ -108,15 +87,6 @@ class Store:
     def get(self, key: str) -> bytes | None:
         """The bytes put under `key`, exactly, or None: a damaged entry is a miss like a missing one."""
         key = str(key)  # of a subclass, such as `engine.records.Key`, the text alone
-        found = self.get_here(key)
-        if found is None and self._behind is not None and (found := self._behind.get(key)) is not None:
-            if not self.is_readable(key, found):
-                return None
-            self.put_here(key, found)
-        return found
-
-    def get_here(self, key: str) -> bytes | None:
-        """As `get`, of what lies here."""
         held, cache = self._memory.get(key), self._for_reading()
         if held is not None or cache is None:
             return held
@@ -131,15 +101,7 @@ class Store:
             raise TypeError(f"the store keeps bytes under str, not {type(blob).__name__} under {type(key).__name__}")
         key = str(key)
         with self._lock:
-            self._n_puts += 1
-        saved = self.put_here(key, blob)
-        if self._behind is not None:
-            self._behind.put(key, blob)
-        return saved
-
-    def put_here(self, key: str, blob: bytes) -> bool:
-        """As `put`, without a word to those who share."""
-        with self._lock:
+            self.n_puts += 1
             for _ in range(ATTEMPTS):
                 if (cache := self._current()) is None:
                     break
@@ -192,9 +154,8 @@ class Store:
         return n_bytes
 
     def stamp(self) -> str:
-        """Changes with what any process of this machine puts here, and in time with what others share; this one's own
-        puts are in `n_puts` too."""
-        found = [self._behind.stamp()] if self._behind is not None else []
+        """Changes with what any process puts here; this one's own puts are in `n_puts` too."""
+        found = []
         for end in ("", "-wal"):
             with suppress(OSError):  # there is none
                 state = os.stat(self._folder / f"{DBNAME}{end}")
@@ -225,8 +186,6 @@ class Store:
 
     def close(self) -> None:
         """Tries once more to save results held in memory, and closes the database; the next use opens it again."""
-        if self._behind is not None:
-            self._behind.close()
         with self._lock:
             if self._memory and (cache := self._current()) is not None:
                 self._saved(cache)

@@ -16,7 +16,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one worker a core
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
-for name in ("HEADROOM_SHARED", "HEADROOM_DEVICE", "HEADROOM_PLACE"):
+for name in ("HEADROOM_DEVICE", "HEADROOM_PLACE"):
     os.environ.pop(name, None)
 os.environ.setdefault("HEADROOM_SHIPPED", "0")  # tests measure, unless they are of the shipped records
 os.environ.setdefault("HEADROOM_IDLE_SECONDS", "1000000")  # what is measured ahead must not depend on the machine

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
-from cache.shared import travels
-from engine.records import decode, public
+from engine.records import decode, public, travels
 
 TIMES = {"measured_at", "seconds"}
 PLACES = {"name", "python", "machine", "processor", "cores", "products"}  # results do not depend on, or keys have it
@@ -16,8 +15,7 @@ PLACES = {"name", "python", "machine", "processor", "cores", "products"}  # resu
 def results(folder: Path | str) -> dict[str, bytes]:
     """The results in a store's folder that are the same on any machine, by key."""
     with closing(Store(folder)) as store:
-        keys = [key for key in store.keys() if travels(key) and key.split("/")[1] != "tuning"]
-        return {key: store.get(key) or b"" for key in keys}
+        return {key: store.get(key) or b"" for key in store.keys() if travels(key)}
 
 
 def differences(first: Path | str, second: Path | str) -> dict[str, str]:

@@ -224,7 +224,7 @@ def test_modules_of_a_user_and_of_the_package_live_in_one_process_that_measures_
     assert said["trainer"].startswith(begun), "the process that trains has begun, and misses the text"
     assert said["worker"] == "headroom.engine.distributed.worker", "as Ray names it to other machines"
 
-    for name in ("HEADROOM_CACHE", "HEADROOM_SHARED", "HEADROOM_PRODUCTS"):
+    for name in ("HEADROOM_CACHE", "HEADROOM_PRODUCTS"):
         monkeypatch.delenv(name, raising=False)
     for where, is_cached in ((clones, False), (store, True)):
         assert main([*ASKED.split(), "--cache", where]) == 0

@@ -41,8 +41,7 @@ headroom models
 headroom models facebook/opt-66b --precision bf16
 headroom doctor
 headroom cache size
-headroom cache push /mnt/lab/headroom
-headroom cache pull s3://lab/headroom --dry-run
+headroom cache pull /mnt/copied/headroom
 ```
 
 - **Output.** With `--json`, standard output is exactly one JSON object. Progress and messages go to standard error.
@@ -50,10 +49,8 @@ headroom cache pull s3://lab/headroom --dry-run
   saved: run the same command again to resume.
 - **The paper's study.** `sweep --preset paper` writes a folder with tables, figures, and one HTML report, which says
   which of the paper's claims hold. To measure it on several GPUs or machines, add `--ray` ([many workers](workers.md)).
-- **Shared results.** `cache push` copies missing results to a folder or URL that other machines can access, and
-  `cache pull` copies them back. Each result is verified. An interrupted copy resumes with the same command. URLs are
-  opened with fsspec: `s3://` needs `pip install s3fs`, and `ssh://` needs `pip install paramiko`. If `HEADROOM_SHARED`
-  is set, Headroom [reads and writes that location automatically](architecture.md#shared-results).
+- **Results of another machine.** `cache pull` copies what is missing here from the folder of another store. Each result
+  is verified. An interrupted copy resumes with the same command.
 """
 
 

@@ -11,13 +11,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Generator, Mapping
+import threading
+from collections.abc import Callable, Collection, Generator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from cache.patience import Patient
 from cache.typed_json import Count, InvalidFile, convert, decode_json, read_json
 from engine.checkpoints import hub_internals
 from engine.checkpoints.identity import TOKENIZER_FILES, TOKENIZER_SETS
@@ -26,6 +27,7 @@ from engine.checkpoints.weight_files import KINDS
 from engine.errors import HeadroomError, NotHere
 from engine.progress import Progress
 
+T = TypeVar("T")
 SMALL = ("config.json", "generation_config.json", "chat_template.jinja", *TOKENIZER_FILES)
 SINGLE = tuple(stem + ending for stem, ending in KINDS)
 INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
@@ -145,9 +147,8 @@ def look_up(text: str) -> Offer:
             raise HeadroomError(f"the hub gives no commit for {name} but {commit[:60]!r}; try again later")
         return commit, files, _asked(name, commit, files, "config.json"), _weights(name, commit, files)
 
-    patient = Patient()
     try:
-        commit, files, config, weights = patient.call(LOOK_UP_S, ask)
+        commit, files, config, weights = _within(LOOK_UP_S, ask)
     except GatedRepoError as error:
         raise HeadroomError(f"{name} cannot be downloaded: {in_words(error)}") from error
     except RevisionNotFoundError as error:
@@ -166,8 +167,6 @@ def look_up(text: str) -> Offer:
         raise HeadroomError(f"{name} could not be looked up: {line}; try again later") from error
     except Exception as error:  # what the network can do is not all in one class
         raise HeadroomError(f"{name} could not be looked up: {in_words(error)}") from error
-    finally:
-        patient.close()
     if not any(files.keys() >= set(each) for each in TOKENIZER_SETS):
         raise HeadroomError(f"{name} has no tokenizer on the hub; download it into a folder and add one")
     small = [files[each] for each in SMALL if each in files]
@@ -234,6 +233,25 @@ def in_bytes(count: int) -> str:
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB" if count >= 1e6 else f"{count:,} B"
 
 
+def _within(seconds: float, function: Callable[..., T], *arguments: Any) -> T:
+    """What the function gives or raises; TimeoutError after so many seconds, which to find an address may exceed."""
+    answer: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            answer.set_result(function(*arguments))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=call, daemon=True, name="hub").start()  # no exit waits for it
+    try:
+        return answer.result(seconds)
+    except TimeoutError:
+        if answer.done():  # it raised this itself
+            raise
+        raise TimeoutError(f"no answer within {seconds:.0f} seconds") from None
+
+
 def _reach(name: ModelName) -> None:
     """HeadroomError within REACHED_S where the hub cannot be reached; behind a proxy that is not tried."""
     from urllib.request import getproxies, proxy_bypass
@@ -248,14 +266,11 @@ def _reach(name: ModelName) -> None:
     proxies = getproxies()
     if (parts.scheme in proxies or "all" in proxies) and not proxy_bypass(host):
         return
-    patient = Patient()  # to find an address may take longer than we wait
     try:
-        patient.call(REACHED_S, socket.create_connection, (host, port), REACHED_S).close()
+        _within(REACHED_S, socket.create_connection, (host, port), REACHED_S).close()
     except OSError as error:
         line = f"{name} cannot be looked up: no network, or {host} does not answer; {folder_works}"
         raise HeadroomError(line) from error
-    finally:
-        patient.close()
 
 
 def _remote_file(found: Any) -> RemoteFile | None:

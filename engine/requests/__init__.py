@@ -18,7 +18,6 @@ as a program
 `training`: `TrainModel`, `MeasureTrajectory`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
 `doctor`: `Diagnose`
-`exchange`: results shared with other machines, and compared, for `ManageStore`
 """
 
 from engine.requests.accuracy import CheckPublished, Evaluate

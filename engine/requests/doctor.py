@@ -98,7 +98,6 @@ def _store(session: Session) -> Facts:
         "store": _without_home(store.directory), "results": len(store.sizes()),
         "store size": in_bytes(store.size_bytes()), "free disk": in_bytes(free_on_disk(Path(store.directory))),
         "store is writable": "yes" if store.on_disk else "no",
-        "shared store": "used" if os.environ.get("HEADROOM_SHARED") else "none",
     }  # fmt: skip
 
 

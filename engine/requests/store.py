@@ -1,33 +1,36 @@
 """What there is here: `ManageStore`, the result store; `ListTasks` and `ListModels`, what can be used."""
 
-import os
 from collections import Counter
+from contextlib import closing
 from dataclasses import MISSING, asdict, dataclass
 from typing import Any, ClassVar
 
+from cache import Store
+from cache.store import is_store
 from engine.architecture.model_config import LAYERS_HEADS_WIDTH, REPO
 from engine.checkpoints.config_lookup import read_model_config
 from engine.checkpoints.conversion import conversions
 from engine.checkpoints.hub_internals import held_revisions
 from engine.checkpoints.identity import PRECISIONS
 from engine.errors import HeadroomError, NotHere, UsageError
+from engine.files import named
 from engine.models.loading import LoadSpec, identify
 from engine.models.self_check import check_model, fault_of
 from engine.models.session import Session
 from engine.placement.placement import PLACE_HELP, asked_places
 from engine.questions.tasks import list_tasks
-from engine.records import SCHEMA
+from engine.receipts import is_readable
+from engine.records import SCHEMA, travels
 from engine.requests.base import Request, RequestRun, Result, WithData
-from engine.requests.exchange import exchanged
 from engine.requests.fields import choice, flag, string
 
 OLD, UNREAD = "old results", " (of another version, never read; `headroom cache clear` deletes all results)"
-ACTIONS = ("list", "size", "verify", "clear", "push", "pull")
+ACTIONS = ("list", "size", "verify", "clear", "pull")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManageStore(Request):
-    """Manage the result store and share its results."""
+    """Manage the result store."""
 
     command: ClassVar[str] = "cache"
     is_measured: ClassVar[bool] = False
@@ -36,23 +39,21 @@ class ManageStore(Request):
         MISSING,
         ACTIONS,
         "list: count results by kind; size: show the size on disk; verify: check every result and delete "
-        "damaged ones; clear: delete all results; push, pull: copy missing results to or from a shared "
-        "store",
+        "damaged ones; clear: delete all results; pull: copy the results of another store that are missing here",
         is_position=True,
     )
     where: str | None = string(
-        None,
-        "with push, pull or verify: the shared store, as a folder or a URL such as "
-        "s3://BUCKET/FOLDER (default: $HEADROOM_SHARED; with verify, the local store)",
-        is_position=True,
+        None, "with pull: the folder of the other store, such as a copy from another machine", is_position=True
     )
-    dry_run: bool = flag("with push or pull: list missing results without copying them")
 
     def measure(self, run: RequestRun) -> Result:
-        self._check()
-        where = self.where or os.environ.get("HEADROOM_SHARED", "")
-        if self.action in ("push", "pull") or self.where:
-            return exchanged(run, self.action, where, self.dry_run)
+        if (self.where is None) == (self.action == "pull"):
+            needs = (
+                "needs the folder of another store" if self.where is None else f"takes no folder, got {self.where!r}"
+            )
+            raise UsageError(f"cache {self.action} {needs}; --cache names the store here")
+        if self.where is not None:
+            return _pulled(run, self.where)
         store, folder = run.session.store, str(run.session.store.directory)
         if self.action == "list":
             counts = Counter(map(_kind, store.keys()))
@@ -70,14 +71,6 @@ class ManageStore(Request):
                 f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
         return Result(found, {"checked": found.n_checked, "damaged": list(found.bad_keys),
                               "orphans_removed": found.n_orphans_removed}, text)  # fmt: skip
-
-    def _check(self) -> None:
-        """UsageError where an action is given what it does not take."""
-        if self.where is not None and self.action in ("list", "size", "clear"):
-            raise UsageError(f"cache {self.action} is of the store here and takes no folder, got {self.where!r}; "
-                             "leave it out, or give another store by --cache")  # fmt: skip
-        if self.dry_run and self.action not in ("push", "pull"):
-            raise UsageError(f"cache {self.action} takes no --dry-run; push and pull do")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +155,31 @@ def _checked(session: Session, spec: LoadSpec) -> Result:
     lines = [*map(str, checks), "it cannot be pruned or scored" if fault else f"all {len(checks)} checks passed"]
     fields = {"model": spec.model, "passed": not fault, "checks": [asdict(each) for each in checks]}
     return Result(checks, fields, "\n".join(lines), agrees=not fault)
+
+
+def _pulled(run: RequestRun, where: str) -> Result:
+    """Copies the results in another store's folder that are missing here: an interrupted copy resumes."""
+    store, folder = run.session.store, named(where, "folder")
+    if not is_store(folder):
+        raise HeadroomError(f"{folder} is not the folder of a store; `headroom cache size` prints it on that machine")
+    with closing(Store(folder)) as other:
+        if other.notice:
+            raise HeadroomError(f"{folder} cannot be read: {other.notice}; copy it to a folder that can be written to")
+        there, here = [key for key in other.keys() if travels(key)], {*store.keys()}
+        missing = [key for key in there if key not in here]
+        n_copied = n_bytes = 0
+        for n, key in enumerate(missing):
+            run.report(n, len(missing), "results copied", None)
+            if (blob := other.get(key)) is None or not is_readable(key, blob):
+                continue  # damaged
+            if not store.put(key, blob):
+                raise HeadroomError(f"{store.notice}; the same command goes on from here")
+            n_copied, n_bytes = n_copied + 1, n_bytes + len(blob)
+    n_both, n_left_out = len(there) - len(missing), len(missing) - n_copied
+    line = f"{n_copied:,} results ({n_bytes / 1e6:,.1f} MB) copied from {folder}, {n_both:,} were here"
+    line += f", {n_left_out:,} are damaged and left out" if n_left_out else ""
+    fields = {"where": str(folder), "copied": n_copied, "bytes": n_bytes, "in_both": n_both, "left_out": n_left_out}
+    return Result(n_copied, fields, line)
 
 
 def _kind(key: str) -> str:

@@ -1,73 +1,93 @@
-"""Two workers on two cores against one, one thread each, on a plan of 60 cells of the embedded model.
+"""Two workers of Ray against one process, one thread each, on a sweep of the embedded model; and what a part costs.
 
     python -m tests.benchmarks.two_workers [--questions 200] [--shots 5] [--precision fp32] [--rounds 2]
 
-Each run starts from the store as the plan's writing left it: questions rendered, nothing measured. What counts is the
-time from the start of the first process to the end of the last, imports and loading included; beside it stands the same
-from the first claim to the last cell. Nothing else should run meanwhile.
+The sweep is timed once the models are loaded, each time with an empty store: a sweep of other tasks comes before it.
+What a part costs is the time that a worker waits between two parts, of 200 that sleep for 0.2 s, on eight workers.
+Nothing else should run meanwhile.
 """
 
 import os
-import shutil
-import subprocess
-import sys
+import statistics
 import tempfile
 import time
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import closing
+from itertools import pairwise
+from typing import Any
 
-from engine.plans.cells import read_plan
-from engine.plans.claims import Claims
-from tests.benchmarks.measure import REPOSITORY, Comparison, in_turn, options
+from cache import Store
+from engine.composed import Gathered
+from engine.distributed.clusters import RayOptions
+from engine.distributed.driver import Workers
+from engine.measurement import Measurement
+from engine.models.loading import LoadSpec
+from engine.models.session import Session
+from engine.requests import Sweep
+from engine.requests.running import silent
+from engine.studies.sweeps import Swept
+from tests.benchmarks.measure import Comparison, options
+from tests.benchmarks.sleeping import all_asleep
 
-TASKS = "demo_outfit,demo_copy,demo_translation,demo_lookup"
-LEVELS = ",".join(str(7 * n) for n in range(14))  # with the scores 15 cells a task
-N_CELLS, BAR = 60, 1.7
+TASKS, BEFORE = "demo_outfit,demo_copy,demo_translation,demo_lookup", "demo_price,demo_cloze"
+LEVELS = ",".join(str(7 * n) for n in range(14))  # with the scores 15 parts a task
+BAR = 1.7
+N_PARTS, N_WORKERS, BAR_MS = 200, 8, 20
 
 
 def main() -> None:
-    given = options(__doc__, questions="200", shots="5", precision="fp32", rounds=2)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        plan, planned = folder / "plan.json", folder / "planned"
-        words = ["--tasks", TASKS, "--shots", given.shots, "--head-levels", LEVELS, "--limit", given.questions]
-        run("sweep", *words, "--precision", given.precision, "--plan", str(plan), "--cache", str(planned))
-        n = len(read_plan(plan).cells)
-        assert n == N_CELLS, f"{n} cells are planned, not {N_CELLS}"
-        ways = [lambda n=n: timed(plan, planned, n) for n in (2, 1)]
-        rounds = [in_turn(ways, 1) for _ in range(given.rounds)]
-    for place, what in enumerate(("start to end", "first claim to last cell")):
-        two, one = (tuple(each[side].found[place] for each in rounds) for side in (0, 1))
-        print(Comparison("Workers", f"two against one, {what}", "s", two, one, "rounds", None if place else BAR).line())
+    given = options(__doc__, questions=200, shots="5", precision="fp32", rounds=2)
+    os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+    of = {"shots": given.shots, "limit": given.questions, "precision": given.precision, "out": "unused.csv"}
+    two, one = list[float](), list[float]()
+    for _ in range(given.rounds):
+        two.append(by_workers(2, of))
+        one.append(by_one(of))
+    print(Comparison("Workers", "two against one", "s", tuple(two), tuple(one), "rounds", BAR).line(), flush=True)
+    print(f"a worker waits {wait_ms():.1f} ms between two of {N_PARTS} parts on {N_WORKERS} workers, asked {BAR_MS}")
 
 
-def timed(plan: Path, planned: Path, n_workers: int) -> tuple[float, float]:
-    """(seconds from start to end, from the first worker's joining to the last cell) of so many workers."""
-    at = Path(tempfile.mkdtemp(dir=plan.parent))
-    shutil.copytree(planned, at / "store")
+def by_one(of: dict[str, Any]) -> float:
+    """Seconds of the sweep in this process."""
+    with tempfile.TemporaryDirectory() as folder, closing(Store(folder)) as store:
+        before, wanted = sweeps(of, session := Session(store))
+        seconds(lambda: [*before.run(session)])
+        return seconds(lambda: [*wanted.run(session)])
+
+
+def by_workers(n: int, of: dict[str, Any]) -> float:
+    """Seconds of the sweep by so many workers."""
+    with tempfile.TemporaryDirectory() as folder, closing(Store(folder)) as store:
+        before, wanted = sweeps(of, session := Session(store))
+        with Workers(RayOptions(workers=n), print) as workers:
+            workers.measure(before, session, silent)
+            return seconds(lambda: workers.measure(wanted, session, silent) and [*wanted.run(session)])
+
+
+def wait_ms() -> float:
+    """The median time that a worker waits between two parts."""
+    with tempfile.TemporaryDirectory() as folder, closing(Store(folder)) as store:
+        session = Session(store)
+        parts = all_asleep(session.target(LoadSpec("demo", "fp32")), N_PARTS)
+        with Workers(RayOptions(workers=N_WORKERS, cpus=0.01), print) as workers:
+            workers.measure(parts, session, silent)
+        by_process = dict[float, list[tuple[float, float]]]()
+        for process, began_s, ended_s in (parts.stored(session) or Gathered()).values.values():
+            by_process.setdefault(process, []).append((began_s, ended_s))
+    waits = [after[0] - before[1] for each in map(sorted, by_process.values()) for before, after in pairwise(each)]
+    return 1000 * statistics.median(waits)
+
+
+def sweeps(of: dict[str, Any], session: Session) -> "list[Measurement[Swept]]":
+    """The sweep that has the models loaded, and the one that is timed."""
+    wanted = ((BEFORE, "0,50"), (TASKS, LEVELS))
+    return [Sweep(tasks=tasks, head_levels=levels, **of).measurement(session) for tasks, levels in wanted]
+
+
+def seconds(run: Callable[[], Any]) -> float:
     began_s = time.perf_counter()
-    where = ["--cache", str(at / "store"), "--claims", str(at / "claims"), "--threads", "1", "--json"]
-    workers = [started("work", str(plan), *where) for _ in range(n_workers)]
-    if any([worker.wait() for worker in workers]):
-        raise SystemExit("a worker has failed")
-    took_s, claims = time.perf_counter() - began_s, Claims(at / "claims")
-    claims.refresh()
-    assert len(claims.settled) == N_CELLS and not any(note.failed or note.cached for note in claims.notes)
-    assert len(claims.notes) == N_CELLS, "a cell was measured twice"
-    at_work_s = max(note.at for note in claims.notes) - min(told.began for told in claims.workers.values())
-    cells = [sum(note.worker == number for note in claims.notes) for number in claims.workers]
-    print(f"{cells} cells at work: {took_s:.1f} s, {at_work_s:.1f} s of them on cells", flush=True)
-    return took_s, at_work_s
-
-
-def run(*arguments: str) -> None:
-    if started(*arguments).wait():
-        raise SystemExit("the plan could not be written")
-
-
-def started(*arguments: str) -> "subprocess.Popen[bytes]":
-    environment = {name: value for name, value in os.environ.items() if name != "HEADROOM_SHARED"}
-    command = [sys.executable, "-m", "engine", *arguments]
-    return subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
+    run()
+    return time.perf_counter() - began_s
 
 
 if __name__ == "__main__":

@@ -43,7 +43,6 @@ if "avx2" in abilities() and "Intel" in processor():
 ELSEWHERE = {
     "a": {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"},
     "b": {"TZ": "Asia/Kolkata", "LC_ALL": "C", "PYTHONHASHSEED": "1", "USER": "somebody", **TWO},
-    "worker": {"TZ": "America/St_Johns", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "2", "USER": "else"},
     "c": {"TZ": "Pacific/Auckland", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "3", **OLDER},
 }
 
@@ -120,19 +119,12 @@ def undisturbed(machines):
 
 
 @pytest.fixture(scope="module")
-def continued(machines, undisturbed, tmp_path_factory):
-    """The machine that finished what was begun on another, killed there, shared, and in the full form gone on with by a
-    worker that was stopped too; and how many results it was given."""
-    b, worker, c = (machines[name] for name in ("b", "worker", "c"))
-    n, place = undisturbed.n_results(), tmp_path_factory.mktemp("shared") / "results of all"
-    b.stopped(n // 8 if IS_THOROUGH else 2 * n // 3, signal.SIGKILL, *b.study, "--out", "study")
-    assert main(["cache", "push", str(place), "--cache", str(b.store)]) == 0
-    if IS_THOROUGH:
-        with contextlib.chdir(b.folder / "work"):
-            assert main([*b.study, "--plan", str(place.with_name("plan.json")), "--cache", str(b.store)]) == 0
-        work = ["work", str(place.with_name("plan.json")), *worker.of_model]
-        worker.stopped(2 * n // 3, signal.SIGINT, *work, HEADROOM_SHARED=str(place))
-    assert main(["cache", "pull", str(place), "--cache", str(c.store)]) == 0
+def continued(machines, undisturbed):
+    """The machine that finished what was begun on another and killed there, with its results; and how many it got."""
+    b, c = machines["b"], machines["c"]
+    n = undisturbed.n_results()
+    b.stopped(2 * n // 3, signal.SIGKILL, *b.study, "--out", "study")
+    assert main(["cache", "pull", str(b.store), "--cache", str(c.store)]) == 0
     given = c.n_results()
     c.run(*c.study, "--out", "study")
     return c, given

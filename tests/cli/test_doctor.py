@@ -28,7 +28,6 @@ def test_no_path_but_the_stores_is_printed(cli, tmp_path, monkeypatch):
     secret = tmp_path / "secret"
     secret.mkdir()
     monkeypatch.setenv("HEADROOM_TASK_DATA", str(secret))
-    monkeypatch.setenv("HEADROOM_SHARED", str(secret))
     monkeypatch.setattr("engine.requests.doctor.Path.home", lambda: tmp_path)
     code, out, _ = cli("doctor")
     assert code == 0 and "store: ~/results\n" in out

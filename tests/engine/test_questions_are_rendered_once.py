@@ -1,6 +1,7 @@
 """Questions: embedded ones and a user's own go through the harness, are rendered once, hashed, and fairly ordered."""
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 
 import numpy as np
@@ -8,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cache import Store, exchange
-from cache.remote import shared_folder
+from cache import Store
 from engine.questions import requests as module
 from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, questions_in, select
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, packaged_tasks, task_info
@@ -38,28 +38,18 @@ def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):
     (b'"questions"', b'"questionz"'), (b'"greedy": false', b'"greedy": falsf'), (b'"golds": [0]', b'"golds": [7]'),
     (b'"golds"', b'"goldz"'), (b'"doc_id": 3', b'"doc_id": {'), (b'"n_chars": [', b'"n_chars": ]'),
 ])  # fmt: skip
-def test_a_planted_shared_result_is_a_miss_is_not_copied_and_is_found(change, tmp_path):
+def test_a_planted_result_is_a_miss_and_is_found(change, tmp_path):
     spec = TaskSpec(str(write_questions(tmp_path / "own.jsonl", 12)))
-    (tmp_path / "shared").mkdir()
-    first = Store(tmp_path / "a", str(tmp_path / "shared"), is_readable)
-    expected = get_requests(spec, None, first)
-    shared = shared_folder(str(tmp_path / "shared"))
-    [name] = shared.names()
-    key, blob = shared.read(name)
-    planted = blob.replace(*change)
-    assert planted != blob and len(planted) == len(blob)
-    shared.put(key, planted)
-    second = Store(tmp_path / "b", str(tmp_path / "shared"), is_readable)
-    assert second.get(key) is None and list(second.keys()) == []
-    assert list(exchange.pull(second, shared, exchange.missing_here(second, shared)))[-1].n_left_out == 1
-    assert get_requests(spec, None, second) == expected and shared.get(key) == blob, "it is rendered and shared again"
-    second.put_here(key, planted)  # by a version that copied it
-    assert get_requests(spec, None, second) == expected and second.get_here(key) == blob
-    second.put_here(key, planted)
-    assert second.verify().bad_keys == (key,) and list(second.keys()) == []
-    shared.put(key, planted)
-    assert list(exchange.verify_shared(shared, is_readable))[-1].bad_keys == (name,) and not shared.names()
-    first.close(), second.close()
+    with closing(Store(tmp_path / "a", is_readable)) as store:
+        expected = get_requests(spec, None, store)
+        [key] = [key for key in store.keys() if "/requests/" in key]
+        blob = store.get(key)
+        planted = blob.replace(*change)
+        assert planted != blob and len(planted) == len(blob)
+        store.put(key, planted)
+        assert get_requests(spec, None, store) == expected and store.get(key) == blob, "it is rendered again"
+        store.put(key, planted)
+        assert store.verify().bad_keys == (key,) and key not in store.keys()
 
 
 @given(st.data())

@@ -9,6 +9,6 @@ from cache import Store
 
 @pytest.fixture
 def opened():
-    """Opens the store in a folder, with what is shared at an address behind it."""
+    """Opens the store in a folder."""
     with ExitStack() as stack:
-        yield lambda folder, shared=None: stack.enter_context(closing(Store(folder, shared)))
+        yield lambda folder: stack.enter_context(closing(Store(folder)))

@@ -10,18 +10,35 @@ import pytest
 
 from cache import open_store
 from tests.conftest import IS_THOROUGH, REPOSITORY
-from tests.store.sharing import blob, lines_until_killed
+from tests.store.blobs import blob
 
 WRITER = """
 import sys
 from cache import open_store
-from tests.store.sharing import blob
+from tests.store.blobs import blob
 store = open_store(sys.argv[1])
 start = int(sys.argv[2])
 for i in range(start, start + 100_000):
     assert store.put(str(i % 500), blob(i)), store.notice
     print(i, flush=True)
 """
+
+
+def lines_until_killed(command: list[str], n_lines: int, delay_s: float) -> list[str]:
+    """Returns all lines that a process prints when it is killed `delay_s` seconds after its first `n_lines`."""
+    writer = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert writer.stdout is not None and writer.stderr is not None
+    lines = [writer.stdout.readline() for _ in range(n_lines)]
+    assert lines[-1], writer.stderr.read()
+    timer = threading.Timer(delay_s, writer.kill)
+    timer.start()
+    lines += writer.stdout.readlines()
+    errors = writer.stderr.read()
+    writer.stdout.close()
+    writer.stderr.close()
+    timer.join()
+    assert writer.wait() == -signal.SIGKILL, errors
+    return lines
 
 
 @pytest.mark.thorough
