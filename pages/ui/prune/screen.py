@@ -106,9 +106,9 @@ class PruneScreen:
             orders.open_with_an_order(x, of.axis, of.ranking)
         title = task.title if task.name.endswith(OWN_SUFFIXES) else f"{task.name} ({info.title})"
         shown = PruneResult(x, title + task.manner, self.postponed)
-        if x.is_complete(shown.stored):
+        if x.is_complete(shown.stored) or orders.asks(x, shown.known):
             jobs().drop("accuracy")
-        elif not dragging.moving() and not self.postponed and not shown.awaits_rows and not orders.asks(x, shown.known):
+        elif not dragging.moving() and not self.postponed and not shown.awaits_rows:
             dragging.measure(x, shown.mask)
         return shown
 
