@@ -103,7 +103,7 @@ def worst_transfer(frame: pd.DataFrame) -> WorstTransfer | None:
     others = frame[~frame["own"] & (frame["source"] != "all tasks")].dropna(subset=["lost"])
     if others.empty or others["lost"].max() < SMALL_LOSS:
         return None
-    worst = others.loc[others["lost"].idxmax()]
+    worst = others.nlargest(1, "lost").iloc[0]
     return WorstTransfer(worst["task"], worst["lost"], worst["source"], bool(worst["clear"]))
 
 
