@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "command-line.md"
@@ -54,6 +55,7 @@ headroom cache pull /mnt/copied/headroom
 """
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     from engine import cli

@@ -40,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        options = parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        options = parser(words[0] if words else "").parse_args(words)
         return copy_context().run(_run, options)  # consent to download task rows ends with the command
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,8 +67,9 @@ def _told(error: BaseException) -> tuple[int, str]:
     return 1, unforeseen(error)
 
 
-def parser() -> Parser:
-    """The parser of all commands; each sets `request`, the class of what it asks."""
+def parser(only: str | None = None) -> Parser:
+    """The parser of all commands; each sets `request`, the class of what it asks. `only`: the one whose options are
+    wanted, which spares those of the others."""
     whole = Parser(prog="headroom", description="Headroom command-line interface. Results are shared with the app.")
     whole.epilog = "Without a command, headroom opens the app. `headroom COMMAND --help` lists a command's options."
     commands = whole.add_subparsers(
@@ -76,7 +78,8 @@ def parser() -> Parser:
     for request in REQUESTS:
         does = gives(request)
         each = commands.add_parser(request.command, help=does[:1].lower() + does[1:], description=f"{does}.")
-        each.add_request(request)
+        if only in (None, request.command):
+            each.add_request(request)
     return whole
 
 
