@@ -27,6 +27,7 @@ from engine.requests.output import file_of, to_json
 from engine.requests.running import Result
 from engine.training.trajectory import decode
 from tests.cli.conftest import refused
+from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import refused_by
 from tests.write_command_line import commands_of
 
@@ -62,9 +63,10 @@ def requests(draw, kind):
     return kind(**found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.command)
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=25 if IS_THOROUGH else 8)
 def test_what_is_shown_is_parsed_back(kind, data):
     request = data.draw(requests(kind))
     assert request_of(PARSER.parse_args(argv(request))) == request

@@ -18,7 +18,7 @@ from engine.progress import final
 from engine.timing.workload import all_characters
 from pages.ui.prune.panels import costs
 from tests.conftest import make_tiny_opt
-from tests.engine.fixtures import EXAMINED, STOCK, finished, questions_in, target_in, write_questions
+from tests.engine.fixtures import EXAMINED, STOCK, finished, in_turns, questions_in, target_in, write_questions
 
 
 @pytest.fixture
@@ -143,8 +143,7 @@ MASKS = ["L2H1", "L0H1-3", "L0H*", "L1H* F0", "B0", "B0 L1H0 L2H2", "L*H* F1", "
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("text", MASKS)
-@pytest.mark.parametrize("family", [name for name in EXAMINED if name in STOCK])
+@pytest.mark.parametrize("family, text", in_turns([name for name in EXAMINED if name in STOCK], MASKS))
 def test_slices_with_a_cache_say_what_the_masked_model_says(family, text, model_of):
     model = model_of(family)
     mask = parse_mask(text, model.identity.shape)

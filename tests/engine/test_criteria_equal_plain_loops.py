@@ -41,8 +41,8 @@ def family(request):
 
 
 @pytest.fixture
-def about(family, tiny_opt, tmp_path, session):
-    folder = family_folder(family, tiny_opt, tmp_path / "model")
+def about(family, folder_of, tmp_path, session):
+    folder = folder_of(family)
     questions = questions_in(write_questions(tmp_path / "own.jsonl", n_questions(family)), session, split="train")
     return session, target_in(session, folder, "fp32", bos=True), questions, folder
 
@@ -210,6 +210,7 @@ def test_scores_without_a_gradient(family, about):
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("family", EXAMINED, indirect=True)
 def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
     session, target, questions, _ = about
     model = finished(session.loaded(target))
@@ -341,8 +342,8 @@ def plain_loop(model, questions):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("family", [family for family in EXAMINED if family in STOCK])
-def test_heads_by_gradient(family, tiny_opt, tmp_path, session):
-    folder = family_folder(family, tiny_opt, tmp_path / "model")
+def test_heads_by_gradient(family, folder_of, tmp_path, session):
+    folder = folder_of(family)
     _, target, questions = about = train_questions(session, folder, tmp_path, n_questions(family))
     scores = final(importance(*about[1:], "heads").run(about[0]))
     model = finished(session.loaded(target))

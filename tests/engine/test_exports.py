@@ -16,7 +16,7 @@ from engine.export.card import copied
 from engine.export.exporting import Export, export, sizes
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
-from tests.conftest import HANG_S
+from tests.conftest import HANG_S, IS_THOROUGH
 from tests.engine.fixtures import (
     DISTINCT,
     EXAMINED,
@@ -144,11 +144,10 @@ EVEN = [
 ]
 
 
-CASES = {
-    "masked": [(family, MASK) for family in FAMILIES if family in (*DISTINCT, UNTIED)],
-    "small": SMALL,
-    "even": EVEN,
-}
+# `small` finds the same rows of the same matrices: unless thorough, families of which it cuts other heads, and OPT
+MASKED = [family for family in FAMILIES
+          if IS_THOROUGH or family == "opt" or (family in DISTINCT and (family, MASK) not in SMALL)]  # fmt: skip
+CASES = {"masked": [(family, MASK) for family in MASKED], "small": SMALL, "even": EVEN}
 
 
 @pytest.mark.thorough
