@@ -13,7 +13,7 @@ from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import HARNESS_TASKS
 from tests.conftest import IS_THOROUGH, REPOSITORY
-from tests.engine.fixtures import STOCK, family_folder, finished, in_turns, loaded, write_questions
+from tests.engine.fixtures import STOCK, finished, in_turns, loaded, write_questions
 
 SHARED = Path(os.environ.get("HEADROOM_TASK_DATA") or REPOSITORY.parent / "shared" / "task_data")
 
@@ -69,8 +69,8 @@ def compare(model, questions, bos, by_greedy=False):
 @pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own
 @pytest.mark.thorough
 @pytest.mark.parametrize("family, bos", in_turns(STOCK, [True, False]))
-def test_every_family(family, bos, tiny_opt, tmp_path):
-    model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
+def test_every_family(family, bos, model_of, tmp_path):
+    model = model_of(family)
     file = write_questions(tmp_path / "own.jsonl", 20 if IS_THOROUGH else 6)
     for shots in (0, 2):  # with two examples most rows are longer than the window of 256 and are cut on the left
         compare(model, get_requests(TaskSpec(str(file), shots)).questions, bos)
