@@ -202,7 +202,7 @@ MADE_UP = {
     "lm_eval": ["from lm_eval.tasks._yaml_loader import load_yaml", "manager.task_index[name]"],
     "diskcache": ["cache._con", "from diskcache.core import DBNAME", 'run("SELECT key FROM Cache LIMIT 1")'],
     "pickle": ["import pickle\nclass Reader(pickle._Unpickler): ..."],
-    "ray": ["ray.init(_temp_dir=folder)", 'str(error) == "its node has died"'],
+    "ray": ["ray.init(_temp_dir=folder)"],
 }
 CASES = [(name, source) for name, made_up in MADE_UP.items() for source in made_up]
 

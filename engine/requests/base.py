@@ -131,28 +131,26 @@ class Request:
     def __post_init__(self) -> None:
         check_values(self)
 
-    def run(self, session: Session | None = None, report: Report | None = None) -> Result:
+    def run(self, session: Session | None = None, report: Report | None = None, *, ray: str | None = None) -> Result:
         """The result; missing records are measured, and the files that it names are written. Without a session, the
         store is opened and closed again, and without `report` too, progress is a bar in a terminal or notebook.
-        Interrupted, what is finished is kept.
+        Interrupted, what is finished is kept. `ray` sets the field of this name: "local", or the address of a cluster.
 
         >>> Evaluate(task="demo_copy", limit=4).run().fields["n"]
         4
         """
+        if ray is not None:
+            return replace(self, ray=ray).run(session, report)
         if session is None:
             with opened(self) as own, ProgressBar() as bar:
                 return self.run(own, report or bar)
         self.check_outputs()
-        with self._workers() as workers:
+        with _workers_of(self) as workers:
             result = self._noted(RequestRun(session, report or silent, workers))
         write_files(result.files)
         if result.report_folder and not result.failure:
             draw_report(result.value, result.report_folder)
         return result
-
-    def _workers(self) -> "AbstractContextManager[Workers | None]":
-        """The workers that measure for a run; None: this process does."""
-        return nullcontext()
 
     def check_outputs(self) -> None:
         """Before any work: HeadroomError if a file that is to be written cannot be."""
@@ -256,22 +254,20 @@ class OnRay(Request):
         None, (0, MOST), "GPUs per worker, with --ray (default: 1 if the cluster has GPUs)", float, is_output=True
     )
 
-    def run(self, session: Session | None = None, report: Report | None = None, ray: str | None = None) -> Result:
-        """The result, as of any request; `ray` says the same as the field, such as "local" or "auto"."""
-        if ray is not None:
-            return replace(self, ray=ray).run(session, report)
-        return super().run(session, report)
 
-    def _workers(self) -> "AbstractContextManager[Workers | None]":
-        given = [name for name in ("workers", "cpus", "gpus") if getattr(self, name) is not None]
-        if self.ray is None:
-            if given:
-                raise UsageError(f"--{given[0]} is for the workers of Ray; add --ray")
-            return nullcontext()
-        from engine.distributed.clusters import RayOptions
-        from engine.distributed.driver import Workers
+def _workers_of(request: Request) -> "AbstractContextManager[Workers | None]":
+    """The workers that measure for a run; None: this process does."""
+    if not isinstance(request, OnRay):
+        return nullcontext()
+    given = [name for name in ("workers", "cpus", "gpus") if getattr(request, name) is not None]
+    if request.ray is None:
+        if given:
+            raise UsageError(f"--{given[0]} is for the workers of Ray; add --ray")
+        return nullcontext()
+    from engine.distributed.clusters import RayOptions
+    from engine.distributed.driver import Workers
 
-        return Workers(RayOptions(self.ray, self.workers, self.cpus, self.gpus), say)
+    return Workers(RayOptions(request.ray, request.workers, request.cpus, request.gpus), say)
 
 
 @dataclass(frozen=True, kw_only=True)
