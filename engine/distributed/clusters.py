@@ -24,6 +24,7 @@ PACKAGE = "ray==2.60.0"  # as requirements-ray.txt has it
 OBJECTS_BYTES = 200 * 2**20  # of Ray's object store, which carries tasks and their records
 REACHED_S = 10.0  # for an address to answer
 LOCAL, LOOPBACK = "local", "127.0.0.1"
+TOKEN = secrets.token_hex(32)  # of this process, as Ray reads it once
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class WorkerResources:
 def opened(address: str) -> Iterator[Any]:
     """Context in which Ray is connected to the cluster at an address, or where that is LOCAL to one of this computer's
     own that ends with it; gives the module. HeadroomError where Ray is not installed, or nothing is there."""
-    own = {**OWN, "RAY_AUTH_TOKEN": secrets.token_hex(32)} if address == LOCAL else {}
+    own = {**OWN, "RAY_AUTH_TOKEN": TOKEN} if address == LOCAL else {}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     handler = signal.getsignal(signal.SIGTERM)
