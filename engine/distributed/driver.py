@@ -47,14 +47,10 @@ class Task:
 
 @dataclass(eq=False)
 class Member:
-    """One worker: its actor, and once it has begun, where it runs."""
+    """One worker: its actor, and once it has begun, the process and machine."""
 
     actor: Any
-    host: str = ""
-    pid: int = 0
-
-    def __str__(self) -> str:
-        return f"worker {self.pid} on {self.host}" if self.pid else "a worker"
+    name: str = "a worker"
 
 
 class Workers:
@@ -139,32 +135,32 @@ class Workers:
             except self._ray.exceptions.RayError as error:
                 self._lost(member, task, rest, one_line(str(error).strip().splitlines()[-1]))
                 continue
-            member.host, member.pid = answer["host"], answer["pid"]
+            member.name = answer["worker"]
             if task is not None:
                 rest.take(task, answer)
             if "refused" in answer:
-                self._drop(member, f"on {member.host}: {answer['refused']}")
+                self._drop(member, answer["refused"])
             else:
                 self._idle.append(member)
 
     def _lost(self, member: Member, task: Task | None, rest: "Remaining", why: str) -> None:
         """Has another worker measure a task whose worker was lost, unless it has ended several."""
         if task is None:
-            self._drop(member, f"a worker cannot begin ({why}); is this version of Headroom on every machine?")
+            self._drop(member, f"it cannot begin ({why}); is this version of Headroom on every machine?")
             return
         self._losses[task.keys[0]] += 1
         if self._losses[task.keys[0]] < LOSSES:
             rest.waiting[task.keys[0]] = task
-            self._say(f"{member} was lost, and another takes its place: killed, crashed, or out of memory")
+            self._say(f"{member.name} was lost, and another takes its place: killed, crashed, or out of memory")
         else:
             rest.fail(task, f"{LOSSES} workers were lost with it: killed, crashed, or out of memory")
         self._begin(member)
 
     def _drop(self, member: Member, why: str) -> None:
         self._end(member)
-        self._why = why
+        self._why = f"{member.name} has ended: {why}"
         if self._busy or self._idle:
-            self._say(f"a worker has ended, others go on: {why}")
+            self._say(f"{self._why}; others go on")
 
     def _end(self, member: Member) -> None:
         with suppress(Exception):  # it may be out of reach, or the whole cluster
@@ -229,7 +225,7 @@ class Remaining:
         elif "refused" in answer:
             self.waiting[task.keys[0]] = task
         elif self._session.store.get(task.keys[0]) is None:
-            self.fail(task, f"{answer['host']} measured it under another key")
+            self.fail(task, f"{answer['worker']} measured it under another key")
         else:
             self.n_done += 1
 

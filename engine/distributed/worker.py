@@ -54,8 +54,8 @@ class Worker:
         self._session = Session(cast(Store, self._store))
 
     def where(self) -> dict[str, Any]:
-        """The machine and the process."""
-        return {"host": platform.node(), "pid": os.getpid()}
+        """The process and its machine."""
+        return {"worker": f"worker {os.getpid()} on {platform.node()}"}
 
     def measure(self, call: Call, key: Mapping[str, Any], records: Mapping[str, bytes]) -> dict[str, Any]:
         """Where it runs, and the records that it made of a call whose target is its first argument. "failed": why it
@@ -72,7 +72,7 @@ class Worker:
         except HeadroomError as error:
             answer["failed"] = one_line(error)
         except Exception as error:
-            answer["failed"] = f"on {answer['host']}: {unforeseen(error)}"
+            answer["failed"] = f"{answer['worker']}: {unforeseen(error)}"
         made, self._store.records, self._store.made = self._store.made, before, {}
         before |= {key: blob for key, blob in made.items() if not travels(key)}  # such as how fast this machine is
         return answer | {"records": {key: blob for key, blob in made.items() if travels(key)}}

@@ -225,7 +225,7 @@ def test_a_machine_that_would_give_other_numbers_says_so(place, tiny_opt, tmp_pa
     monkeypatch.setattr(driver.Remaining, "arguments", arguments)
     request = small_sweep(place, tiny_opt, tmp_path)
     line = refused_by(HeadroomError, "other keys", lambda: on_ray(request, tmp_path / "many", Ray()))
-    assert line.startswith(f"on {os.uname().nodename}: ") and "device cpu, not cuda" in line
+    assert f"on {os.uname().nodename} has ended: " in line and "device cpu, not cuda" in line
 
 
 def test_a_machine_without_the_model_is_named_with_its_path(place, tiny_opt, tmp_path, on_ray, monkeypatch):
@@ -243,7 +243,7 @@ def test_a_machine_without_the_model_is_named_with_its_path(place, tiny_opt, tmp
     monkeypatch.setattr(driver.Remaining, "arguments", arguments)
     monkeypatch.setattr("engine.distributed.driver.share_of", lambda *_: WorkerResources(1, 1.0, 0.0))
     line = refused_by(HeadroomError, gone, lambda: on_ray(request, tmp_path / "many", Ray()))
-    assert line.startswith(f"on {os.uname().nodename}: ")
+    assert f"on {os.uname().nodename} has ended: " in line
 
 
 def test_records_in_memory_are_those_of_a_store(tmp_path):

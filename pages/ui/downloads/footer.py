@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from engine.requests.base import OnRay
 from pages.ui.downloads.exports import ScreenFiles, file_name, to_html, to_zip
 from pages.ui.downloads.notebook import TUTORIAL, to_notebook
 from pages.ui.downloads.origin import Origin
@@ -66,6 +67,8 @@ def _draw_buttons(files: ScreenFiles) -> None:
     with st.container(horizontal=True):
         with st.popover("Command", icon=":material/terminal:", help=COMMAND_HELP):
             draw_command(origin.command)
+            if any(isinstance(request, OnRay) for request in origin.requests):
+                st.caption("Add `--ray` to measure it with several GPUs or machines.")
         title, icon = "How was this measured?", ":material/receipt_long:"
         measured = st.popover(title, key="measured", on_change="rerun", icon=icon, help=MEASURED_HELP)
         with st.popover("As Python", icon=":material/code:", help=PYTHON_HELP):
