@@ -57,7 +57,7 @@ DRAWN = {
     "MeasureTrajectory": ({"series": RECORD}, ["Training tokens", "Nats a token", "Quantity"], None),
 }
 WITHOUT = {
-    "CheckPublished", "ReportHead", "WorkOnPlan", "ExportModel", "TrainModel", "ManageStore",
+    "CheckPublished", "ReportHead", "ExportModel", "TrainModel", "ManageStore",
     "ListTasks", "ListModels", "Diagnose", "ShowFindings",
 }  # fmt: skip
 OF_VECTORS = "SwitchTaskOn"

@@ -218,7 +218,8 @@ def test_a_late_report_of_a_replaced_table_takes_nothing_from_the_selection(monk
 def test_importance_of_all_tasks_brings_their_lines_whichever_screen_measured_it(open_screen, only_tasks, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
     only_tasks("demo_outfit", "demo_copy")
-    at = open_screen(induction_shots="0", prune_task="demo_outfit", **unfolded("left"))
+    of_prune = {"prune_task": "demo_outfit", "prune_order": "gradient"}
+    at = open_screen(induction_shots="0", **of_prune, **unfolded("left"))
     assert "0 of 2 tasks" in said(at)
     press(go_to(at, "prune"), "Measure head and FFN scores")
     assert "1 of 2 tasks" in said(go_to(at, "induction"))
